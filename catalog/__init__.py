@@ -1,6 +1,8 @@
 """The durable state of a server: the catalog and the log of updates, in one SQLite file with one writer.
 
-- `objects`: the kinds of object (databases, schemas, tables, views, indexes, holds) and their capabilities.
+- `objects`: the kinds of object (databases, schemas, tables, views, indexes, holds, sources) and their capabilities.
+- `source_definition`: the formats, envelopes and tables of a CREATE SOURCE statement, and the values of secrets.
+- `source_state`: the position of each source in its external system.
 - `state`: `CatalogState`, an immutable snapshot of all objects. DDL computes a new one.
 - `store`: the SQLite file: one writer thread, one transaction per commit, an epoch fence, numbered `migrations`.
 - `oracle`: timestamps. Each is reserved on disk before use, so that none is issued twice, even after a crash or when

@@ -109,6 +109,51 @@ MZ_COMMENTS = _table(
 MZ_HISTORY_RETENTION_STRATEGIES = _table(
     "s25", MZ_INTERNAL, "mz_history_retention_strategies", id="text", strategy="text", value="jsonb"
 )
+MZ_SOURCES = _table(
+    "s27",
+    MZ_CATALOG,
+    "mz_sources",
+    id="text",
+    schema_id="text",
+    name="text",
+    type="text",
+    connection_id="text?",
+    source_id="text?",
+    reference="text?",
+    envelope_type="text?",
+    key_format="text?",
+    value_format="text?",
+    **_OWNED,
+)
+MZ_CONNECTIONS = _table(
+    "s28", MZ_CATALOG, "mz_connections", id="text", schema_id="text", name="text", type="text", **_OWNED
+)
+MZ_SECRETS = _table("s29", MZ_CATALOG, "mz_secrets", id="text", schema_id="text", name="text", **_OWNED)
+MZ_SOURCE_STATUSES = _table(
+    "s30",
+    MZ_INTERNAL,
+    "mz_source_statuses",
+    id="text",
+    name="text",
+    type="text",
+    last_status_change_at="timestamptz?",
+    status="text",
+    error="text?",
+    hint="text?",
+)
+MZ_SOURCE_STATISTICS = _table(
+    "s31",
+    MZ_INTERNAL,
+    "mz_source_statistics",
+    id="text",
+    messages_received="int8",
+    bytes_received="int8",
+    updates_committed="int8",
+    snapshot_records_known="int8?",
+    snapshot_records_staged="int8?",
+    offset_known="int8?",
+    offset_committed="int8?",
+)
 MZ_CLUSTERS = _table("s26", MZ_CATALOG, "mz_clusters", id="text", name="text")
 MZ_DATAFLOWS = _table(
     "s71",
@@ -215,6 +260,11 @@ TABLES = (
     MZ_COMMENTS,
     MZ_HISTORY_RETENTION_STRATEGIES,
     MZ_CLUSTERS,
+    MZ_SOURCES,
+    MZ_CONNECTIONS,
+    MZ_SECRETS,
+    MZ_SOURCE_STATUSES,
+    MZ_SOURCE_STATISTICS,
     MZ_DATAFLOWS,
     MZ_ARRANGEMENTS,
     MZ_DATAFLOW_LAGS,

@@ -133,6 +133,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ) WITHOUT ROWID;
         """,
     ),
+    (
+        "sources",
+        """
+        -- Items can be of the kinds secret, connection, source, subsource and source table, which earlier versions do
+        -- not know. The tables are the same.
+        """,
+    ),
 )
 
 

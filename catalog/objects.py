@@ -8,6 +8,8 @@ capabilities, which other modules test for, so that they need no change for a ne
 - `DerivedRelation`: a relation with a stored query.
 - `Retained`: has a `since` and RETAIN HISTORY, so it can be held.
 - `Collection`: a retained relation whose rows are in the log.
+- `WrittenCollection`: a collection that commits write, and not a dataflow.
+- `SourceOutput`: a written collection that a source fills.
 
 `KINDS` lists the kinds that a schema contains.
 """
@@ -22,6 +24,7 @@ from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
 from catalog.roles import Privilege
+from catalog.source_definition import Format, ForTables, Secret
 
 TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
 
@@ -129,6 +132,8 @@ class Item(CatalogObject):
 
     plural: ClassVar[str]
     """The objects that SHOW lists together with this kind, such as `materialized views`."""
+    named_as: ClassVar[str | None] = None
+    """The kind that statements such as DROP name, if it is not `kind`."""
     relkind: ClassVar[str | None] = None
     """pg_class.relkind; None for a kind that PostgreSQL's catalogs do not show."""
     is_indexable: ClassVar[bool] = False
@@ -142,6 +147,11 @@ class Item(CatalogObject):
     def part_of(self) -> ObjectId | None:
         """The item that this one belongs to: it has the other's owner and privileges, and is dropped with it."""
         return None
+
+    @property
+    def statement_kind(self) -> str:
+        """The kind that DROP, ALTER, COMMENT and SHOW CREATE name."""
+        return self.named_as or self.kind
 
     def stored(self) -> dict[str, object]:
         """The definition as JSON values, without id, schema, name and columns. TypeError for a built-in kind."""
@@ -195,11 +205,32 @@ class Collection(Relation, Retained):
     """A relation whose rows are in the log, with its own frontiers."""
 
 
+@dataclass(frozen=True)
+class WrittenCollection(Collection):
+    """A collection whose rows are written by commits. Its `upper` is that of all tables."""
+
+
+@dataclass(frozen=True)
+class SourceOutput(WrittenCollection):
+    """A collection that a source fills. Clients can only read it.
+
+    `reference`: its name in the external system. `key`: columns of a unique key, as the external system has it.
+    `output_names`: the names of the columns in the output, if a column list renamed them.
+    """
+
+    reference: str = ""
+    key: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+
+    relkind = "r"
+    privileges = _SELECT
+
+
 # -- the kinds ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Table(Collection):
+class Table(WrittenCollection):
     """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced."""
 
     keys: tuple[tuple[str, ...], ...] = ()
@@ -306,6 +337,202 @@ class Hold(Item):
 
 
 @dataclass(frozen=True)
+class NamedSecret(Item):
+    """A value that options of connections refer to. No statement and no system table shows it."""
+
+    value: Secret
+
+    kind = "secret"
+    plural = "secrets"
+    privileges = _USAGE
+
+    def stored(self) -> dict[str, object]:
+        return {"value": self.value.reveal()}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        return cls(row.id, row.schema_id, row.name, Secret(row.definition["value"]))
+
+
+@dataclass(frozen=True)
+class Connection(Item):
+    """The address of an external system. `system`: kafka, confluent schema registry or postgres.
+
+    `options` are those with plain values, `secrets` those that name a secret, both by lower-case name.
+    """
+
+    system: str
+    options: Mapping[str, str]
+    secrets: Mapping[str, ObjectId]
+
+    kind = "connection"
+    plural = "connections"
+    privileges = _USAGE
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return frozenset(self.secrets.values())
+
+    def stored(self) -> dict[str, object]:
+        return {"system": self.system, "options": dict(self.options), "secrets": dict(self.secrets)}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        definition = row.definition
+        return cls(row.id, row.schema_id, row.name, definition["system"], definition["options"], definition["secrets"])
+
+
+@dataclass(frozen=True)
+class Source(SourceOutput):
+    """A CREATE SOURCE. It has no columns if its outputs are collections of their own (`Subsource`, `SourceTable`).
+
+    `system`: kafka, postgres, file or load generator. `given`: the column list, if it has types. `identity`:
+    see `SourceDefinition`.
+    """
+
+    system: str = ""
+    connection: ObjectId | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    format: Format | None = None
+    tables: ForTables = field(default_factory=ForTables)
+    given: tuple[Column, ...] = ()
+    identity: str = ""
+
+    kind = "source"
+    plural = "sources"
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        own = frozenset() if self.connection is None else frozenset((self.connection,))
+        return own | (self.format.registries if self.format is not None else frozenset())
+
+    def stored(self) -> dict[str, object]:
+        return {
+            "system": self.system,
+            "connection": self.connection,
+            "options": dict(self.options),
+            "format": self.format.stored() if self.format is not None else None,
+            "tables": self.tables.stored(),
+            "given": [(c.name, c.type, c.nullable) for c in self.given],
+            "identity": self.identity,
+            "reference": self.reference,
+            "key": self.key,
+            "output_names": self.output_names,
+            "retain_ms": self.retain_ms,
+        }
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        given = row.definition
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            row.columns,
+            given["reference"],
+            tuple(given["key"]),
+            tuple(given["output_names"]),
+            given["system"],
+            given["connection"],
+            given["options"],
+            Format.restored(given["format"]) if given["format"] is not None else None,
+            ForTables.restored(given["tables"]),
+            tuple(Column(*column) for column in given["given"]),
+            given["identity"],
+            retain_ms=given["retain_ms"],
+        )
+
+
+@dataclass(frozen=True)
+class SourcePart(SourceOutput):
+    """One of several outputs of a source."""
+
+    source: ObjectId = field(kw_only=True)
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return frozenset((self.source,))
+
+
+@dataclass(frozen=True)
+class Subsource(SourcePart):
+    """An output that CREATE SOURCE ... FOR TABLES or ALTER SOURCE ... ADD SUBSOURCE made. It is part of its source."""
+
+    kind = "subsource"
+    named_as = "source"
+    plural = "sources"
+
+    @property
+    def part_of(self) -> ObjectId | None:
+        return self.source
+
+    def stored(self) -> dict[str, object]:
+        return {
+            "source": self.source,
+            "reference": self.reference,
+            "key": self.key,
+            "output_names": self.output_names,
+            "retain_ms": self.retain_ms,
+        }
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        given = row.definition
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            row.columns,
+            given["reference"],
+            tuple(given["key"]),
+            tuple(given["output_names"]),
+            source=given["source"],
+            retain_ms=given["retain_ms"],
+        )
+
+
+@dataclass(frozen=True)
+class SourceTable(SourcePart):
+    """A CREATE TABLE ... FROM SOURCE. `format` None: that of the source."""
+
+    format: Format | None = None
+
+    kind = "source table"
+    named_as = "table"
+    plural = "tables"
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return frozenset((self.source,)) | (self.format.registries if self.format is not None else frozenset())
+
+    def stored(self) -> dict[str, object]:
+        return {
+            "source": self.source,
+            "reference": self.reference,
+            "key": self.key,
+            "output_names": self.output_names,
+            "format": self.format.stored() if self.format is not None else None,
+            "retain_ms": self.retain_ms,
+        }
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        given = row.definition
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            row.columns,
+            given["reference"],
+            tuple(given["key"]),
+            tuple(given["output_names"]),
+            Format.restored(given["format"]) if given["format"] is not None else None,
+            source=given["source"],
+            retain_ms=given["retain_ms"],
+        )
+
+
+@dataclass(frozen=True)
 class SystemTable(Relation):
     """A built-in relation, which is not stored. Its rows are computed from the server's memory when it is read."""
 
@@ -320,7 +547,20 @@ class SystemTable(Relation):
 
 
 KINDS: Mapping[str, type[Item]] = {
-    kind.kind: kind for kind in (Table, View, MaterializedView, Index, Hold, SystemTable)
+    kind.kind: kind
+    for kind in (
+        Table,
+        View,
+        MaterializedView,
+        Index,
+        Hold,
+        NamedSecret,
+        Connection,
+        Source,
+        Subsource,
+        SourceTable,
+        SystemTable,
+    )
 }
 """The class of each kind of item."""
 

@@ -13,7 +13,9 @@ from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements import run_files
 from server.evaluation.evaluator import Evaluator
 from server.frontend.listener import Listener
+from server.ingest.sources import Sources
 from server.introspection.metrics import ServerCollector
+from server.introspection.source_tables import source_tables
 from server.introspection.system_tables import SYSTEM_TABLES
 from server.pg_catalog.engine import CatalogEngine
 from server.pg_catalog.rows import no_rows
@@ -51,15 +53,17 @@ class App:
             engine=self.engine,
             metrics=metrics,
             interval_s=config.timestamp_interval,
-            system_tables=SYSTEM_TABLES,
+            system_tables={**SYSTEM_TABLES, **source_tables(lambda: self.sources.running)},
             arrangement_directory=config.arrangement_directory,
         )
+        self.sources = Sources(self.coordinator, self.engine)
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
         collector = ServerCollector(
             coordinator=self.coordinator,
             engine=self.engine,
+            sources=self.sources,
             buffered_bytes=lambda: self.listener.clients.buffered_bytes,
         )
         metrics.registry.register(collector)
@@ -71,6 +75,7 @@ class App:
         """Starts the coordinator, and Spark in the background. Statements that need no computation run meanwhile."""
         self._starting = asyncio.create_task(self._start_engine())
         await self.coordinator.start()
+        self.sources.start()
 
     async def _start_engine(self) -> None:
         """Waits until Spark has started, after any number of attempts, and warms it up."""
@@ -115,5 +120,6 @@ class App:
             await asyncio.gather(self._starting, return_exceptions=True)
         await self.evaluator.close()
         await self.catalog_engine.close()
+        await self.sources.close()
         await self.coordinator.close()
         await self.engine.close()

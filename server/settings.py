@@ -177,6 +177,8 @@ VARIABLES: dict[str, Variable] = {
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),
         Variable("dataflow_lag_delay_max", "10s", _milliseconds, system=True),
         Variable("arrangement_probing", "auto", _one_of("auto", "server", "executors"), system=True),
+        # What a bare ENVELOPE DEBEZIUM of CREATE SOURCE means.
+        Variable("source_envelope_debezium", "classic", _one_of("classic", "upsert"), system=True),
         # Accepted because drivers and pools set them. They have no effect.
         Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from catalog.objects import QUICKSTART, Database, Item, ObjectId, Schema, SystemTable, View
+from catalog.objects import QUICKSTART, Database, Index, Item, ObjectId, Schema, SystemTable, View, WrittenCollection
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
@@ -169,10 +169,10 @@ def require_hold(state: CatalogState, role: ObjectId, schema: Schema, objects: S
     """For CREATE HOLD: requires CREATE on its schema, SELECT on each object, USAGE on the objects' clusters."""
     require(state, role, schema.id, Privilege.CREATE)
     items = [state.items[id] for id in objects]
-    relations = [item.part_of or item.id for item in items]
+    relations = [item.on if isinstance(item, Index) else item.id for item in items]
     require_names(state, role, relations)
     require_select(state, role, relations)
-    if any(item.depends_on for item in items):
+    if not all(isinstance(item, WrittenCollection) for item in items):
         require(state, role, QUICKSTART.id, Privilege.USAGE)
 
 

@@ -24,7 +24,7 @@ from catalog import holds, persistence, source_state, updates
 from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import Hold, Index, MaterializedView, ObjectId, Retained, Table, Timestamp, View
+from catalog.objects import Hold, Index, MaterializedView, ObjectId, Retained, Timestamp, View, WrittenCollection
 from catalog.oracle import Oracle
 from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
@@ -332,7 +332,7 @@ class Committer:
         for id in new.items.keys() - old.items.keys():
             begin = group.begins.get(id, time)
             match new.items[id]:
-                case Table():
+                case WrittenCollection():
                     self._log.create(tx, id, DurableFrontiers(time, None))
                 case MaterializedView():
                     self._log.create(tx, id, DurableFrontiers(begin, begin))
@@ -352,7 +352,7 @@ class Committer:
         created = [new.items[id] for id in new.items.keys() - old.items.keys()]
         for item in created:
             match item:
-                case Table():
+                case WrittenCollection():
                     self._frontiers.created(item.id, time, None, item.retain_ms)
                 case MaterializedView():
                     begin = group.begins.get(item.id, time)

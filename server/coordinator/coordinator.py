@@ -111,6 +111,8 @@ class Coordinator:
         )
         committer.listeners.append(self._committed)
         self._state_seen = self.state
+        self.catalog_changed: list[Callable[[], None]] = []
+        """Called after each commit that changed the catalog, when the dataflows are adapted to it."""
         self._tasks = tasks = BackgroundTasks()
         self._snapshots = snapshots = SnapshotCache(self.log, scratch)
         self.system_tables = SystemTableHistory(
@@ -229,6 +231,8 @@ class Coordinator:
             self._stop_dataflows(self._state_seen)
             self._state_seen = self.state
             self._start_dataflows()
+            for listener in self.catalog_changed:
+                listener()
         self.system_tables.closed(time)
         if written:
             self.metrics.commits.inc()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from catalog.log import Log
-from catalog.objects import Collection, ObjectId, SystemTable, Table, Timestamp
+from catalog.objects import Collection, ObjectId, SystemTable, Timestamp, WrittenCollection
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
@@ -85,7 +85,7 @@ class Reads:
         retracted rows that it had not read, at `lower` or later.
         """
         item = self._committer.state.items.get(id)
-        if isinstance(item, Table) and not self._committer.has_read(id, lower):
+        if isinstance(item, WrittenCollection) and not self._committer.has_read(id, lower):
             await self._snapshots.rows(item, time)
 
     def is_logged(self, id: ObjectId) -> bool:

@@ -155,6 +155,6 @@ def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
     if statement.kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"SHOW CREATE {statement.kind.upper()} is not supported")
     item = find_item(context, statement.name)
-    if item.kind != statement.kind:
+    if item.statement_kind != statement.kind:
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is not {with_article(statement.kind)}')
     return ".".join(context.state.full_name(item)), KINDS[type(item)].show_create(context, item)

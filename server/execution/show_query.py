@@ -57,6 +57,10 @@ def _objects(context: Context, statement: ShowObjects) -> str:
         case ShowKind.OBJECTS:
             shown = "o.name AS name, replace(o.type, '-', ' ') AS type"
             return f"SELECT {shown} FROM {_named(builtin.MZ_OBJECTS)} AS o WHERE {_where(context, statement)}"
+        case ShowKind.SOURCES | ShowKind.CONNECTIONS:
+            table = builtin.MZ_SOURCES if statement.kind is ShowKind.SOURCES else builtin.MZ_CONNECTIONS
+            where = f"{_where(context, statement)} AND o.type <> 'source-table'"
+            return f"SELECT o.name AS name, o.type AS type FROM {_named(table)} AS o WHERE {where}"
         case kind:
             types = ", ".join(_quoted(object_type(k.kind)) for k in KINDS.values() if k.plural == kind) or "NULL"
             return (

@@ -14,7 +14,7 @@ from server.authorization import privileges
 from server.execution import show, write
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
-from server.execution.ddl import holds
+from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
@@ -95,6 +95,8 @@ class Dispatcher:
                 return await write.truncate(context, tables)
             case s.AdvanceHold(), _:
                 return await holds.advance_hold(context, statement)
+            case s.ValidateConnection(), _:
+                return await connections.validate(context, statement)
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from enum import StrEnum
 
 import structlog
@@ -16,6 +17,7 @@ from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
 from server.ingest.upstream import Changes, Upstream, UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
+from server.runtime.threads import to_the_end
 
 READ_BYTES_MAX = 8 * 1024 * 1024  # of changes read at once; bounds the memory of a source
 RETRY_S = 0.5  # pause before the first retry; it doubles with each further one
@@ -45,6 +47,8 @@ class Ingestion:
         """The reason of STALLED or FAILED."""
         self.rows = 0
         """Rows or changes committed since the start."""
+        self.status_changed_us = _now_us()
+        """When the status changed, in microseconds since 1970."""
         self._upstream = upstream
         self._coordinator = coordinator
         self._retry_s = retry_s
@@ -74,23 +78,43 @@ class Ingestion:
         """Opens the upstream at the committed state and copies changes until an error."""
         try:
             await self._upstream.open(source_state.load(self._coordinator.store, self.source))
+            if self.status is Status.STARTING:
+                self._report(Status.RUNNING, None)
             while True:
                 changes = await self._upstream.read(READ_BYTES_MAX)
                 await self._commit(changes)
-                self.status, self.error = Status.RUNNING, None
+                self._report(Status.RUNNING, None)
                 await self._upstream.committed(changes.state)
         finally:
             await self._upstream.close()
 
     async def _commit(self, changes: Changes) -> None:
-        """Commits the changes and the state after them in one transaction."""
-        coordinator = self._coordinator
-        await coordinator.backpressure.admit(tuple(changes.writes))
-        payloads = await prepare_payloads(coordinator.log, changes.writes)
-        await coordinator.commit(Request(writes=payloads, source_state={self.source: changes.state}))
-        self.rows += sum(payload.table.num_rows for _, payload in payloads)
+        """Commits the changes and the state after them in one transaction.
 
-    def _report(self, status: Status, error: PgError | UpstreamError) -> None:
+        Cancel safety: a request that is queued is committed before CancelledError is raised. Another ingestion of the
+        source can then load its state.
+        """
+        coordinator = self._coordinator
+        with coordinator.log.discarding(payload for _, payload in changes.payloads):
+            await coordinator.backpressure.admit(tuple({*changes.writes, *(id for id, _ in changes.payloads)}))
+            payloads = [*changes.payloads, *await prepare_payloads(coordinator.log, changes.writes)]
+        state = {self.source: changes.state}
+
+        async def commit() -> None:
+            await coordinator.commit(Request(writes=payloads, unchanged=changes.read_at, source_state=state))
+            self.rows += sum(payload.table.num_rows for _, payload in payloads)
+
+        await to_the_end(commit())
+
+    def _report(self, status: Status, error: PgError | UpstreamError | None) -> None:
         if (status, str(error)) != (self.status, str(self.error)):
-            log.warning(f"source {status}", source=self.source, error=error.message, hint=error.hint)
+            self.status_changed_us = _now_us()
+            if error is not None:
+                log.warning(f"source {status}", source=self.source, error=error.message, hint=error.hint)
+            else:
+                log.info(f"source {status}", source=self.source)
         self.status, self.error = status, error
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId
+from catalog.log import Payload
+from catalog.objects import ObjectId, Timestamp
 from catalog.source_state import State
 
 
@@ -29,10 +30,15 @@ class Changes:
 
     `writes`: by collection, rows (c0, c1, ...) or changes with `catalog.updates.DIFF`, in any number of tables.
     `state`: what the source must know to continue after these changes. Keys that are not given keep their values.
+    `payloads`: more of the same, which are too large for memory and already in files of the log.
+    `read_at`: the collections whose retracted rows are known to exist, with the time at which they do. Others are
+    checked for negative multiplicities when they are read.
     """
 
-    writes: Mapping[ObjectId, list[pa.Table]]
+    writes: Mapping[ObjectId, list[pa.Table]] = field(default_factory=dict)
     state: State = field(default_factory=dict)
+    payloads: Sequence[tuple[ObjectId, Payload]] = ()
+    read_at: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
 
 
 class Upstream(Protocol):

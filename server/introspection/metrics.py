@@ -14,11 +14,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from catalog.log import LogSizes
-from catalog.objects import ObjectId
+from catalog.objects import Index, ObjectId
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.computation import Recomputation
 from server.dataflow.runtime.hydration import State
 from server.execution.subscribe import OUTPUTS
+from server.ingest.ingestion import Status
+from server.ingest.sources import Sources
 from server.spark import Engine
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -27,10 +29,13 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 class ServerCollector(Collector):
     """Reads a server's state. `collect` must be exhausted on the event loop's thread, where the state changes."""
 
-    def __init__(self, *, coordinator: Coordinator, engine: Engine, buffered_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self, *, coordinator: Coordinator, engine: Engine, sources: Sources, buffered_bytes: Callable[[], int]
+    ) -> None:
         """`buffered_bytes`: returns the bytes that were written to clients and that their sockets have not taken."""
         self._coordinator = coordinator
         self._engine = engine
+        self._sources = sources
         self._buffered_bytes = buffered_bytes
 
     def collect(self) -> Iterator[Metric]:
@@ -41,6 +46,7 @@ class ServerCollector(Collector):
         yield from self._dataflows()
         yield from self._arrangements()
         yield from self._lags()
+        yield from self._ingestions()
 
     def _sessions(self) -> Iterator[Metric]:
         activity = self._coordinator.activity
@@ -93,7 +99,8 @@ class ServerCollector(Collector):
             name = ".".join(state.full_name(hold))
             lags[name] = lag_ms / 1_000
             rows[name] = sizes[name] = 0
-            relations = {state.items[id].part_of or id for id in hold.on}
+            items = (state.items[id] for id in hold.on)
+            relations = {item.on if isinstance(item, Index) else item.id for item in items}
             for id in relations:
                 if id not in logs:
                     logs[id] = log.sizes_over_time(id)
@@ -160,6 +167,18 @@ class ServerCollector(Collector):
             "Dataflows with so much lag that the writers of their inputs wait.",
             len(backpressure.lagging),
         )
+
+    def _ingestions(self) -> Iterator[Metric]:
+        running = self._sources.running.values()
+        statuses: dict[str, float] = dict.fromkeys(Status, 0)
+        for source in running:
+            if source.ingestion is not None:
+                statuses[source.ingestion.status] += 1
+        yield _gauges("tidewire_sources", "Sources that are read, by status.", "status", statuses)
+        messages = sum(source.statistics.messages_received for source in running)
+        yield CounterMetricFamily("tidewire_source_messages", "Messages or rows that sources have read.", messages)
+        rows = sum(source.rows for source in running)
+        yield CounterMetricFamily("tidewire_source_updates", "Updates that sources have committed.", rows)
 
 
 def rendered(families: Iterable[Metric], jvm_pid: int | None) -> bytes:

@@ -9,13 +9,19 @@ import pyarrow as pa
 from catalog import builtin, updates
 from catalog.objects import (
     QUICKSTART,
+    Connection,
     DerivedRelation,
     Hold,
     Index,
     MaterializedView,
+    NamedSecret,
     ObjectId,
     Relation,
     Retained,
+    Source,
+    SourceOutput,
+    SourcePart,
+    SourceTable,
     SystemTable,
     Table,
     View,
@@ -116,6 +122,42 @@ def _indexes(coordinator: Coordinator) -> pa.Table:
     return _table(builtin.MZ_INDEXES, rows)
 
 
+def _sources(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    return _table(builtin.MZ_SOURCES, (_source(state, item) for item in state.items_of(SourceOutput)))
+
+
+def _source(state: CatalogState, item: SourceOutput) -> tuple[object, ...]:
+    format = item.format if isinstance(item, Source | SourceTable) else None
+    key, value = (format.key, format.value) if format is not None else (None, None)
+    return (
+        item.id,
+        item.schema_id,
+        item.name,
+        item.system.replace(" ", "-") if isinstance(item, Source) else object_type(item.kind),
+        item.connection if isinstance(item, Source) else None,
+        item.source if isinstance(item, SourcePart) else None,
+        item.reference or None,
+        format.envelope.value if format is not None else None,
+        key.name if key is not None else None,
+        value.name if value is not None else None,
+        *_owned(state, item.id),
+    )
+
+
+def _connections(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    connections = state.items_of(Connection)
+    rows = ((c.id, c.schema_id, c.name, c.system.replace(" ", "-"), *_owned(state, c.id)) for c in connections)
+    return _table(builtin.MZ_CONNECTIONS, rows)
+
+
+def _secrets(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    secrets = state.items_of(NamedSecret)
+    return _table(builtin.MZ_SECRETS, ((s.id, s.schema_id, s.name, *_owned(state, s.id)) for s in secrets))
+
+
 def _frontiers(coordinator: Coordinator) -> pa.Table:
     items = coordinator.state.items
     frontiers = (
@@ -194,7 +236,8 @@ def _interval(coordinator: Coordinator) -> int:
     return int(coordinator.frontiers.tables_upper / (coordinator.interval_s * 1_000))
 
 
-def _moving(definition: SystemTable, rows: Callable[[Coordinator], Iterable[tuple[object, ...]]]) -> SystemSource:
+def moving(definition: SystemTable, rows: Callable[[Coordinator], Iterable[tuple[object, ...]]]) -> SystemSource:
+    """A table that may change with every commit. It is computed again at most once per interval."""
     return SystemSource(lambda coordinator: _table(definition, rows(coordinator)), _interval)
 
 
@@ -216,16 +259,19 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_COMMENTS.id: _catalog(_comments),
     builtin.MZ_HISTORY_RETENTION_STRATEGIES.id: _catalog(_retention),
     builtin.MZ_CLUSTERS.id: _catalog(_clusters),
+    builtin.MZ_SOURCES.id: _catalog(_sources),
+    builtin.MZ_CONNECTIONS.id: _catalog(_connections),
+    builtin.MZ_SECRETS.id: _catalog(_secrets),
     # These change with every commit. Their revision changes once per interval, to limit how often they are computed.
     builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
-    builtin.MZ_DATAFLOWS.id: _moving(builtin.MZ_DATAFLOWS, dataflows),
-    builtin.MZ_ARRANGEMENTS.id: _moving(builtin.MZ_ARRANGEMENTS, arrangements),
-    builtin.MZ_DATAFLOW_LAGS.id: _moving(builtin.MZ_DATAFLOW_LAGS, lags),
-    builtin.MZ_DATAFLOW_OPERATORS.id: _moving(builtin.MZ_DATAFLOW_OPERATORS, operators),
-    builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM.id: _moving(
+    builtin.MZ_DATAFLOWS.id: moving(builtin.MZ_DATAFLOWS, dataflows),
+    builtin.MZ_ARRANGEMENTS.id: moving(builtin.MZ_ARRANGEMENTS, arrangements),
+    builtin.MZ_DATAFLOW_LAGS.id: moving(builtin.MZ_DATAFLOW_LAGS, lags),
+    builtin.MZ_DATAFLOW_OPERATORS.id: moving(builtin.MZ_DATAFLOW_OPERATORS, operators),
+    builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM.id: moving(
         builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM, tick_durations
     ),
-    builtin.MZ_HYDRATION_STATUSES.id: _moving(builtin.MZ_HYDRATION_STATUSES, hydration_statuses),
+    builtin.MZ_HYDRATION_STATUSES.id: moving(builtin.MZ_HYDRATION_STATUSES, hydration_statuses),
     builtin.MZ_SUBSCRIPTIONS.id: SystemSource(
         _subscriptions, lambda coordinator: coordinator.activity.subscriptions_revision
     ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catalog.objects import Item, ObjectId, Relation
+from catalog.objects import Item, ObjectId, Relation, Source
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression, walk
@@ -114,7 +114,14 @@ def find_relation(
 
 
 def as_relation(item: Item, position: int | None) -> Relation:
-    """The item, if it is a relation. PgError 42809 otherwise."""
+    """The item, if it is a relation. PgError 42809 otherwise, and for a source whose outputs are other relations."""
+    if isinstance(item, Source) and not item.columns:
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'cannot open relation "{item.name}"',
+            detail="The source has no rows itself: its subsources and the tables created from it have them.",
+            position=position,
+        )
     if not isinstance(item, Relation):
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,18 +14,24 @@ from hypothesis import strategies as st
 from catalog import builtin, persistence
 from catalog.objects import (
     Column,
+    Connection,
     Database,
     Hold,
     Index,
     Item,
     MaterializedView,
+    NamedSecret,
     ObjectId,
     Relation,
     Schema,
+    Source,
+    SourceTable,
+    Subsource,
     Table,
     View,
 )
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include, Secret
 from catalog.state import CatalogState, NameTaken
 from catalog.store import Store
 from tests.examples import examples
@@ -42,6 +49,61 @@ keys = st.lists(st.lists(names, max_size=3).map(tuple), max_size=2).map(tuple)
 retained = st.none() | st.integers(0, 2**40)
 
 
+encodings = st.builds(
+    Encoding,
+    st.sampled_from(["avro", "csv"]),
+    st.none() | st.just(ObjectId("u5")),
+    st.none() | texts,
+    st.dictionaries(names, texts, max_size=2),
+)
+formats = st.none() | st.builds(
+    Format,
+    st.none() | encodings,
+    st.none() | encodings,
+    st.lists(st.builds(Include, st.sampled_from(["key", "header"]), st.none() | names), max_size=2).map(tuple),
+    st.sampled_from(Envelope),
+    st.none() | names,
+)
+references = st.lists(st.tuples(names, st.none() | names), max_size=2).map(tuple)
+
+
+@st.composite
+def source_items(draw: st.DrawFn, kind: str, id: ObjectId, schema: ObjectId, name: str, state: CatalogState) -> Item:
+    """A secret, a connection, a source or an output of one."""
+    options = draw(st.dictionaries(names, texts, max_size=2))
+    used = draw(st.sampled_from(sorted(state.items)))
+    if kind == "secret":
+        return NamedSecret(id, schema, name, Secret(draw(texts)))
+    if kind == "connection":
+        return Connection(id, schema, name, "kafka", options, {"password": used})
+    output: dict[str, Any] = {
+        "columns": draw(columns),
+        "reference": draw(names),
+        "key": tuple(draw(st.lists(names, max_size=2))),
+        "output_names": tuple(draw(st.lists(names, max_size=2))),
+        "retain_ms": draw(retained),
+    }
+    if kind == "subsource":
+        return Subsource(id, schema, name, source=used, **output)
+    if kind == "source table":
+        return SourceTable(id, schema, name, source=used, format=draw(formats), **output)
+    tables = draw(st.builds(ForTables, st.booleans(), st.lists(names, max_size=2).map(tuple), references))
+    given = tuple(Column(c.name, c.type, c.nullable) for c in draw(columns))
+    return Source(
+        id,
+        schema,
+        name,
+        system="kafka",
+        connection=draw(st.none() | st.just(used)),
+        options=options,
+        format=draw(formats),
+        tables=tables,
+        given=given,
+        identity=draw(names),
+        **output,
+    )
+
+
 @st.composite
 def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     """`state` after one change of a random kind, or `state` itself if the name is taken."""
@@ -51,6 +113,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     relations = [i for i in state.items.values() if not isinstance(i, Index | Hold)]
     kinds = ["database", "schema", "settings", "role", "owner", "acl"] if state.databases else ["database"]
     kinds += ["table", "view", "materialized view", "index", "drop schema"] if own_schemas else []
+    kinds += ["secret", "connection", "source", "subsource", "source table"] if own_schemas else []
     kinds += ["rename", "drop", "comment", "hold"] if own_items else []
     made_roles = sorted(state.roles.keys() - {MATERIALIZE.id})
     kinds += ["drop role"] if made_roles else []
@@ -90,6 +153,8 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 return state.with_item(replace(draw(st.sampled_from(own_items)), name=name))
             case "drop":
                 return state.without_item(draw(st.sampled_from(own_items)).id, cascade=True)
+            case "secret" | "connection" | "source" | "subsource" | "source table" as kind:
+                return state.with_item(draw(source_items(kind, id, draw(st.sampled_from(own_schemas)).id, name, state)))
             case kind:
                 schema_id = draw(st.sampled_from(own_schemas)).id
                 used = draw(st.frozensets(st.sampled_from([r.id for r in relations]), max_size=3))

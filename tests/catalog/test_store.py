@@ -22,7 +22,7 @@ import pytest
 from catalog import holds, migrations, persistence, source_state
 from catalog.log import INLINE_BYTES, Frontiers, Log
 from catalog.migrations import MIGRATIONS
-from catalog.objects import Timestamp
+from catalog.objects import NamedSecret, Timestamp
 from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege
 from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError, Undecided
@@ -31,6 +31,7 @@ from tests.data import make_catalog_v1 as sample
 from tests.data import make_catalog_v3 as sample_3
 from tests.data import make_catalog_v4 as sample_4
 from tests.data import make_catalog_v5 as sample_5
+from tests.data import make_catalog_v6 as sample_6
 
 
 @pytest.fixture
@@ -403,6 +404,20 @@ class TestMigrations:
         assert dump(directory)[0] == "5"
         store = Store(directory)
         assert source_state.load(store, sample_5.TABLE.id) == sample_5.STATE
+        store.close()
+
+    def test_a_directory_of_format_6_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_6.DIRECTORY, directory)
+        assert dump(directory)[0] == "6"
+        store = Store(directory)
+        state = persistence.load(store)
+        assert tuple(state.items[item.id] for item in sample_6.ITEMS) == sample_6.ITEMS
+        secret = state.items[sample_6.SECRET.id]
+        assert isinstance(secret, NamedSecret)
+        assert secret.value.reveal() == "correct horse"
+        assert "horse" not in f"{state!r} {secret.value} {secret.value!r}"
+        assert source_state.load(store, sample_6.TOPIC.id) == sample_6.STATE
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from unittest import mock
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +40,12 @@ def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
 @given(data=st.data())
 def test_consolidate_adds_the_diffs_of_equal_rows_of_every_type(type: pa.DataType, data: st.DataObject) -> None:
     changes = data.draw(changes_tables((type,)))
-    result = u.consolidate(changes)
-    assert pairs(result) == consolidated(pairs(changes))
-    assert result.schema == changes.schema
-    assert pairs(u.consolidate(result)) == pairs(result)
+    for rows_min in (u.HASHED_ROWS_MIN, 0):
+        with patch.object(u, "HASHED_ROWS_MIN", rows_min), patch.object(u, "FEW_ROWS", 0):
+            result = u.consolidate(changes)
+            assert pairs(result) == consolidated(pairs(changes))
+            assert result.schema == changes.schema
+            assert pairs(u.consolidate(result)) == pairs(result)
 
 
 @examples(50)
@@ -70,15 +72,17 @@ def test_consolidate_with_a_column_of_distinct_values(count: int, repeated: list
 def test_few_rows_are_consolidated_like_many(type: pa.DataType, data: st.DataObject) -> None:
     changes = data.draw(changes_tables((type, pa.int64())))
     few_rows = u.consolidate(changes)
-    with mock.patch.object(u, "FEW_ROWS", 0):
+    with patch.object(u, "FEW_ROWS", 0):
         many_rows = u.consolidate(changes)
     assert pairs(few_rows) == pairs(many_rows) == consolidated(pairs(changes))
     assert few_rows.schema == many_rows.schema == changes.schema
 
 
-@given(changes_tables(MIXED))
-def test_consolidate_compares_all_columns(changes: pa.Table) -> None:
-    assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
+@pytest.mark.parametrize("rows_min", [u.HASHED_ROWS_MIN, 0])
+@given(changes=changes_tables(MIXED))
+def test_consolidate_compares_all_columns(rows_min: int, changes: pa.Table) -> None:
+    with patch.object(u, "HASHED_ROWS_MIN", rows_min), patch.object(u, "FEW_ROWS", 0):
+        assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
 
 
 @each_type

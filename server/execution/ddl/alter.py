@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Database, Item, Retained, Schema
+from catalog.objects import Database, Index, Item, Retained, Schema
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
@@ -47,10 +47,11 @@ def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
     if found is None:
         return state
     if isinstance(found, Item) and found.part_of is not None:
+        whole = "table" if isinstance(found, Index) else "source"
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
             f'cannot change owner of {found.kind} "{found.name}"',
-            hint=f"Change the ownership of the {found.kind}'s table instead.",
+            hint=f"Change the ownership of the {found.kind}'s {whole} instead.",
         )
     role = role_named(context, statement.owner)
     if state.owner(found.id) == role.id:

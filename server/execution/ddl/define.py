@@ -6,14 +6,27 @@ In a transaction block the changes accumulate in the transaction and are visible
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from catalog.objects import Hold
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
-from server.execution.ddl import alter, comments, databases, drop, grants, holds, roles, schemas, system_settings
+from server.execution.ddl import (
+    alter,
+    comments,
+    connections,
+    databases,
+    drop,
+    grants,
+    holds,
+    roles,
+    schemas,
+    secrets,
+    sources,
+    system_settings,
+)
 from server.execution.ddl.kinds import KINDS
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -30,6 +43,14 @@ from server.sql.grammar.statements.objects import (
 )
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.settings import AlterSystem
+from server.sql.grammar.statements.sources import (
+    AddSubsources,
+    AlterConnection,
+    AlterSecret,
+    CreateConnection,
+    CreateSource,
+    CreateSourceTable,
+)
 
 RETRIES_MAX = 10
 
@@ -45,11 +66,23 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterOwner: alter.change_owner,
     AlterRetention: alter.change_retention,
     AlterSystem: system_settings.alter_system,
+    AlterSecret: secrets.alter,
+    AlterConnection: connections.alter,
     CommentOn: comments.comment,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,
 }
+
+_EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
+    CreateHold: holds.evaluate,
+    CreateConnection: connections.evaluate,
+    AlterConnection: connections.evaluate,
+    CreateSource: sources.evaluate,
+    CreateSourceTable: sources.evaluate_part,
+    AddSubsources: sources.evaluate_part,
+}
+"""What is computed or asked of an external system before the change. The change then gets the result."""
 
 
 async def define(context: Context, statement: Definition) -> Result:
@@ -58,7 +91,8 @@ async def define(context: Context, statement: Definition) -> Result:
     The commit is retried after a serialization failure, at most `RETRIES_MAX` times.
     """
     change = _CHANGES[type(statement)]
-    subject = await holds.evaluate(context, statement) if isinstance(statement, CreateHold) else statement
+    evaluate = _EVALUATIONS.get(type(statement))
+    subject = await evaluate(context, statement) if evaluate is not None else statement
     for attempt in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, statement.tag)
         before = context.state

@@ -10,10 +10,11 @@ from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
-from server.execution.ddl.named_objects import refuse_system_table
+from server.execution.ddl.named_objects import named_item, refuse_system_table
 from server.execution.ddl.roles import role_named
 from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
+from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Definition, Ident, Name
 from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges, SpecialRole
 
@@ -88,6 +89,8 @@ def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:
             if name.parts[0] != QUICKSTART.name:
                 raise PgError(SqlState.UNDEFINED_OBJECT, f'cluster "{name}" does not exist')
             return [QUICKSTART.id]
+        case GrantKind.CONNECTION | GrantKind.SECRET:
+            return [named_item(context, ObjectKind(kind.value), name).id]
 
 
 def _schema(context: Context, name: Name) -> ObjectId:

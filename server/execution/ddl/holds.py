@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog.holds import Status
-from catalog.objects import Hold, Item, ObjectId, Retained, SystemTable, Timestamp, View
+from catalog.objects import Hold, Item, ObjectId, Retained, SystemTable, Timestamp, View, WrittenCollection
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import INTERVAL, MZ_TIMESTAMP, TEXT
@@ -73,7 +73,7 @@ def create(context: Context, hold: EvaluatedHold) -> CatalogState:
     transaction.holder = beginning.holder
     if beginning.time is not None:
         transaction.begins[id] = beginning.time
-        if created and items[0].depends_on:
+        if created and not isinstance(items[0], WrittenCollection):
             transaction.begins[items[0].id] = beginning.time
     return state
 
@@ -142,7 +142,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
     if len(items) != 1 or created != {items[0].id}:
         raise _one_creation()
     (item,) = items
-    if not item.depends_on:
+    if isinstance(item, WrittenCollection):
         if at is not None:
             raise PgError(
                 SqlState.INVALID_PARAMETER_VALUE,

@@ -24,7 +24,7 @@ from server.sql.stored_query import plan_stored, relation_query
 def create(context: Context, statement: CreateIndex) -> CatalogState:
     """Executes CREATE INDEX."""
     relation = find_item(context, statement.on)
-    if not isinstance(relation, Relation) or not relation.is_indexable:
+    if not isinstance(relation, Relation) or not relation.is_indexable or not relation.columns:
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create index on {relation.kind} "{relation.name}"')
     state = context.state
     privileges.require_owner(state, context.role, relation)

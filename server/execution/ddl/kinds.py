@@ -6,13 +6,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.objects import Hold, Index, Item, MaterializedView, Table, View
+from catalog.objects import (
+    Connection,
+    Hold,
+    Index,
+    Item,
+    MaterializedView,
+    NamedSecret,
+    Source,
+    SourceTable,
+    Subsource,
+    Table,
+    View,
+)
 from catalog.state import CatalogState
 from protocol.pgwire.types import TEXT
-from server.execution.ddl import holds, indexes, tables, views
+from server.execution.ddl import connections, holds, indexes, secrets, sources, tables, views
 from server.session_state.context import Context
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.sources import (
+    AddSubsources,
+    CreateConnection,
+    CreateSecret,
+    CreateSource,
+    CreateSourceTable,
+)
 from server.sql.grammar.statements.tables import CreateTable
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.plan import Field
@@ -43,4 +62,21 @@ KINDS: Mapping[type[Item], Kind] = {
     MaterializedView: Kind(CreateMaterializedView, views.create, views.show_create),
     Index: Kind(CreateIndex, indexes.create, indexes.show_create, indexes.SHOW_FIELDS, indexes.show_row),
     Hold: Kind(CreateHold, holds.create, holds.show_create, holds.SHOW_FIELDS, holds.show_row),
+    NamedSecret: Kind(CreateSecret, secrets.create, secrets.show_create),
+    Connection: Kind(
+        CreateConnection,
+        connections.create,
+        connections.show_create,
+        connections.SHOW_FIELDS,
+        connections.show_row,
+    ),
+    Source: Kind(CreateSource, sources.create, sources.show_create, sources.SHOW_FIELDS, sources.show_row),
+    Subsource: Kind(
+        AddSubsources,
+        sources.add_subsources,
+        sources.show_create_subsource,
+        sources.SHOW_FIELDS,
+        sources.show_row,
+    ),
+    SourceTable: Kind(CreateSourceTable, sources.create_table, sources.show_create_table),
 }

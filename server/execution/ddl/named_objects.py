@@ -54,6 +54,24 @@ def altered_object(context: Context, statement: NamesObject) -> Database | Schem
     return found
 
 
+def altered_item(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool) -> Item | None:
+    """As `altered_object`, for a statement about one kind of item."""
+    found = find_object(context, context.state, kind, name)
+    if found is None:
+        refuse_missing(context, kind, name, if_exists=if_exists)
+        return None
+    assert isinstance(found, Item)
+    check_kind(found, kind)
+    return found
+
+
+def named_item(context: Context, kind: ObjectKind, name: Name) -> Item:
+    """The item of this kind that a statement uses. PgError 42704 or 42P01 if it does not exist, 42809."""
+    found = altered_item(context, kind, name, if_exists=False)
+    assert found is not None
+    return found
+
+
 def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool) -> None:
     """Sends a notice if IF EXISTS is given, otherwise raises PgError."""
     message = f'{kind} "{name}" does not exist'
@@ -108,8 +126,8 @@ def in_use(error: InUse) -> PgError:
 
 def check_kind(item: Item, kind: ObjectKind, *, dropping: bool = False) -> None:
     """PgError 42809 if the item is of another kind."""
-    if item.kind != kind:
-        actual = ObjectKind(item.kind) if item.kind in list(ObjectKind) else ObjectKind.TABLE
+    if item.statement_kind != kind:
+        actual = ObjectKind(item.statement_kind) if item.statement_kind in list(ObjectKind) else ObjectKind.TABLE
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
             f'"{item.name}" is not {with_article(kind)}',

@@ -28,6 +28,7 @@ from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.rules.roles import parse_grant, parse_reassign_owned, parse_revoke
 from server.sql.grammar.rules.settings import parse_discard, parse_reset, parse_set, parse_unlisten
 from server.sql.grammar.rules.show import parse_show
+from server.sql.grammar.rules.sources import parse_validate
 from server.sql.grammar.rules.subscribe import parse_subscribe
 from server.sql.grammar.rules.transactions import parse_begin, parse_commit, parse_rollback, parse_savepoint
 from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_truncate, parse_update
@@ -68,6 +69,7 @@ _RULES: dict[str, Rule] = {
     "truncate": parse_truncate,
     "unlisten": parse_unlisten,
     "update": parse_update,
+    "validate": parse_validate,
 }
 # The rules of statements that contain a statement.
 _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {

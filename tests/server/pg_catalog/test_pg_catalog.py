@@ -354,6 +354,11 @@ EVERY_KIND = {
     "materialized view": ("CREATE MATERIALIZED VIEW m AS SELECT x FROM a", {"m": "m"}),
     "index": ("CREATE INDEX i ON a (y)", {"i": "i"}),
     "hold": ("CREATE HOLD h ON a, m", {}),
+    "secret": ("CREATE SECRET pw AS 'hidden'", {}),
+    "connection": ("CREATE CONNECTION c TO POSTGRES (HOST 'h', DATABASE 'd', PASSWORD SECRET pw)", {}),
+    "source": ("CREATE SOURCE s FROM LOAD GENERATOR AUCTION", {"s": "r"}),
+    "subsource": ("ALTER SOURCE s ADD SUBSOURCE bids AS sub", {"sub": "r"}),
+    "source table": ("CREATE TABLE st FROM SOURCE s (REFERENCE users)", {"st": "r"}),
 }
 """The statement that creates an object of each kind, and the rows of pg_class that it adds: relname and relkind."""
 
@@ -378,11 +383,12 @@ def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: Ser
             assert dict(connection.execute(query).fetchall()) == expected, kind
             for schema, name in relations:
                 connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, name)))
-            found = connection.execute("SELECT type FROM mz_objects WHERE name IN ('a', 'v', 'm', 'i', 'h')").fetchall()
+            names = "('a', 'v', 'm', 'i', 'h', 'pw', 'c', 's', 'sub', 'st')"
+            found = connection.execute(f"SELECT type FROM mz_objects WHERE name IN {names}".encode()).fetchall()
             assert kind.replace(" ", "-") in {type.replace(" ", "-") for (type,) in found}
         with pytest.raises(errors.UndefinedTable, match='relation "h" does not exist'):
             connection.execute("SELECT 'h'::regclass")
-    assert psql(tidewire.dsn("every_kind"), r"\dt") == psql(tidewire.dsn("every_kind"), r"\dt a")
+    assert psql(tidewire.dsn("every_kind"), r"\dt") == psql(tidewire.dsn("every_kind"), r"\dt a|s*")
 
 
 def test_an_error_while_a_relation_is_read_is_reported_and_leaves_nothing_stale() -> None:

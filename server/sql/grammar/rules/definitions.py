@@ -15,22 +15,27 @@ from server.sql.grammar.rules.roles import (
     parse_role,
 )
 from server.sql.grammar.rules.settings import parse_alter_system
+from server.sql.grammar.rules.sources import (
+    parse_add_subsources,
+    parse_alter_connection,
+    parse_alter_secret,
+    parse_create_connection,
+    parse_create_secret,
+    parse_create_source,
+)
 from server.sql.grammar.rules.tables import parse_create_table
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
-from server.sql.grammar.statements.holds import AdvanceHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
-    AlterRetention,
     CommentOn,
     CreateDatabase,
     CreateSchema,
     DropObjects,
     ObjectKind,
 )
-from server.sql.grammar.statements.roles import AlterRole, DropOwned, DropRoles, RenameRole
-from server.sql.grammar.statements.settings import AlterSystem
+from server.sql.grammar.statements.roles import DropOwned, DropRoles
 from server.sql.grammar.token_reader import TokenReader
 
 # The number of parts that a name may have; None: the name of a column.
@@ -55,13 +60,20 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.take("view"):
         return parse_create_view(tokens, start, or_replace)
     if or_replace:
-        raise unsupported_kind(tokens, "CREATE OR REPLACE", "table", "schema", "database", "index", "hold")
+        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret")
+        raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
     if tokens.at_all("default", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
     if tokens.take("table"):
         return parse_create_table(tokens, start)
     if tokens.take("hold"):
         return parse_create_hold(tokens, start)
+    if tokens.take("source"):
+        return parse_create_source(tokens, start)
+    if tokens.take("connection"):
+        return parse_create_connection(tokens, start)
+    if tokens.take("secret"):
+        return parse_create_secret(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -103,9 +115,7 @@ def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
     return DropObjects(*tokens.text_from(start), kind, names, exists, cascade)
 
 
-def parse_alter(
-    tokens: TokenReader,
-) -> AlterRename | AlterOwner | AlterRetention | AlterSystem | AdvanceHold | AlterRole | RenameRole:
+def parse_alter(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("alter")
     if tokens.at("role", "user"):
@@ -120,6 +130,15 @@ def parse_alter(
         raise tokens.syntax_error()
     if kind is ObjectKind.HOLD and tokens.take("advance"):
         return parse_advance_hold(tokens, start, name, exists)
+    if kind is ObjectKind.SECRET and not tokens.at("owner", "rename"):
+        return parse_alter_secret(tokens, start, name, exists)
+    if kind is ObjectKind.CONNECTION and (altered := parse_alter_connection(tokens, start, name, exists)) is not None:
+        return altered
+    if kind is ObjectKind.SOURCE and tokens.take("add"):
+        return parse_add_subsources(tokens, start, name, exists)
+    if kind is ObjectKind.SOURCE and tokens.at("drop"):
+        hint = "Use DROP SOURCE and the name of the subsource."
+        raise tokens.not_supported("ALTER SOURCE ... DROP SUBSOURCE", hint)
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
     if tokens.take("owner"):

@@ -33,8 +33,7 @@ _UNSUPPORTED_ATTRIBUTES = {
 }
 _PASSWORD_HINT = "Passwords are not supported. Restrict access to the port."
 _UNSUPPORTED_OBJECTS = words(
-    """all connection domain foreign function language large parameter procedure routine secret sequence system
-    tablespace type"""
+    """all domain foreign function language large parameter procedure routine sequence system tablespace type"""
 )
 _RESERVED_PREFIXES = ("pg_", "mz_")
 
@@ -258,5 +257,8 @@ def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, 
         return GrantKind.DATABASE, tokens.comma_list(lambda: tokens.name(1))
     if follows_name and tokens.take("cluster"):
         return GrantKind.CLUSTER, tokens.comma_list(lambda: tokens.name(1))
+    for kind in (GrantKind.CONNECTION, GrantKind.SECRET):
+        if follows_name and tokens.take(kind.value):
+            return kind, tokens.comma_list(tokens.name)
     tokens.take("table")
     return GrantKind.TABLE, tokens.comma_list(tokens.name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.parts import Expr, Ident, Name
+from server.sql.grammar.statements.sources import CreateSourceTable
 from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key
 from server.sql.grammar.token_reader import TokenReader
 
@@ -17,9 +19,11 @@ _UNENFORCED = {
 }
 
 
-def parse_create_table(tokens: TokenReader, start: int) -> CreateTable:
+def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateSourceTable:
     exists = tokens.if_not_exists()
     name = tokens.name()
+    if at_source_table(tokens):
+        return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
     tokens.reject("CREATE TABLE AS", "as", hint="Use CREATE MATERIALIZED VIEW, or CREATE TABLE and INSERT ... SELECT.")
     tokens.reject("CREATE TABLE OF a type", "of")
     tokens.reject("a partitioned table", "partition")

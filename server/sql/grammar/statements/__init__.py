@@ -43,6 +43,16 @@ from server.sql.grammar.statements.roles import (
 )
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
+from server.sql.grammar.statements.sources import (
+    AddSubsources,
+    AlterConnection,
+    AlterSecret,
+    CreateConnection,
+    CreateSecret,
+    CreateSource,
+    CreateSourceTable,
+    ValidateConnection,
+)
 from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.tables import CreateTable
 from server.sql.grammar.statements.transactions import Begin, Commit, Rollback, Savepoint, SetTransaction
@@ -50,11 +60,14 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, Truncate, Update
 
 __all__ = [
+    "AddSubsources",
     "AdvanceHold",
+    "AlterConnection",
     "AlterOwner",
     "AlterRename",
     "AlterRetention",
     "AlterRole",
+    "AlterSecret",
     "AlterSystem",
     "Begin",
     "CloseCursor",
@@ -62,12 +75,16 @@ __all__ = [
     "Commit",
     "CopyFrom",
     "CopyTo",
+    "CreateConnection",
     "CreateDatabase",
     "CreateHold",
     "CreateIndex",
     "CreateMaterializedView",
     "CreateRole",
     "CreateSchema",
+    "CreateSecret",
+    "CreateSource",
+    "CreateSourceTable",
     "CreateTable",
     "CreateView",
     "Deallocate",
@@ -103,6 +120,7 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
+    "ValidateConnection",
 ]
 
 Statement = (
@@ -121,6 +139,14 @@ Statement = (
     | CreateIndex
     | CreateHold
     | AdvanceHold
+    | CreateSecret
+    | AlterSecret
+    | CreateConnection
+    | AlterConnection
+    | ValidateConnection
+    | CreateSource
+    | CreateSourceTable
+    | AddSubsources
     | DropObjects
     | AlterRename
     | AlterOwner

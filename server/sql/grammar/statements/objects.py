@@ -20,6 +20,9 @@ class ObjectKind(StrEnum):
     MATERIALIZED_VIEW = "materialized view"
     INDEX = "index"
     HOLD = "hold"
+    SOURCE = "source"
+    CONNECTION = "connection"
+    SECRET = "secret"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class GrantKind(StrEnum):
     SCHEMA = "schema"
     DATABASE = "database"
     CLUSTER = "cluster"
+    CONNECTION = "connection"
+    SECRET = "secret"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ class ShowKind(StrEnum):
     ROLES = "roles"
     PRIVILEGES = "privileges"
     SOURCES = "sources"
+    CONNECTIONS = "connections"
+    SECRETS = "secrets"
     SINKS = "sinks"
 
 

@@ -1,0 +1,64 @@
+"""The messages that a replication connection exchanges inside CopyData, and log sequence numbers (LSN).
+
+An LSN is a byte position in the write-ahead log, an int here; PostgreSQL writes it as `16/B374D848`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.pgoutput import BadMessage
+
+WAL_DATA: Final = ord("w")
+KEEPALIVE: Final = ord("k")
+HEADER_BYTES: Final = 25
+"""Of WAL data: its kind, the start of the data, the end of the WAL, the server's clock. The data follow."""
+
+POSTGRES_EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
+
+_WAL_END = struct.Struct(">Q")
+_KEEPALIVE = struct.Struct(">cQQB")
+_STATUS = struct.Struct(">cQQQQB")
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """All transactions that committed before `wal_end` have been sent. A requested reply is due at once."""
+
+    wal_end: int
+    reply_requested: bool
+
+
+def parse_keepalive(data: bytes) -> Keepalive:
+    if len(data) != _KEEPALIVE.size:
+        raise BadMessage(f"a keepalive has {_KEEPALIVE.size} bytes, not {len(data)}")
+    _, wal_end, _, reply = _KEEPALIVE.unpack(data)
+    return Keepalive(wal_end, bool(reply))
+
+
+def wal_end(data: bytes) -> int:
+    """The end of the server's WAL when it sent these WAL data."""
+    if len(data) < HEADER_BYTES:
+        raise BadMessage(f"WAL data have at least {HEADER_BYTES} bytes, not {len(data)}")
+    end: int = _WAL_END.unpack_from(data, 9)[0]
+    return end
+
+
+def status_update(lsn: int, now_us: int) -> bytes:
+    """Standby status update: everything before `lsn` is written, flushed and applied. `now_us`: since 1970."""
+    return _STATUS.pack(b"r", lsn, lsn, lsn, now_us - POSTGRES_EPOCH_US, 0)
+
+
+def parse_lsn(text: str) -> int:
+    match = _LSN.fullmatch(text)
+    if match is None:
+        raise BadMessage(f'"{text}" is not a log sequence number')
+    return int(match[1], 16) << 32 | int(match[2], 16)
+
+
+def format_lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

@@ -1,0 +1,75 @@
+"""What kinds of source need of the catalog: definitions with resolved secrets, and the collections to fill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.objects import Connection, NamedSecret, ObjectId, Source, SourceOutput, SourcePart, SourceTable
+from catalog.source_definition import Format, ForTables
+from catalog.state import CatalogState
+from server.ingest.source_kind import Options, Output, SourceDefinition, Target
+
+
+def connection_options(state: CatalogState, connection: Connection) -> Options:
+    """The options of a connection, with the values of its secrets."""
+    secrets = {}
+    for name, id in connection.secrets.items():
+        secret = state.items[id]
+        assert isinstance(secret, NamedSecret)
+        secrets[name] = secret.value
+    return {**connection.options, **secrets}
+
+
+def definition_of(
+    state: CatalogState, source: Source, *, tables: ForTables | None = None, format: Format | None = None
+) -> SourceDefinition:
+    """The definition of a source, with the connections and secrets of `state`.
+
+    `tables`, `format`: those of a statement that adds an output, instead of the source's own.
+    """
+    formats = [f for f in (source.format, format, *_table_formats(state, source.id)) if f is not None]
+    registries = frozenset[ObjectId]().union(*(f.registries for f in formats))
+    return SourceDefinition(
+        source.system,
+        _options(state, source.connection) if source.connection is not None else {},
+        source.options,
+        format or source.format,
+        tables if tables is not None else source.tables,
+        source.given,
+        {id: _options(state, id) for id in registries},
+        source.identity,
+    )
+
+
+def targets_of(state: CatalogState, source: Source) -> tuple[Target, ...]:
+    """The collections that a source fills, in the order of their ids' creation."""
+    parts: list[SourceOutput] = [part for part in state.items_of(SourcePart) if part.source == source.id]
+    own: list[SourceOutput] = [source] if source.columns else []
+    return tuple(_target(source, output) for output in (*own, *parts))
+
+
+def _target(source: Source, output: SourceOutput) -> Target:
+    columns = output.columns
+    if output.output_names:
+        columns = tuple(replace(c, name=name) for c, name in zip(columns, output.output_names, strict=True))
+    format = (output.format if isinstance(output, SourceTable) else None) or source.format
+    # Not the collection's name: a rename does not change what is read.
+    return Target(output.id, Output(output.reference, output.reference, columns, _original(output)), format)
+
+
+def _original(output: SourceOutput) -> tuple[str, ...]:
+    """The columns of the key by their names in the output."""
+    if not output.output_names:
+        return output.key
+    original = dict(zip((column.name for column in output.columns), output.output_names, strict=True))
+    return tuple(original[name] for name in output.key)
+
+
+def _table_formats(state: CatalogState, source: ObjectId) -> list[Format | None]:
+    return [table.format for table in state.items_of(SourceTable) if table.source == source]
+
+
+def _options(state: CatalogState, id: ObjectId) -> Options:
+    connection = state.items[id]
+    assert isinstance(connection, Connection)
+    return connection_options(state, connection)

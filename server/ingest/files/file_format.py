@@ -1,0 +1,267 @@
+"""The formats of files: columns, and the rows after a position. The functions do IO, and are called in threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.objects import Column
+from catalog.source_definition import Format
+from protocol.pgwire.copy_options import CopyOptions
+from protocol.pgwire.copy_text import Lines
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType, parse_type
+from server.ingest.source_kind import SourceDefinition
+
+BATCH_ROWS = 65_536
+RECORD_BYTES_MAX = 256 * 1024 * 1024
+_END_MARKER = re.compile(rb"(?m)^\\\.\r?$")  # the decoder of COPY would ignore what follows it
+_LINE = ("\x01", "\x02")  # the delimiter and the quote of lines that are not divided; JSON contains neither
+
+
+class FileFormat(Protocol):
+    """Reads files of one format."""
+
+    def columns(self, sample: Path | None) -> tuple[Column, ...]:
+        """The columns, from a sample file if there is no column list. PgError if there is neither."""
+        ...
+
+    def size(self, path: Path) -> int:
+        """The length of the file, in units of positions."""
+        ...
+
+    def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
+        """The rows after a position, about `bytes_max` of data, and the position after them.
+
+        The position does not advance if there is no further complete record. PgError for malformed data.
+        """
+        ...
+
+
+def format_of(definition: SourceDefinition) -> FileFormat:
+    """The format of a definition. PgError 0A000 or 22023 if it cannot be a format of files."""
+    format = definition.format or Format()
+    if format.key is not None or format.include or format.envelope.value != "none" or format.inline_errors is not None:
+        message = "KEY FORMAT, INCLUDE and ENVELOPE of a source from a file are not supported"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="The rows of files are only added: ENVELOPE NONE.")
+    encoding = format.value
+    match encoding.name if encoding is not None else None:
+        case None:
+            message = "a source from a file needs a FORMAT"
+            raise PgError(SqlState.SYNTAX_ERROR, message, hint="Use FORMAT CSV, JSON, TEXT or PARQUET.")
+        case "csv":
+            assert encoding is not None
+            return Text.csv(definition, encoding.options)
+        case "json" | "text" as name:
+            (delimiter, quote), type = _LINE, "jsonb" if name == "json" else "text"
+            given = definition.columns or (Column("data" if name == "json" else "text", type, nullable=False),)
+            if len(given) != 1 or given[0].type not in (("json", "jsonb", "text") if name == "json" else ("text",)):
+                message = f"FORMAT {name.upper()} has one column, of type {type}"
+                hint = "Select the fields in a view: data->>'name'." if name == "json" else None
+                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
+            options = CopyOptions.csv(delimiter=delimiter, quote=quote, null="\x03")
+            return Text(given, options, has_header=False)
+        case "parquet":
+            return Parquet(definition.columns)
+        case other:
+            message = f"FORMAT {str(other).upper()} of a source from a file is not supported"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use FORMAT CSV, JSON, TEXT or PARQUET.")
+
+
+class Text:
+    """Lines of CSV, JSON or text. Positions are bytes. A line is complete when its newline is written."""
+
+    def __init__(self, given: Sequence[Column], options: CopyOptions, *, has_header: bool) -> None:
+        """`given` is empty if the header names the columns."""
+        self._given = tuple(given)
+        self._options = options
+        self._has_header = has_header
+
+    @classmethod
+    def csv(cls, definition: SourceDefinition, encoding: Mapping[str, str]) -> Text:
+        options = definition.options
+        characters = {"delimiter": encoding.get("delimited by", ",")}
+        characters |= {"quote": options["quote"]} if "quote" in options else {}
+        for name, value in characters.items():
+            if len(value.encode()) != 1:
+                message = f"CSV {name} must be a single one-byte character"
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+        given = definition.columns
+        if not given and "names" in encoding:
+            given = tuple(Column(name, "text") for name in encoding["names"].split(","))
+        if not given and "columns" in encoding:
+            given = tuple(Column(f"column{n}", "text") for n in range(1, int(encoding["columns"]) + 1))
+        null = {"null": options["null"]} if "null" in options else {}
+        return cls(given, CopyOptions.csv(**characters, **null), has_header="header" in encoding)
+
+    def columns(self, sample: Path | None) -> tuple[Column, ...]:
+        if self._given:
+            return self._given
+        if not self._has_header:
+            message = "FORMAT CSV needs the columns"
+            raise PgError(
+                SqlState.SYNTAX_ERROR,
+                message,
+                hint="Write CREATE SOURCE name (column type, ...), WITH HEADER, or WITH n COLUMNS.",
+            )
+        if sample is None:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                "there is no file with a header yet",
+                hint="Write the columns: CREATE SOURCE name (column type, ...).",
+            )
+        with sample.open("rb") as file:
+            line = file.readline(RECORD_BYTES_MAX)
+        names = line.decode(errors="replace").rstrip("\r\n").split(self._options.delimiter)
+        quote = self._options.quote
+        return tuple(Column(name.strip(quote), "text") for name in names)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
+        types: list[tuple[str, PgType]] = [(c.name, parse_type(c.type)) for c in self.columns(path)]
+        with path.open("rb") as file:
+            start = position
+            if position == 0 and self._has_header:
+                header = file.readline(RECORD_BYTES_MAX)
+                if not header.endswith(b"\n"):
+                    return [], 0
+                start = len(header)
+            file.seek(start)
+            wanted = bytes_max
+            while True:
+                data = file.read(wanted)
+                end = _records_end(data, self._options.quote)
+                if end or len(data) < wanted:
+                    break
+                if wanted > RECORD_BYTES_MAX:
+                    message = f'record at byte {start} of file "{path}" is too long'
+                    raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+                file.seek(start)
+                wanted *= 2
+        if not end:
+            return [], position
+        if _END_MARKER.search(data, 0, end):
+            message = f'end-of-copy marker in file "{path}", after byte {start}'
+            raise PgError(SqlState.BAD_COPY_FILE_FORMAT, message)
+        arrays, _ = Lines(types, self._options, str(path), "UTC").read(data[:end], final=True)
+        names = [f"c{number}" for number in range(len(types))]
+        return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
+
+
+def _records_end(data: bytes, quote: str) -> int:
+    """The end of the last complete record: of the last newline outside quotes. 0 if there is none.
+
+    A quote within quotes is doubled, so a position is outside quotes if the number of quotes before it is even.
+    """
+    content = np.frombuffer(data, np.uint8)
+    is_inside = np.cumsum(content == ord(quote)) & 1
+    ends = np.flatnonzero((content == ord("\n")) & (is_inside == 0))
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
+class Parquet:
+    """Parquet files. Positions are rows. A file is complete when it appears."""
+
+    def __init__(self, given: Sequence[Column]) -> None:
+        self._given = tuple(given)
+
+    def columns(self, sample: Path | None) -> tuple[Column, ...]:
+        if self._given:
+            return self._given
+        if sample is None:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                "there is no Parquet file yet",
+                hint="Write the columns: CREATE SOURCE name (column type, ...).",
+            )
+        return tuple(Column(field.name, _type_of(field), field.nullable) for field in pq.read_schema(sample))
+
+    def size(self, path: Path) -> int:
+        return int(pq.read_metadata(path).num_rows)
+
+    def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
+        with pq.ParquetFile(path) as file:
+            columns = self._given or self.columns(path)
+            group, first = 0, 0
+            while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= position:
+                first += file.metadata.row_group(group).num_rows
+                group += 1
+            groups = list(range(group, file.num_row_groups))
+            tables: list[pa.Table] = []
+            size = 0
+            names = [column.name for column in columns]
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names):
+                skipped = max(0, position - first)
+                first += batch.num_rows
+                if skipped >= batch.num_rows:
+                    continue
+                rows = _converted(pa.Table.from_batches([batch.slice(skipped)]), columns, path)
+                tables.append(rows)
+                size, position = size + rows.nbytes, first
+                if size >= bytes_max:
+                    break
+        return tables, position
+
+
+_TYPES: dict[pa.DataType, str] = {
+    pa.bool_(): "bool",
+    pa.int8(): "int2",
+    pa.int16(): "int2",
+    pa.uint8(): "int2",
+    pa.int32(): "int4",
+    pa.uint16(): "int4",
+    pa.int64(): "int8",
+    pa.uint32(): "int8",
+    pa.float32(): "float4",
+    pa.float64(): "float8",
+    pa.string(): "text",
+    pa.large_string(): "text",
+    pa.binary(): "bytea",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+}
+
+
+def _type_of(field: pa.Field) -> str:
+    """The PostgreSQL type for a column of a Parquet file. PgError 0A000 for a type without one."""
+    type = field.type
+    if type in _TYPES:
+        return _TYPES[type]
+    if pa.types.is_timestamp(type):
+        return "timestamptz" if type.tz is not None else "timestamp"
+    if pa.types.is_time(type):
+        return "time"
+    if pa.types.is_decimal(type) and type.precision <= 38:
+        return f"numeric({type.precision},{type.scale})"
+    raise PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        f'column "{field.name}" has the type {type}, which is not supported',
+        hint="Omit the column: CREATE SOURCE name (column type, ...).",
+    )
+
+
+def _converted(rows: pa.Table, columns: Sequence[Column], path: Path) -> pa.Table:
+    """The rows with the types of the columns, as c0, c1, ..."""
+    arrays = []
+    for column in columns:
+        if column.name not in rows.column_names:
+            message = f'file "{path}" has no column "{column.name}"'
+            raise PgError(SqlState.UNDEFINED_COLUMN, message)
+        values = rows[column.name]
+        try:
+            arrays.append(values.cast(parse_type(column.type).arrow))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            message = f'column "{column.name}" of file "{path}" has type {values.type}, which is not {column.type}'
+            raise PgError(SqlState.DATATYPE_MISMATCH, message) from None
+        if not column.nullable and values.null_count:
+            message = f'null value in column "{column.name}" of file "{path}" violates not-null constraint'
+            raise PgError(SqlState.NOT_NULL_VIOLATION, message)
+    return pa.table(arrays, [f"c{number}" for number in range(len(arrays))])

@@ -1,0 +1,123 @@
+"""FROM FILE: the kind of source, and the upstream that reads files as they grow."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalog.source_state import State
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.files.file_format import FileFormat, format_of
+from server.ingest.option_values import OptionValues
+from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Statistics, Target
+from server.ingest.upstream import Changes, Upstream, UpstreamError
+
+POLL_US = 1_000_000  # default of POLL INTERVAL
+
+
+class FileSource:
+    """The kind of source of FROM FILE. The path is a pattern of glob."""
+
+    async def validate(self, connection: Options) -> None:
+        """There is nothing to contact."""
+
+    async def outputs(self, definition: SourceDefinition) -> Sequence[Output]:
+        if definition.tables:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a source from a file has one output")
+        path = definition.options["path"]
+        if not path.startswith("/"):
+            raise PgError(SqlState.INVALID_NAME, "relative path not allowed for a source from a file")
+        OptionValues(definition.options).microseconds("poll interval")
+        format = format_of(definition)
+        return (await asyncio.to_thread(_output, format, path),)
+
+    def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
+        (target,) = targets
+        return _Files(definition, format_of(definition), target, context.statistics)
+
+    async def dropped(self, definition: SourceDefinition) -> None:
+        """There is nothing to remove."""
+
+
+def _output(format: FileFormat, path: str) -> Output:
+    try:
+        found = sorted(glob.glob(path, recursive=True))
+        if not found and not glob.has_magic(path):
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, f'could not open file "{path}" for reading: No such file or directory'
+            )
+        return Output(path, "file", format.columns(Path(found[0]) if found else None))
+    except OSError as error:
+        message = f'could not open file "{path}" for reading: {error.strerror}'
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message) from None
+    except pa.ArrowException as error:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'could not read file "{path}": {error}') from None
+
+
+class _Files:
+    """Reads the files in the order of their names. The state has the position in each file, by its path."""
+
+    def __init__(
+        self, definition: SourceDefinition, format: FileFormat, target: Target, statistics: Statistics
+    ) -> None:
+        self._pattern = definition.options["path"]
+        poll_us = OptionValues(definition.options).microseconds("poll interval")
+        self._poll_s = (POLL_US if poll_us is None else poll_us) / 1e6
+        self._format = format
+        self._target = target
+        self._statistics = statistics
+        self._positions: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}  # of files that have been read to this size
+
+    async def open(self, state: State) -> None:
+        self._positions = {path: int(value) for path, value in state.items() if value is not None}
+        self._sizes = {}
+
+    async def read(self, bytes_max: int) -> Changes:
+        while True:
+            found = await asyncio.to_thread(self._next, bytes_max)
+            if found is not None:
+                tables, path, position = found
+                self._positions[path] = position
+                self._statistics.messages_received += sum(table.num_rows for table in tables)
+                self._statistics.bytes_received += sum(table.nbytes for table in tables)
+                return Changes({self._target.id: tables} if tables else {}, {path: b"%d" % position})
+            await asyncio.sleep(self._poll_s)
+
+    async def committed(self, state: State) -> None:
+        """The files keep what was read."""
+
+    async def close(self) -> None:
+        """The files are closed after each read."""
+
+    def _next(self, bytes_max: int) -> tuple[list[pa.Table], str, int] | None:
+        """The next rows of the first file that has some, its path, and the position after them."""
+        for path in sorted(glob.glob(self._pattern, recursive=True)):
+            try:
+                file = Path(path)
+                if not file.is_file():
+                    continue
+                length = file.stat().st_size
+                if self._sizes.get(path) == length:
+                    continue
+                position, size = self._positions.get(path, 0), self._format.size(file)
+                if size < position:
+                    raise PgError(
+                        SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        f'file "{path}" was truncated',
+                        detail=f"It ends at {size}, and was read up to {position}.",
+                        hint="Files of a source may only grow. Drop the source and create it again.",
+                    )
+                tables, end = self._format.read(file, position, bytes_max)
+            except OSError as error:
+                raise UpstreamError(f'could not read file "{path}": {error.strerror}') from None
+            except pa.ArrowException as error:
+                raise UpstreamError(f'could not read file "{path}": {error}') from None
+            if end > position:
+                return tables, path, end
+            self._sizes[path] = length
+        return None

@@ -1,0 +1,133 @@
+"""The topic of transaction metadata of a source: reads it, and merges the messages of the other topics by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from catalog.source_state import State
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.avro_format import AvroFormat
+from server.ingest.kafka.consumer import TopicConsumer
+from server.ingest.kafka.envelopes.envelope import worked
+from server.ingest.kafka.layout import OP, SOURCE, TRANSACTION
+from server.ingest.kafka.messages import Messages
+from server.ingest.kafka.positions import Upstream, positions
+from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger
+
+_OFFSET, _NUMBER, _EVENT = "transactions/offset", "transactions/number/", "event/"
+
+
+@dataclass(frozen=True)
+class MergedTopic:
+    """A topic whose messages are merged. `prefix`: of the keys of its state."""
+
+    prefix: str
+    origin: Upstream
+    decoder: AvroFormat
+    buffer: TopicBuffer
+
+    @classmethod
+    def restored(
+        cls, prefix: str, found: tuple[Upstream, AvroFormat], partitions: Mapping[int, int], state: State
+    ) -> MergedTopic:
+        origin, decoder = found
+        start = prefix + _EVENT
+        known = {
+            int(key.removeprefix(start)): tuple(json.loads(value))
+            for key, value in state.items()
+            if key.startswith(start) and value is not None
+        }
+        return cls(prefix, origin, decoder, TopicBuffer(origin, list(partitions), known))
+
+    def state_of(self, release: Release) -> dict[str, bytes | None]:
+        """What is stored with the changes of a release."""
+        found: dict[str, bytes | None] = {
+            f"{self.prefix}{_EVENT}{partition}": json.dumps(position).encode()
+            for partition, position in release.positions.items()
+        }
+        for partition, offset in release.offsets.items():
+            found[f"{self.prefix}offset/{partition}"] = b"%d" % offset
+        return found
+
+
+class TransactionTopic:
+    """Merges topics of one upstream database by transaction."""
+
+    def __init__(self, consumer: TopicConsumer, decoder: AvroFormat, topics: Mapping[str, MergedTopic], state: State):
+        """`topics`: by name. `state`: of the source, as stored. PgError if the topics are of several databases."""
+        self.consumer = consumer
+        self._decoder = decoder
+        self._topics = topics
+        origins = {topic.origin for topic in topics.values()}
+        if len(origins) != 1:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, "option TRANSACTION TOPIC requires topics of one upstream database"
+            )
+        (self._origin,) = origins
+        numbers = {
+            key.removeprefix(_NUMBER): int(value)
+            for key, value in state.items()
+            if key.startswith(_NUMBER) and value is not None
+        }
+        self.merger = TransactionMerger({name: topic.buffer for name, topic in topics.items()}, numbers)
+
+    async def start(self, state: State) -> None:
+        """Assigns the consumer. PgError if the topic has several partitions."""
+        if await self.consumer.partitions() != 1:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'topic "{self.consumer.topic}" of option TRANSACTION TOPIC must exist and have one partition',
+            )
+        low, high = await self.consumer.watermarks(0)
+        stored = state.get(_OFFSET)
+        # Messages before `low` are of transactions whose events are released with those of the next ones.
+        await self.consumer.assign({0: low if stored is None else min(max(int(stored), low), high)})
+
+    async def add_ends(self, messages: Messages) -> None:
+        """Adds the messages of this topic. PgError if one of them cannot be decoded."""
+        await self._decoder.prepare(messages.values)
+        part = self._decoder.decode(messages.values)
+        columns = [part.columns[(name,)].to_pylist() for name in ("status", "id", "data_collections")]
+        for row, (status, id, collections) in enumerate(zip(*columns, strict=True)):
+            if not messages.values[row].is_valid:
+                continue
+            offset = int(messages.offsets[row])
+            try:
+                if part.failed[row]:
+                    raise ValueError(part.reason(row))
+                if status == "END":
+                    self.merger.add(End.of(self._origin, id, collections, offset + 1))
+            except (ValueError, KeyError, TypeError) as error:
+                raise PgError(
+                    SqlState.DATA_EXCEPTION,
+                    f'transaction metadata of topic "{self.consumer.topic}" cannot be read',
+                    detail=f"Partition 0, offset {offset}: {error}.",
+                ) from None
+
+    async def add(self, topic: str, messages: Messages) -> None:
+        """Adds messages of another topic. Those that cannot be decoded are released with what precedes them."""
+        own = self._topics[topic]
+        messages = messages.in_order()
+        await own.decoder.prepare(messages.values)
+        part = await worked(messages, own.decoder.decode, messages.values)
+        source = {path[1]: column for path, column in part.columns.items() if len(path) == 2 and path[0] == SOURCE}
+        found = positions(own.origin, source, part.columns[(OP,)])
+        found.known[part.failed | np.asarray(messages.values.is_null())] = False
+        own.buffer.add(messages, part.columns[(TRANSACTION, "id")], found)
+
+    def release(self) -> tuple[dict[str, list[Messages]], dict[str, bytes | None]]:
+        """The messages of complete transactions by topic, and the state after them."""
+        state: dict[str, bytes | None] = {}
+        messages: dict[str, list[Messages]] = {}
+        for name, release in self.merger.release().items():
+            state.update(self._topics[name].state_of(release))
+            if release.messages:
+                messages[name] = release.messages
+        if state and self.merger.next_offset is not None:
+            state[_OFFSET] = b"%d" % self.merger.next_offset
+            state.update({f"{_NUMBER}{server}": b"%d" % number for server, number in self.merger.numbers.items()})
+        return messages, state

@@ -1,0 +1,329 @@
+"""Reads topics from the offsets that were committed with the changes, and converts messages to changes.
+
+The keys of a source's state, for each collection: `<id>/offset/<partition>` is the offset of the next message,
+`<id>/schema/<part>` the Avro schema of the collection's columns, `<id>/error/...` a message that could not be decoded
+(`errors`), `<id>/deduplication/<partition>` the position in the upstream database's log (`envelopes.debezium`),
+`<id>/event/<partition>` that of the last event of a released transaction (`transaction_topic`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic, time
+
+import pyarrow as pa
+
+from catalog.objects import ObjectId
+from catalog.source_definition import Envelope as EnvelopeKind
+from catalog.source_definition import Format
+from catalog.source_state import State
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.consumer import TopicConsumer, deleted, missing
+from server.ingest.kafka.envelopes.append import AppendEnvelope
+from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
+from server.ingest.kafka.envelopes.envelope import Envelope
+from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
+from server.ingest.kafka.errors import Failures
+from server.ingest.kafka.keyed_output import KeyedOutput
+from server.ingest.kafka.layout import Layout, Schemas, ends_of, events_of, layout_of, reads_headers
+from server.ingest.kafka.messages import Messages
+from server.ingest.kafka.schemas import fetched_schemas, registries_of
+from server.ingest.kafka.start import Start
+from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
+from server.ingest.source_kind import SourceContext, SourceDefinition, Target
+from server.ingest.upstream import Changes
+
+METADATA_S = 10.0  # between two searches for new partitions
+
+
+@dataclass
+class Topic:
+    """A topic that fills a collection, from an open upstream."""
+
+    target: Target
+    consumer: TopicConsumer
+    envelope: Envelope
+    schemas: Schemas
+    offsets: dict[int, int]
+    with_headers: bool
+    refreshed: float
+    fresh: dict[str, bytes | None] = field(default_factory=dict)
+    """State to be committed before the first messages."""
+
+    @property
+    def prefix(self) -> str:
+        return prefix_of(self.target)
+
+    def state_of(self, offsets: Mapping[int, int]) -> dict[str, bytes | None]:
+        return {f"{self.prefix}offset/{partition}": b"%d" % offset for partition, offset in offsets.items()}
+
+
+def prefix_of(target: Target) -> str:
+    """What the keys of a collection's state begin with."""
+    return f"{target.id}/"
+
+
+def envelope_of(
+    target: Target, format: Format, layout: Layout, state: State, context: SourceContext, *, partitions: int
+) -> Envelope:
+    """The envelope of a collection, as of the committed `state`. `partitions`: the number of the topic's."""
+    name = target.output.reference
+    failures = Failures.restored(prefix_of(target), state)
+
+    def output() -> KeyedOutput:
+        return KeyedOutput(target.id, layout.schema, layout.key_positions, context.coordinator, context.engine)
+
+    async def current() -> pa.Table:
+        return await context.coordinator.reads.rows(target.id, context.coordinator.latest_time())
+
+    match format.envelope:
+        case EnvelopeKind.NONE:
+            return AppendEnvelope(name, layout, failures)
+        case EnvelopeKind.UPSERT | EnvelopeKind.DEBEZIUM_UPSERT as kind:
+            is_debezium = kind is EnvelopeKind.DEBEZIUM_UPSERT
+            return UpsertEnvelope(name, layout, failures, output, is_debezium=is_debezium)
+        case EnvelopeKind.DEBEZIUM:
+            return DebeziumEnvelope(name, layout, failures, output, current, state, partitions=partitions)
+    raise AssertionError(format.envelope)
+
+
+class KafkaUpstream:
+    """An `Upstream`: topics, each of which fills a collection."""
+
+    def __init__(
+        self,
+        definition: SourceDefinition,
+        targets: tuple[Target, ...],
+        context: SourceContext,
+        *,
+        metadata_s: float = METADATA_S,
+    ) -> None:
+        self._definition = definition
+        self._targets = targets
+        self._context = context
+        self._metadata_s = metadata_s
+        self._start = Start.of(definition.options)
+        self._topics: list[Topic] = []
+        self._polls: dict[asyncio.Task[Messages | None], Topic | TransactionTopic] = {}
+        self._transactions: TransactionTopic | None = None
+
+    async def open(self, state: State) -> None:
+        for target in self._targets:
+            await self._open(target, state)
+        if (name := self._definition.options.get("transaction topic")) is not None:
+            await self._open_transactions(name, state)
+        self._publish()
+
+    async def _open(self, target: Target, state: State) -> None:
+        definition, name = self._definition, target.output.reference
+        format = target.format or definition.format
+        assert format is not None
+        prefix = prefix_of(target)
+        stored = {
+            int(key.removeprefix(f"{prefix}offset/")): int(value)
+            for key, value in state.items()
+            if key.startswith(f"{prefix}offset/") and value is not None
+        }
+        consumer = TopicConsumer(definition.connection, name, self._group)
+        try:
+            partitions = await consumer.partitions()
+            if partitions is None:
+                raise deleted(name)
+            layout, schemas, fresh = await self._layout(target, format, state)
+            offsets = await self._offsets(consumer, partitions, stored)
+            envelope = envelope_of(target, format, layout, state, self._context, partitions=partitions)
+            topic = Topic(target, consumer, envelope, schemas, offsets, reads_headers(format), monotonic())
+            topic.fresh = {**fresh, **({} if offsets == stored else topic.state_of(offsets))}
+            self._topics.append(topic)
+            await consumer.assign(offsets)
+        except BaseException:
+            await consumer.close()
+            raise
+
+    async def _open_transactions(self, name: str, state: State) -> None:
+        """Merges the topics by the transactions that the topic `name` describes."""
+        merged: dict[str, MergedTopic] = {}
+        decoder = None
+        for topic in self._topics:
+            format = topic.target.format or self._definition.format
+            assert format is not None
+            registry = registries_of(format, self._definition.registries)["value"]
+            schema = None if registry is None else await registry.latest(f"{name}-value")
+            if registry is None or schema is None:
+                raise deleted(name)
+            decoder = ends_of(schema, registry)
+            found = events_of(topic.schemas, format, registry)
+            merged[topic.consumer.topic] = MergedTopic.restored(topic.prefix, found, topic.offsets, state)
+        if decoder is None:
+            return
+        consumer = TopicConsumer(self._definition.connection, name, self._group)
+        try:
+            transactions = TransactionTopic(consumer, decoder, merged, state)
+            await transactions.start(state)
+        except BaseException:
+            await consumer.close()
+            raise
+        self._transactions = transactions
+
+    @property
+    def _group(self) -> str:
+        definition = self._definition
+        return f"{definition.options.get('group id prefix', '')}tidewire-{definition.identity or 'source'}"
+
+    async def _layout(
+        self, target: Target, format: Format, state: State
+    ) -> tuple[Layout, Schemas, dict[str, bytes | None]]:
+        """The collection's layout and schemas, and their state if it has none yet. PgError if they have changed."""
+        registries = registries_of(format, self._definition.registries)
+        prefix = prefix_of(target)
+        key, value = state.get(f"{prefix}schema/key"), state.get(f"{prefix}schema/value")
+        fresh: dict[str, bytes | None] = {}
+        if key is not None and value is not None:
+            schemas = Schemas(key.decode() or None, value.decode() or None)
+        else:
+            schemas = await fetched_schemas(target.output.reference, format, registries)
+            fresh = {
+                f"{prefix}schema/key": (schemas.key or "").encode(),
+                f"{prefix}schema/value": (schemas.value or "").encode(),
+            }
+        layout = layout_of(format, schemas, registries)
+        found = [(column.name, column.type) for column in layout.columns]
+        if [(column.name, column.type) for column in target.output.columns] != found:
+            raise PgError(
+                SqlState.DATATYPE_MISMATCH,
+                f'schema of topic "{target.output.reference}" has changed since the source was created',
+                hint="Drop the source and create it again.",
+            )
+        return layout, schemas, fresh
+
+    async def _offsets(self, consumer: TopicConsumer, partitions: int, stored: Mapping[int, int]) -> dict[int, int]:
+        """The offsets of the next messages. PgError if they are no longer in the topic."""
+        found: dict[int, int] = {}
+        for partition in sorted({*range(partitions), *stored}):
+            if partition >= partitions:
+                raise missing(consumer.topic, partition, f"The topic has {partitions} partitions.")
+            low, high = await consumer.watermarks(partition)
+            offset = stored.get(partition)
+            if offset is None:
+                # The start applies to the partitions that exist at the first start. Later ones are read as a whole.
+                offset = low if stored else await self._start.offset(consumer, partition, (low, high), time())
+            elif not low <= offset <= high:
+                detail = f"The next offset is {offset}, and the topic has offsets {low} to {high}."
+                raise missing(consumer.topic, partition, detail)
+            found[partition] = offset
+        return found
+
+    async def read(self, bytes_max: int) -> Changes:
+        fresh = {key: value for topic in self._topics for key, value in topic.fresh.items()}
+        if fresh:
+            for topic in self._topics:
+                topic.fresh = {}
+            return Changes({}, fresh)
+        if not self._topics:
+            await asyncio.Event().wait()
+        while True:
+            self._begin_polls(bytes_max)
+            done, _ = await asyncio.wait(self._polls, return_when=asyncio.FIRST_COMPLETED)
+            task = done.pop()
+            polled = self._polls.pop(task)
+            if (messages := task.result()) is None:
+                continue
+            statistics = self._context.statistics
+            statistics.messages_received += len(messages)
+            statistics.bytes_received += messages.nbytes
+            if self._transactions is not None:
+                changes = await self._merged(self._transactions, polled, messages)
+                if changes.state:
+                    return changes
+            elif isinstance(polled, Topic):
+                offsets = messages.next_offsets()
+                return await self._changes({polled.consumer.topic: messages}, polled.state_of(offsets))
+
+    def _begin_polls(self, bytes_max: int) -> None:
+        """Polls every topic that is not being polled and whose messages are wanted."""
+        polled = {id(topic) for topic in self._polls.values()}
+        transactions = self._transactions
+        for topic in self._topics:
+            wanted = transactions is None or transactions.merger.wants(topic.consumer.topic)
+            if id(topic) not in polled and wanted:
+                self._polls[asyncio.create_task(self._poll(topic, bytes_max))] = topic
+        if transactions is not None and id(transactions) not in polled and transactions.merger.wants_ends:
+            self._polls[asyncio.create_task(transactions.consumer.poll(bytes_max))] = transactions
+
+    async def _poll(self, topic: Topic, bytes_max: int) -> Messages | None:
+        if monotonic() - topic.refreshed >= self._metadata_s:
+            await self._find_partitions(topic)
+            topic.refreshed = monotonic()
+        return await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
+
+    async def _find_partitions(self, topic: Topic) -> None:
+        """Reads new partitions from their first message on. PgError if the topic was deleted."""
+        count = await topic.consumer.partitions()
+        if count is None:
+            raise deleted(topic.consumer.topic)
+        new = [partition for partition in range(count) if partition not in topic.offsets]
+        found = {partition: (await topic.consumer.watermarks(partition))[0] for partition in new}
+        if found:
+            topic.envelope.partitions_added(count)
+            topic.offsets.update(found)
+            await topic.consumer.assign(found)
+
+    async def _merged(
+        self, transactions: TransactionTopic, polled: Topic | TransactionTopic, messages: Messages
+    ) -> Changes:
+        """The changes of the transactions that are complete with these messages."""
+        if isinstance(polled, Topic):
+            await transactions.add(polled.consumer.topic, messages)
+        else:
+            await transactions.add_ends(messages)
+        found, state = transactions.release()
+        return await self._changes({name: Messages.joined(parts) for name, parts in found.items()}, state)
+
+    async def _changes(self, found: Mapping[str, Messages], state: Mapping[str, bytes | None]) -> Changes:
+        """The changes of messages, by topic. `state`: of their offsets."""
+        writes: dict[ObjectId, list[pa.Table]] = {}
+        states = dict(state)
+        for topic in self._topics:
+            if (messages := found.get(topic.consumer.topic)) is not None:
+                step = await topic.envelope.step(messages)
+                writes[topic.target.id] = list(step.tables)
+                states.update(step.state)
+            start = f"{topic.prefix}offset/"
+            for key, value in state.items():
+                if key.startswith(start) and value is not None:
+                    topic.offsets[int(key.removeprefix(start))] = int(value)
+        return Changes(writes, states)
+
+    async def committed(self, state: State) -> None:
+        self._publish()
+
+    def _publish(self) -> None:
+        """Updates the statistics, and the errors of collections that cannot be read."""
+        statistics = self._context.statistics
+        statistics.offset_committed = sum(offset for topic in self._topics for offset in topic.offsets.values())
+        known = [
+            topic.consumer.high_watermark(partition) or offset
+            for topic in self._topics
+            for partition, offset in topic.offsets.items()
+        ]
+        statistics.offset_known = max(sum(known), statistics.offset_committed)
+        for topic in self._topics:
+            error = topic.envelope.failures.error
+            if error is None:
+                statistics.errors.pop(topic.target.id, None)
+            else:
+                statistics.errors[topic.target.id] = error
+
+    async def close(self) -> None:
+        polls, self._polls = list(self._polls), {}
+        topics, self._topics = self._topics, []
+        for poll in polls:
+            poll.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+        for topic in topics:
+            topic.envelope.close()
+        transactions, self._transactions = self._transactions, None
+        consumers = [topic.consumer for topic in topics] + ([transactions.consumer] if transactions else [])
+        await asyncio.gather(*(consumer.close() for consumer in consumers))

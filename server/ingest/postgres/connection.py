@@ -1,0 +1,182 @@
+"""Connections to the PostgreSQL of a source, and its errors.
+
+asyncpg connects and authenticates, also for replication (`replication`). Values are exchanged as text in fixed formats
+(`SESSION`), which do not depend on settings of the role or the database.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+
+from catalog.source_definition import Secret
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.source_kind import Options
+from server.ingest.upstream import UpstreamError
+
+CONNECT_S = 30.0
+DEFAULT_PORT = 5432
+
+SESSION = {
+    "application_name": "tidewire",
+    "bytea_output": "hex",
+    "datestyle": "ISO, YMD",
+    "extra_float_digits": "3",
+    "idle_in_transaction_session_timeout": "0",
+    "intervalstyle": "postgres",
+    "lock_timeout": "0",
+    "search_path": "pg_catalog",
+    "statement_timeout": "0",
+    "timezone": "UTC",
+}
+
+_OPTIONS = frozenset(
+    (
+        "host",
+        "port",
+        "user",
+        "password",
+        "database",
+        "ssl mode",
+        "ssl certificate authority",
+        "ssl certificate",
+        "ssl key",
+    )
+)
+_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
+_NEEDS_CHANGE = ("0A", "22", "3F", "42", "54")  # SQLSTATE classes of errors that a retry does not repair
+
+
+@dataclass(frozen=True)
+class Server:
+    """The options of a CREATE CONNECTION ... TO POSTGRES. `str` names host, port and database, and no secret."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str | None = field(repr=False)
+    ssl_mode: str
+    authority: str | None = field(repr=False, default=None)
+    certificate: str | None = field(repr=False, default=None)
+    key: str | None = field(repr=False, default=None)
+
+    @classmethod
+    def of(cls, options: Options) -> Server:
+        """PgError if an option is unknown, missing or invalid."""
+        for name in options:
+            if name not in _OPTIONS:
+                raise _invalid(
+                    f"invalid connection option {name.upper()}", "A connection to PostgreSQL has: " + _listed(_OPTIONS)
+                )
+        values = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options.items()}
+        for name in ("host", "database"):
+            if not values.get(name):
+                raise _invalid(f"connection option {name.upper()} is required")
+        mode = values.get("ssl mode", "prefer").lower().replace("_", "-")
+        if mode not in _MODES:
+            raise _invalid(f'invalid SSL MODE "{mode}"', "The modes are: " + _listed(_MODES))
+        port = values.get("port", str(DEFAULT_PORT))
+        if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise _invalid(f'invalid port "{port}"')
+        if ("ssl certificate" in values) != ("ssl key" in values):
+            raise _invalid("SSL CERTIFICATE and SSL KEY must be given together")
+        server = cls(
+            values["host"],
+            int(port),
+            values["database"],
+            values.get("user", "postgres"),
+            values.get("password"),
+            mode,
+            values.get("ssl certificate authority"),
+            values.get("ssl certificate"),
+            values.get("ssl key"),
+        )
+        server.ssl()
+        return server
+
+    def __str__(self) -> str:
+        return f'PostgreSQL "{self.host}:{self.port}", database "{self.database}"'
+
+    def ssl(self) -> ssl.SSLContext | str | bool:
+        """The argument `ssl` of asyncpg. PgError if a certificate or key is not valid PEM."""
+        if self.ssl_mode == "disable":
+            return False
+        if self.ssl_mode == "prefer" and self.authority is None and self.certificate is None:
+            return "prefer"
+        # libpq verifies the certificate in mode `require`, too, if there is an authority.
+        verifies = self.ssl_mode.startswith("verify") or self.authority is not None
+        try:
+            context = ssl.create_default_context(cadata=self.authority)
+            context.check_hostname = self.ssl_mode == "verify-full"
+            context.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
+            if self.certificate is not None and self.key is not None:
+                with _file(self.certificate + "\n" + self.key) as path:
+                    context.load_cert_chain(path, password="")
+        except (ssl.SSLError, ValueError) as error:
+            raise _invalid("invalid SSL certificate or key", "They must be in PEM format.") from error
+        return context
+
+    async def connect(self, connection_class: type[Any] = asyncpg.Connection, **settings: str) -> Any:
+        """A new connection with the settings `SESSION` and others. UpstreamError if the server cannot be reached."""
+        try:
+            return await asyncpg.connect(
+                host=self.host,
+                port=self.port,
+                user=self.user,
+                password=self.password or "",
+                database=self.database,
+                ssl=self.ssl(),
+                timeout=CONNECT_S,
+                statement_cache_size=0,
+                server_settings=SESSION | settings,
+                connection_class=connection_class,
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            reason = str(error) or type(error).__name__
+            raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}') from error
+
+    def error(self, sqlstate: str, message: str, hint: str | None = None) -> PgError | UpstreamError:
+        """The error for one that the server reports: a PgError if a retry cannot repair it."""
+        text = f"{self}: {message}"
+        if sqlstate.startswith(_NEEDS_CHANGE):
+            known = sqlstate in tuple(SqlState)
+            return PgError(SqlState(sqlstate) if known else SqlState.CONNECTION_FAILURE, text, hint=hint)
+        return UpstreamError(text, hint)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Converts errors of asyncpg in its body."""
+        try:
+            yield
+        except asyncpg.PostgresError as error:
+            raise self.error(error.sqlstate or "", str(error), getattr(error, "hint", None)) from error
+        except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise UpstreamError(f"{self}: {error or type(error).__name__}") from error
+
+
+@contextmanager
+def _file(text: str) -> Iterator[str]:
+    """The path of a file with this text, readable by this user only, in the body: OpenSSL reads keys from files."""
+    descriptor, path = tempfile.mkstemp()
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names)) + "."
+
+
+def _invalid(message: str, hint: str | None = None) -> PgError:
+    return PgError(SqlState.INVALID_PARAMETER_VALUE, message, hint=hint)

@@ -1,0 +1,82 @@
+"""The rows of a collection that a source writes, found by key in an arrangement that indexes and operators share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import updates
+from catalog.hashing import key_codes
+from catalog.objects import ObjectId, Timestamp
+from server.coordinator.coordinator import Coordinator
+from server.dataflow.arrangements.run import ByKey
+
+
+class KeyedRows:
+    """Only the source writes the collection. Around each of its commits it calls `keep` and then `committed`.
+
+    `pending` changes are those of the commit in preparation; they are found, too.
+    """
+
+    def __init__(self, coordinator: Coordinator, id: ObjectId, schema: pa.Schema, key: tuple[int, ...]) -> None:
+        self.key = tuple(schema.names[position] for position in key)
+        self._coordinator = coordinator
+        self._id = id
+        time = coordinator.latest_time()
+        self._holder = coordinator.frontiers.hold((id,), time)
+        self._schema, self._sorting = schema, ByKey(self.key)
+        shared = coordinator.arrangements.shared
+        self._lease = shared.lease((id, tuple(range(len(schema.names))), self._sorting), schema, time)
+        self._pending = shared.arranger.arrangement(self._sorting, schema)
+        self.added = 0
+        """How many tables were passed to `add` since the last `clear`."""
+
+    def keep(self) -> None:
+        """From now on history is kept: the next commit will be inserted into the arrangement."""
+        self._holder.follow(None)
+
+    async def committed(self) -> None:
+        """Inserts what was committed. History is then not kept any more."""
+        time = await self._reach()
+        self._lease.advance(time)
+        self._holder.advance(time)
+        self._holder.follow(frozenset((self._id,)))
+        self.clear()
+
+    async def add(self, changes: pa.Table) -> None:
+        """Adds pending changes."""
+        changes = updates.consolidate(updates.as_changes(changes))
+        await self._pending.insert(changes, self._pending.upper)
+        self.added += 1
+
+    def clear(self) -> None:
+        """Forgets the pending changes."""
+        if self.added:
+            self._pending.close()
+            self._pending = self._coordinator.arrangements.arranger.arrangement(self._sorting, self._schema)
+            self.added = 0
+
+    async def find(self, keys: pa.Table) -> pa.Table:
+        """The rows with these keys, and possibly others with equal hashes."""
+        hashes = np.unique(key_codes(keys, self.key))
+        time = await self._reach()
+        found = await self._lease.arrangement.probe(hashes, time)
+        if self.added:
+            pending = await self._pending.probe(hashes, self._pending.upper)
+            found = updates.consolidate(pa.concat_tables([found, pending]))
+        return updates.expand(found)
+
+    async def _reach(self) -> Timestamp:
+        """Brings the arrangement up to the latest time, and returns it."""
+        time = self._coordinator.latest_time()
+        try:
+            await self._lease.reach(self._coordinator.inputs, time)
+        except Exception:  # it may be incomplete: others must not use it
+            self._lease.invalidate()
+            raise
+        return time
+
+    def close(self) -> None:
+        self._lease.release()
+        self._holder.release()
+        self._pending.close()

@@ -1,0 +1,114 @@
+"""The kind of source `postgres`: the tables of a publication, read through a logical replication slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.postgres.connection import Server
+from server.ingest.postgres.publication import chosen, published_tables
+from server.ingest.postgres.replication import Replication
+from server.ingest.postgres.upstream import Postgres, drop_slot
+from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
+from server.ingest.upstream import Upstream, UpstreamError
+
+DROP_S = 20.0
+_PUBLICATION, _TEXT_COLUMNS, _EXCLUDED_COLUMNS = "publication", "text columns", "exclude columns"
+
+
+class PostgresSource:
+    """CREATE SOURCE ... FROM POSTGRES CONNECTION c (PUBLICATION 'p')."""
+
+    async def validate(self, connection: Options) -> None:
+        server = Server.of(connection)
+        try:
+            found = await server.connect()
+        except UpstreamError as error:
+            raise _unreachable(error) from error
+        found.terminate()
+
+    async def outputs(self, definition: SourceDefinition) -> Sequence[Output]:
+        server, publication = Server.of(definition.connection), _publication(definition)
+        try:
+            connection = await server.connect()
+            try:
+                with server.reporting():
+                    level = await connection.fetchval("SELECT current_setting('wal_level')")
+                if level != "logical":
+                    raise PgError(
+                        SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        f"wal_level of {server} is {level}, not logical",
+                        hint="Set wal_level = logical in its postgresql.conf and restart it.",
+                    )
+                tables = await published_tables(connection, server, publication)
+            finally:
+                connection.terminate()
+            (await Replication.open(server)).close()  # the user may replicate
+        except UpstreamError as error:
+            raise _unreachable(error) from error
+        outputs = chosen(tables, definition.tables, publication)
+        as_text, excluded = (_columns(definition.options.get(name, "")) for name in (_TEXT_COLUMNS, _EXCLUDED_COLUMNS))
+        return [_adapted(output, as_text, excluded) for output in outputs]
+
+    def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
+        server = Server.of(definition.connection)
+        return Postgres(server, _publication(definition), _slot(definition), targets, context)
+
+    async def dropped(self, definition: SourceDefinition) -> None:
+        server = Server.of(definition.connection)
+        replication = await Replication.open(server)
+        try:
+            await asyncio.wait_for(drop_slot(replication, _slot(definition), wait=True), DROP_S)
+        except TimeoutError:
+            raise UpstreamError(
+                f'could not drop replication slot "{_slot(definition)}" of {server}: it is in use',
+                "Drop it there with pg_drop_replication_slot(), or its WAL will be kept.",
+            ) from None
+        finally:
+            replication.close()
+
+
+def _slot(definition: SourceDefinition) -> str:
+    return f"tidewire_{definition.identity}"
+
+
+def _publication(definition: SourceDefinition) -> str:
+    for name in definition.options:
+        if name not in (_PUBLICATION, _TEXT_COLUMNS, _EXCLUDED_COLUMNS):
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f"invalid source option {name.upper()}",
+                hint="A source from PostgreSQL has: PUBLICATION, TEXT COLUMNS, EXCLUDE COLUMNS.",
+            )
+    publication = definition.options.get(_PUBLICATION)
+    if not publication:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "source option PUBLICATION is required")
+    return publication
+
+
+def _columns(listed: str) -> frozenset[str]:
+    """The columns of an option, such as `public.t.a, t.b`."""
+    return frozenset(name.strip() for name in listed.strip("() ").split(",") if name.strip())
+
+
+def _adapted(output: Output, as_text: frozenset[str], excluded: frozenset[str]) -> Output:
+    """The output with the columns of TEXT COLUMNS as text and without those of EXCLUDE COLUMNS."""
+
+    def is_in(listed: frozenset[str], column: str) -> bool:
+        return any(f".{output.reference}.{column}".endswith(f".{name}") and "." in name for name in listed)
+
+    columns = tuple(
+        replace(column, type="text") if is_in(as_text, column.name) else column
+        for column in output.columns
+        if not is_in(excluded, column.name)
+    )
+    if not columns:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'no columns of table "{output.reference}" are left')
+    key = output.key if {*output.key} <= {column.name for column in columns} else ()
+    return replace(output, columns=columns, key=key)
+
+
+def _unreachable(error: UpstreamError) -> PgError:
+    return PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint)

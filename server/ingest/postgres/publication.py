@@ -1,0 +1,235 @@
+"""The tables of a publication, and the collections that they become."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.objects import Column
+from catalog.source_definition import ForTables
+from protocol.pgoutput.messages import ReplicaIdentity
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
+from server.ingest.postgres.connection import Server
+from server.ingest.postgres.replication import identifier
+from server.ingest.source_kind import Output
+
+_PUBLICATION = """
+SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = $1
+"""
+
+# to_jsonb: before version 15, pg_publication_tables has neither column lists nor row filters.
+_TABLES = """
+SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relreplident AS identity, to_jsonb(p) ->> 'rowfilter' AS filter,
+       to_jsonb(p) -> 'attnames' AS published, greatest(c.reltuples, 0)::int8 AS rows,
+       has_table_privilege(c.oid, 'SELECT') AS readable
+FROM pg_publication_tables p
+JOIN pg_namespace n ON n.nspname = p.schemaname
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+WHERE p.pubname = $1
+ORDER BY 2, 3
+"""
+
+# `base` is the type behind a domain. Types outside pg_catalog become text.
+_COLUMNS = """
+SELECT a.attrelid AS table, a.attname AS name, a.attnotnull AS never_null, a.atttypid AS type, a.atttypmod AS typmod,
+       CASE WHEN base.typnamespace = 'pg_catalog'::regnamespace
+            THEN format_type(base.oid, CASE WHEN base.typcategory IN ('D', 'T') THEN NULL ELSE base.typmod END)
+       END AS spelling,
+       coalesce(a.attnum = ANY (k.indkey::int2[]), false) AS is_key
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+CROSS JOIN LATERAL (
+    WITH RECURSIVE behind AS (
+        SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory, t.typtypmod, a.atttypmod AS typmod
+        UNION ALL
+        SELECT u.oid, u.typtype, u.typbasetype, u.typnamespace, u.typcategory, u.typtypmod, b.typtypmod
+        FROM behind b JOIN pg_type u ON u.oid = b.typbasetype WHERE b.typtype = 'd'
+    )
+    SELECT * FROM behind WHERE typtype <> 'd'
+) base
+LEFT JOIN LATERAL (
+    SELECT i.indkey FROM pg_index i WHERE i.indrelid = a.attrelid AND (i.indisprimary OR i.indisreplident)
+    ORDER BY i.indisprimary DESC LIMIT 1
+) k ON true
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+ORDER BY a.attrelid, a.attnum
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedColumn:
+    """`type` is the OID in PostgreSQL; `spelling` is the type of the collection's column."""
+
+    name: str
+    type: int
+    typmod: int
+    spelling: str
+    never_null: bool
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of a publication. `filter`: the row filter as SQL. `rows`: PostgreSQL's estimate."""
+
+    oid: int
+    schema: str
+    name: str
+    identity: ReplicaIdentity
+    columns: tuple[PublishedColumn, ...]
+    filter: str | None
+    rows: int
+    readable: bool
+
+    @property
+    def reference(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def sql(self) -> str:
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+    def types_of(self, columns: Iterable[Column]) -> dict[str, tuple[int, int]]:
+        """The OID and the modifier of the types of these columns, by name."""
+        names = {column.name for column in columns}
+        return {column.name: (column.type, column.typmod) for column in self.columns if column.name in names}
+
+    def output(self, name: str | None) -> Output:
+        columns = tuple(Column(c.name, c.spelling, nullable=not c.never_null) for c in self.columns)
+        key = tuple(c.name for c in self.columns if c.is_key)
+        return Output(self.reference, name or self.name, columns, key)
+
+
+async def published_tables(connection: Any, server: Server, publication: str) -> list[PublishedTable]:
+    """The tables of a publication, by schema and name. PgError if there is no such publication, or it is partial."""
+    with server.reporting():
+        complete = await connection.fetchval(_PUBLICATION, publication)
+        if complete is None:
+            raise PgError(
+                SqlState.UNDEFINED_OBJECT,
+                f'publication "{publication}" does not exist in {server}',
+                hint=f"Create it there: CREATE PUBLICATION {identifier(publication)} FOR TABLE ...",
+            )
+        if not complete:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'publication "{publication}" in {server} does not publish all changes',
+                hint=f"ALTER PUBLICATION {identifier(publication)} SET "
+                "(publish = 'insert, update, delete, truncate') there.",
+            )
+        tables = await connection.fetch(_TABLES, publication)
+        columns: dict[int, list[Any]] = {}
+        for column in await connection.fetch(_COLUMNS, [table["oid"] for table in tables]):
+            columns.setdefault(column["table"], []).append(column)
+    return [_table(table, columns.get(table["oid"], [])) for table in tables]
+
+
+def _table(row: Any, columns: Iterable[Any]) -> PublishedTable:
+    published = None if row["published"] is None else json.loads(row["published"])
+    return PublishedTable(
+        row["oid"],
+        row["schema"],
+        row["name"],
+        ReplicaIdentity(_character(row["identity"])),
+        tuple(
+            PublishedColumn(c["name"], c["type"], c["typmod"], _spelling(c["spelling"]), c["never_null"], c["is_key"])
+            for c in columns
+            if published is None or c["name"] in published
+        ),
+        row["filter"],
+        row["rows"],
+        row["readable"],
+    )
+
+
+def _character(value: str | bytes) -> str:
+    """A value of type "char" as asyncpg has it."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _spelling(spelled: str | None) -> str:
+    """The type of a collection's column for a PostgreSQL type: text, if Tidewire has no such type."""
+    try:
+        return str(parse_type(spelled)) if spelled is not None else "text"
+    except ValueError:
+        return "text"
+
+
+def chosen(tables: Sequence[PublishedTable], wanted: ForTables, publication: str) -> list[Output]:
+    """The outputs for FOR ALL TABLES, FOR SCHEMAS or FOR TABLES. PgError if a table or schema is not published."""
+    if wanted.all:
+        return [_checked(table).output(None) for table in tables]
+    for schema in wanted.schemas:
+        if all(table.schema != schema for table in tables):
+            raise _absent(f'schema "{schema}" has no table', publication)
+    outputs = [_checked(table).output(None) for table in tables if table.schema in wanted.schemas]
+    for reference, name in wanted.tables:
+        outputs.append(_checked(find(tables, reference, publication)).output(name))
+    return outputs
+
+
+def find(tables: Sequence[PublishedTable], reference: str, publication: str) -> PublishedTable:
+    """The table that a reference names: `table`, `schema.table` or `database.schema.table`."""
+    parts = _parts(reference)
+    found = [table for table in tables if (table.schema, table.name)[-len(parts[-2:]) :] == tuple(parts[-2:])]
+    if not found:
+        raise _absent(f'table "{reference}" is not', publication)
+    if len(found) > 1:
+        public = [table for table in found if table.schema == "public"]
+        if len(public) != 1:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, f'table "{reference}" is ambiguous', hint="Name its schema, too."
+            )
+        found = public
+    return found[0]
+
+
+def _parts(reference: str) -> list[str]:
+    """The names of a reference; each may be quoted."""
+    parts: list[str] = [""]
+    inside = False
+    for character in reference:
+        if character == '"':
+            inside = not inside
+        elif character == "." and not inside:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _absent(what: str, publication: str) -> PgError:
+    return PgError(
+        SqlState.UNDEFINED_TABLE,
+        f'{what} in publication "{publication}"',
+        hint=f"Add it in PostgreSQL: ALTER PUBLICATION {identifier(publication)} ADD TABLE ...",
+    )
+
+
+def _checked(table: PublishedTable) -> PublishedTable:
+    """The table itself. PgError if it cannot be read."""
+    if not table.readable:
+        raise PgError(
+            SqlState.INSUFFICIENT_PRIVILEGE,
+            f'permission denied for table "{table.reference}"',
+            hint="Grant SELECT on it to the user of the connection.",
+        )
+    if not table.columns:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'table "{table.reference}" has no columns')
+    return table
+
+
+def incompatibility(known: Mapping[str, tuple[int, int]], now: Mapping[str, tuple[int, int]]) -> str | None:
+    """What an ALTER TABLE changed in the columns that a collection has; None if it can go on.
+
+    Both map the names of columns to the OID and the modifier of their types. Added columns are ignored.
+    """
+    for name, type in known.items():
+        if name not in now:
+            return f'column "{name}" was dropped or renamed'
+        if now[name] != type:
+            return f'the type of column "{name}" was changed'
+    return None

@@ -1,0 +1,264 @@
+"""A replication connection: commands, then the stream of a logical replication slot.
+
+asyncpg connects and authenticates with the startup parameter `replication`. It cannot speak the replication protocol
+(extended queries are refused there, and it does not know CopyBoth), so its transport gets another protocol afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+import numpy as np
+
+from protocol.pgoutput.rows import Positions
+from protocol.pgoutput.stream import HEADER_BYTES, KEEPALIVE, WAL_DATA, parse_keepalive, status_update, wal_end
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.postgres.connection import Server
+from server.ingest.upstream import UpstreamError
+
+BUFFER_BYTES = 4 << 20  # received and not taken; the connection is not read while there are more
+TAKE_BYTES = 1 << 20  # taken at once, about 10,000 messages: bounds the time on the event loop
+MESSAGE_BYTES_MAX = 1 << 30  # the greatest value that PostgreSQL has
+
+_COPY_DATA: Final = ord("d")
+_ROW_DESCRIPTION, _DATA_ROW, _READY = ord("T"), ord("D"), ord("Z")
+_COPY_BOTH, _COPY_DONE, _ERROR = ord("W"), ord("c"), ord("E")
+_LENGTH = struct.Struct(">I")
+
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Messages of `pgoutput`, `data[start:end]` each. `wal_end`: the greatest end of the server's WAL that was seen.
+
+    `keepalive`: everything that committed before it has been sent with these messages or earlier; 0 if there is none.
+    """
+
+    data: bytes
+    starts: Positions
+    ends: Positions
+    wal_end: int
+    keepalive: int
+
+
+class Replication:
+    """Use `open`. One task calls `query`, then `start`, then `receive`; `confirm` may be called at any time."""
+
+    def __init__(self, server: Server, connection: Any, transport: asyncio.Transport) -> None:
+        self._server = server
+        self._connection = connection  # owns the transport
+        self._transport = transport
+        self._messages = _Messages(transport)
+        self._confirmed = 0
+        transport.set_protocol(self._messages)
+
+    @classmethod
+    async def open(cls, server: Server) -> Replication:
+        """UpstreamError if the server cannot be reached."""
+        connection = await server.connect(_Connection, replication="database")
+        return cls(server, connection, connection.transport)
+
+    async def query(self, command: str) -> list[Row]:
+        """The rows of a replication command. PgError or UpstreamError if it fails."""
+        self._send(b"Q", command.encode() + b"\0")
+        rows: list[Row] = []
+        failure: PgError | UpstreamError | None = None
+        while True:
+            kind, body = await self._next()
+            if kind == _DATA_ROW:
+                rows.append(_values(body))
+            elif kind == _ERROR:
+                failure = self._error(body)
+            elif kind == _READY:
+                if failure is not None:
+                    raise failure
+                return rows
+
+    async def start(self, slot: str, publication: str, lsn: str) -> None:
+        """Starts to stream transactions whose commit record is at `lsn` or later."""
+        options = f"proto_version '1', publication_names {quoted(identifier(publication), chr(39))}"
+        self._send(b"Q", f"START_REPLICATION SLOT {identifier(slot)} LOGICAL {lsn} ({options})".encode() + b"\0")
+        failure: PgError | UpstreamError | None = None
+        while True:
+            kind, body = await self._next()
+            if kind == _ERROR:
+                failure = self._error(body)
+            elif kind == _COPY_BOTH:
+                return
+            elif kind == _READY:
+                raise failure or self._lost()
+
+    async def receive(self, *, wait: bool) -> Received | None:
+        """The messages that have arrived, about TAKE_BYTES at most. None if there are none and `wait` is false."""
+        while True:
+            received = self._take()
+            if received is not None or not wait:
+                return received
+            await self._messages.more()
+            self._check()
+
+    def _take(self) -> Received | None:
+        buffer = self._messages.buffer
+        starts: list[int] = []
+        ends: list[int] = []
+        position, size, known, keepalive = 0, len(buffer), 0, 0
+        unpack = _LENGTH.unpack_from
+        while size - position >= 5 and position < TAKE_BYTES:
+            end = position + 1 + unpack(buffer, position + 1)[0]
+            if end > size:
+                break
+            kind = buffer[position]
+            if kind == _COPY_DATA and buffer[position + 5] == WAL_DATA:
+                starts.append(position + 5 + HEADER_BYTES)
+                ends.append(end)
+            elif kind == _COPY_DATA and buffer[position + 5] == KEEPALIVE:
+                message = parse_keepalive(bytes(buffer[position + 5 : end]))
+                known = keepalive = max(keepalive, message.wal_end)
+                if message.reply_requested:
+                    self.confirm(self._confirmed)
+            elif kind == _ERROR:
+                raise self._error(bytes(buffer[position + 5 : end]))
+            elif kind == _COPY_DONE:
+                raise self._lost()
+            position = end
+        if not position:
+            return None
+        data = bytes(buffer[:position])
+        self._messages.taken(position)
+        if starts:
+            known = max(known, wal_end(data[starts[-1] - HEADER_BYTES : starts[-1]]))
+        return Received(data, np.array(starts, np.int64), np.array(ends, np.int64), known, keepalive)
+
+    def confirm(self, lsn: int) -> None:
+        """Reports that everything before `lsn` is on disk here: the server may remove that WAL."""
+        self._confirmed = lsn
+        self._send(b"d", status_update(lsn, time.time_ns() // 1_000))
+
+    def confirm_again(self) -> None:
+        """Tells the server that this connection is alive. It ends one that is silent for `wal_sender_timeout`."""
+        self.confirm(self._confirmed)
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._connection.terminate()
+
+    def _send(self, kind: bytes, body: bytes) -> None:
+        if not self._messages.lost:
+            self._transport.write(kind + _LENGTH.pack(len(body) + 4) + body)
+
+    async def _next(self) -> tuple[int, bytes]:
+        """The next message, while the stream has not started."""
+        buffer = self._messages.buffer
+        while True:
+            if len(buffer) >= 5:
+                end = 1 + _LENGTH.unpack_from(buffer, 1)[0]
+                if len(buffer) >= end:
+                    kind, body = buffer[0], bytes(buffer[5:end])
+                    self._messages.taken(end)
+                    return kind, body
+            await self._messages.more()
+            self._check()
+
+    def _check(self) -> None:
+        """Raises if the connection was lost or the message that arrives is too large."""
+        buffer = self._messages.buffer
+        if self._messages.lost and not buffer:
+            raise self._lost()
+        if len(buffer) >= 5 and _LENGTH.unpack_from(buffer, 1)[0] > MESSAGE_BYTES_MAX + HEADER_BYTES + 4:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED, f"{self._server}: a message exceeds {MESSAGE_BYTES_MAX} bytes"
+            )
+        if self._messages.lost and self._messages.waited_in_vain:
+            raise self._lost()
+
+    def _lost(self) -> UpstreamError:
+        return UpstreamError(f"the connection to {self._server} was closed")
+
+    def _error(self, body: bytes) -> PgError | UpstreamError:
+        fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in body.split(b"\0") if part}
+        return self._server.error(fields.get(b"C", ""), fields.get(b"M", "unknown error"), fields.get(b"H"))
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection whose transport is known. asyncpg passes it to the class that `connect` is given."""
+
+    __slots__ = ("transport",)
+
+    def __init__(self, protocol: Any, transport: asyncio.Transport, *args: Any) -> None:
+        super().__init__(protocol, transport, *args)
+        self.transport = transport
+
+
+class _Messages(asyncio.Protocol):
+    """Buffers what arrives. `more` waits for further data."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.buffer = bytearray()
+        self.lost = False
+        self.waited_in_vain = False  # `more` returned without further data
+        self._transport = transport
+        self._paused = False
+        self._arrived = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        if len(self.buffer) > BUFFER_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._arrived.set()
+
+    def eof_received(self) -> None:
+        """The transport closes itself."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self._arrived.set()
+
+    def taken(self, size: int) -> None:
+        """Removes the first `size` bytes."""
+        del self.buffer[:size]
+        if self._paused and len(self.buffer) <= BUFFER_BYTES:
+            self._resume()
+
+    async def more(self) -> None:
+        """Waits for data that the buffer does not have yet, or the loss of the connection."""
+        if self._paused:  # by one message that is larger than the buffer
+            self._resume()
+        size = len(self.buffer)
+        self._arrived.clear()
+        if not self.lost:
+            await self._arrived.wait()
+        self.waited_in_vain = len(self.buffer) == size
+
+    def _resume(self) -> None:
+        self._paused = False
+        if not self.lost:
+            self._transport.resume_reading()
+
+
+def _values(body: bytes) -> Row:
+    """The values of a DataRow in text format."""
+    (count,) = struct.unpack_from(">H", body)
+    position = 2
+    values: list[str | None] = []
+    for _ in range(count):
+        (length,) = struct.unpack_from(">i", body, position)
+        position += 4
+        values.append(None if length < 0 else body[position : position + length].decode())
+        position += max(length, 0)
+    return tuple(values)
+
+
+def quoted(text: str, quote: str) -> str:
+    return quote + text.replace(quote, 2 * quote) + quote
+
+
+def identifier(name: str) -> str:
+    """A quoted identifier."""
+    return quoted(name, '"')

@@ -1,0 +1,158 @@
+"""Received messages, divided at the boundaries of transactions. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.pgoutput import BadMessage
+from protocol.pgoutput.messages import DELETE, INSERT, UPDATE, Begin, Commit, Relation, Truncate, parse
+from protocol.pgoutput.rows import Positions
+from server.ingest.postgres.replication import Received
+
+_BEGIN: Final = ord("B")
+_COMMIT: Final = ord("C")
+NEVER: Final = 1 << 64
+"""Greater than all log sequence numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Messages that change rows, `data[start:end]` each, in order."""
+
+    data: bytes
+    starts: Positions
+    ends: Positions
+
+
+Item = Stretch | Relation | Truncate
+
+
+class Transactions:
+    """The messages that were received and not taken yet."""
+
+    def __init__(self, lsn: int) -> None:
+        self.lsn = lsn
+        """All transactions that committed before it have been taken."""
+        self.bytes = 0
+        self.is_inside = False
+        """Whether the messages that were taken end within a transaction."""
+        self._commit_lsn = 0  # of that transaction
+        self._parts: list[Received] = []
+        self._begins: list[NDArray[np.int64]] = []  # in each part: the numbers of its messages
+        self._commits: list[NDArray[np.int64]] = []
+
+    def add(self, received: Received) -> None:
+        if not len(received.starts):
+            return
+        kinds = _kinds(received)
+        self._parts.append(received)
+        self._begins.append(np.flatnonzero(kinds == _BEGIN))
+        self._commits.append(np.flatnonzero(kinds == _COMMIT))
+        self.bytes += len(received.data)
+
+    def advance(self, lsn: int) -> None:
+        """Notes that everything that committed before `lsn` was received. Ignored if not all of it was taken."""
+        if not self._parts and not self.is_inside:
+            self.lsn = max(self.lsn, lsn)
+
+    @property
+    def has_complete(self) -> bool:
+        """Whether the end of a transaction has arrived."""
+        return any(len(commits) for commits in self._commits)
+
+    def next_lsn(self) -> int:
+        """All transactions that committed before it have been taken, and no other is known to be earlier."""
+        if self.is_inside:
+            return self._commit_lsn
+        for part, begins in zip(self._parts, self._begins, strict=True):
+            if len(begins):
+                return _begin(part, int(begins[0])).commit_lsn
+        return self.lsn
+
+    def complete(self, before: int = NEVER) -> list[Item] | None:
+        """Takes all complete transactions that committed before `before`. None if there are none."""
+        for number in reversed(range(len(self._parts))):
+            for commit in self._commits[number][::-1].tolist():
+                if _commit(self._parts[number], commit).commit_lsn < before:
+                    return list(self._take(number, commit + 1))
+        return None
+
+    def everything(self) -> list[Item]:
+        """Takes all messages, also those of a transaction whose end has not arrived."""
+        return list(self._take(len(self._parts) - 1, len(self._parts[-1].starts))) if self._parts else []
+
+    def _take(self, last: int, count: int) -> Iterator[Item]:
+        """Takes the parts before `last`, and the first `count` messages of that one."""
+        parts, rest = self._parts[: last + 1], self._parts[last]
+        starts = [*(part.starts for part in parts[:-1]), rest.starts[:count]]
+        ends = [*(part.ends for part in parts[:-1]), rest.ends[:count]]
+        offsets = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
+        data = b"".join(part.data for part in parts)
+        taken = Received(
+            data,
+            np.concatenate([s + offset for s, offset in zip(starts, offsets, strict=True)]),
+            np.concatenate([e + offset for e, offset in zip(ends, offsets, strict=True)]),
+            rest.wal_end,
+            rest.keepalive,
+        )
+        self._parts, self._begins, self._commits = self._parts[last:], self._begins[last:], self._commits[last:]
+        self._forget(count)
+        return self._divided(taken)
+
+    def _forget(self, count: int) -> None:
+        """Removes the first messages of the first part, and the part if it has no others."""
+        part = self._parts[0]
+        if count < len(part.starts):
+            self._parts[0] = Received(part.data, part.starts[count:], part.ends[count:], part.wal_end, part.keepalive)
+            for numbers in (self._begins, self._commits):
+                numbers[0] = numbers[0][numbers[0] >= count] - count
+        else:
+            del self._parts[0], self._begins[0], self._commits[0]
+        self.bytes = sum(len(part.data) for part in self._parts)
+
+    def _divided(self, taken: Received) -> Iterator[Item]:
+        """The messages in order, without those of BEGIN and COMMIT, whose positions are noted."""
+        kinds = _kinds(taken)
+        begins, commits = np.flatnonzero(kinds == _BEGIN), np.flatnonzero(kinds == _COMMIT)
+        if len(commits):
+            self.lsn = max(self.lsn, _commit(taken, int(commits[-1])).end_lsn)
+            self.is_inside = False
+        if len(begins) and (not len(commits) or begins[-1] > commits[-1]):
+            self.is_inside = True
+            self._commit_lsn = _begin(taken, int(begins[-1])).commit_lsn
+        changes_rows = (kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE)
+        first = 0
+        others = np.flatnonzero(~changes_rows & (kinds != _BEGIN) & (kinds != _COMMIT))
+        for number in [*others.tolist(), len(kinds)]:
+            rows = first + np.flatnonzero(changes_rows[first:number])
+            if len(rows):
+                yield Stretch(taken.data, taken.starts[rows], taken.ends[rows])
+            if number < len(kinds):
+                message = parse(taken.data[taken.starts[number] : taken.ends[number]])
+                if isinstance(message, Relation | Truncate):
+                    yield message
+            first = number + 1
+
+
+def _kinds(received: Received) -> NDArray[np.uint8]:
+    try:
+        return np.frombuffer(received.data, np.uint8)[received.starts]
+    except IndexError:
+        raise BadMessage("an empty message") from None
+
+
+def _begin(received: Received, number: int) -> Begin:
+    message = parse(received.data[received.starts[number] : received.ends[number]])
+    assert isinstance(message, Begin)
+    return message
+
+
+def _commit(received: Received, number: int) -> Commit:
+    message = parse(received.data[received.starts[number] : received.ends[number]])
+    assert isinstance(message, Commit)
+    return message

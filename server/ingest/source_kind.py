@@ -1,0 +1,119 @@
+"""The interface of a kind of source: what CREATE SOURCE asks it, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from catalog.objects import Column, ObjectId
+from catalog.source_definition import Format, ForTables, Secret
+from protocol.pgwire.errors import PgError
+from server.coordinator.coordinator import Coordinator
+from server.ingest.upstream import Upstream
+from server.spark import Engine
+
+Options = Mapping[str, str | Secret]
+"""Options of a connection by lower-case name, such as `sasl password`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A collection that a source fills.
+
+    `reference`: its name in the external system (`public.orders`; a topic). `name`: the name of the collection, from
+    FOR TABLES (... AS name) or derived from the reference. `key`: the columns of a key that is unique in the output.
+    """
+
+    reference: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An output that exists as a collection. `output` is as `SourceKind.outputs` returned it, without its name.
+
+    `format`: of the collection, if it was created by CREATE TABLE ... FROM SOURCE, otherwise of the source.
+    """
+
+    id: ObjectId
+    output: Output
+    format: Format | None = None
+
+
+@dataclass(frozen=True)
+class SourceDefinition:
+    """What a CREATE SOURCE statement says, with secrets resolved. Its repr shows no values of options.
+
+    `kind`: kafka, postgres, file or load generator. `connection`: the options of the connection, {} if there is none.
+    `options`: those of the source by lower-case name (`topic`, `publication`, `path`); lists are joined by commas.
+    `columns`: the column list of CREATE SOURCE ... FROM FILE, if it has types. `registries`: the options of the
+    connections that formats name. `identity`: unique among all sources of all servers, for names in the external
+    system such as that of a replication slot; lower-case letters and digits.
+    """
+
+    kind: str
+    connection: Options = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    format: Format | None = None
+    tables: ForTables = field(default_factory=ForTables)
+    columns: tuple[Column, ...] = ()
+    registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
+    identity: str = ""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
+
+    `errors`: outputs that the upstream no longer fills while it goes on with the others, with the reason.
+    """
+
+    messages_received: int = 0
+    bytes_received: int = 0
+    offset_known: int | None = None
+    offset_committed: int | None = None
+    snapshot_records_known: int | None = None
+    snapshot_records_staged: int | None = None
+    errors: dict[ObjectId, PgError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What an upstream can use of the server."""
+
+    source: ObjectId
+    coordinator: Coordinator
+    engine: Engine
+    statistics: Statistics = field(default_factory=Statistics)
+
+
+class SourceKind(Protocol):
+    """A kind of source. Its methods do not block the event loop."""
+
+    async def validate(self, connection: Options) -> None:
+        """Contacts the external system of CREATE CONNECTION ... WITH (VALIDATE). PgError if it cannot be reached."""
+        ...
+
+    async def outputs(self, definition: SourceDefinition) -> Sequence[Output]:
+        """Contacts the external system at CREATE: checks the definition and returns the collections. PgError otherwise.
+
+        If `definition.tables` is empty, a kind with one output per source (a topic with a format, a file) returns that
+        output, and another kind returns none. CREATE TABLE ... FROM SOURCE calls this with one reference in
+        `definition.tables`, and with the format of the table.
+        """
+        ...
+
+    def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
+        """The external system as the ingestion reads it.
+
+        `targets` may have changed since the state was stored: a new one is filled from its beginning, and what is left
+        of one that was dropped is ignored.
+        """
+        ...
+
+    async def dropped(self, definition: SourceDefinition) -> None:
+        """Removes what the source created in the external system, after DROP SOURCE. UpstreamError is logged."""
+        ...

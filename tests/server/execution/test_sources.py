@@ -1,0 +1,380 @@
+"""Secrets, connections and sources as statements: definitions, errors, privileges, and that no secret is shown."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
+
+SECRET = "correct-horse"
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    """A server without Spark, as sources need none."""
+    server = ServerThread(tmp_path_factory.mktemp("sources"), PassingEngine(), interval_s=0.02)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def connection(own_server: ServerThread) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(own_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE d")
+        with psycopg.connect(own_server.dsn("d"), autocommit=True) as inner:
+            yield inner
+        connection.execute("DROP DATABASE d CASCADE")
+
+
+def rows(connection: psycopg.Connection, query: str) -> list[tuple]:
+    return connection.execute(query.encode()).fetchall()
+
+
+def await_rows(connection: psycopg.Connection, relation: str, count: int) -> list[tuple]:
+    """The rows of a relation, when there are `count` of them. Its subscription says when to look."""
+    with connection.transaction():
+        connection.execute(f"DECLARE changes CURSOR FOR SUBSCRIBE {relation}".encode())
+        found = 0
+        while found < count:
+            found += sum(int(row[1]) for row in connection.execute("FETCH ALL changes").fetchall())
+    return sorted(rows(connection, f"TABLE {relation}"))
+
+
+def refused(connection: psycopg.Connection, statement: str, state: str, message: str, hint: str | None = None) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement.encode())
+    error = caught.value
+    assert (error.sqlstate, error.diag.message_primary) == (state, message)
+    if hint is not None:
+        assert hint in str(error.diag.message_hint)
+
+
+def define_connections(connection: psycopg.Connection) -> None:
+    connection.execute(f"CREATE SECRET pw AS '{SECRET}'".encode())
+    connection.execute("CREATE CONNECTION k TO KAFKA (BROKER 'b:1', SASL USERNAME 'u', SASL PASSWORD SECRET pw)")
+    connection.execute("CREATE CONNECTION p TO POSTGRES (HOST 'h', DATABASE 'd', PASSWORD SECRET pw)")
+    connection.execute("CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL 'http://r', PASSWORD SECRET pw)")
+
+
+def shown(connection: psycopg.Connection, kind: str, name: str) -> str:
+    ((_, text),) = rows(connection, f"SHOW CREATE {kind} {name}")
+    return str(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("s", "SOURCE", "CREATE SOURCE d.public.s FROM LOAD GENERATOR COUNTER (UP TO = '3')"),
+        ("s", "SOURCE", "CREATE SOURCE d.public.s (n) FROM LOAD GENERATOR COUNTER WITH (RETAIN HISTORY FOR '60s')"),
+        (
+            "s",
+            "SOURCE",
+            "CREATE SOURCE d.public.s FROM LOAD GENERATOR AUCTION (SEED = '1') FOR TABLES (bids AS b, users AS \"U\")",
+        ),
+        ("s", "SOURCE", "CREATE SOURCE d.public.s FROM LOAD GENERATOR KEY VALUE INCLUDE KEY ENVELOPE UPSERT"),
+        (
+            "s",
+            "SOURCE",
+            "CREATE SOURCE d.public.s (a integer NOT NULL, b numeric(10,2)) FROM FILE '/x/*.csv' (NULL = 'n') "
+            "FORMAT CSV WITH HEADER DELIMITED BY ';'",
+        ),
+        (
+            "k",
+            "CONNECTION",
+            "CREATE CONNECTION d.public.k TO KAFKA (BROKER = 'b:1', SASL PASSWORD = SECRET d.public.pw)",
+        ),
+    ],
+)
+def test_show_create_is_the_statement(connection: psycopg.Connection, name: str, kind: str, text: str) -> None:
+    connection.execute("CREATE SECRET pw AS 'x'")
+    connection.execute(text.encode())
+    assert shown(connection, kind, name) == text
+    connection.execute(f"DROP {kind} {name}".encode())
+    connection.execute(text.encode())
+    assert shown(connection, kind, name) == text
+
+
+def test_a_source_is_read_as_any_collection(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE SOURCE c (n) FROM LOAD GENERATOR COUNTER (TICK INTERVAL '0s', UP TO 5)")
+    connection.execute("CREATE HOLD h ON c")
+    connection.execute("CREATE INDEX i ON c (n)")
+    assert await_rows(connection, "c", 5) == [(n,) for n in range(1, 6)]
+    assert rows(connection, "SELECT * FROM c WHERE n = 3") == [(3,)]
+    connection.execute("CREATE VIEW v AS SELECT * FROM c")
+    connection.execute("ALTER SOURCE c SET (RETAIN HISTORY FOR '1h')")
+    connection.execute("ALTER SOURCE c RENAME TO c2")
+    ((at,),) = rows(connection, "SELECT at FROM mz_holds")
+    assert rows(connection, f"SELECT * FROM c2 AS OF {at}") == []
+    assert rows(connection, "SHOW SOURCES") == [("c2", "load-generator")]
+    assert rows(connection, "SHOW COLUMNS FROM c2") == [("n", False, "bigint")]
+    assert rows(connection, "EXPLAIN SELECT * FROM c2")[0] == ("Reads: d.public.c2",)
+    refused(connection, "DROP SOURCE c2", "2BP01", "cannot drop source c2 because other objects depend on it")
+    connection.execute("DROP SOURCE c2 CASCADE")
+    assert rows(connection, "SHOW OBJECTS") == []
+
+
+def test_a_source_is_read_only(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE SOURCE c FROM LOAD GENERATOR COUNTER")
+    connection.execute("CREATE SOURCE a FROM LOAD GENERATOR AUCTION FOR TABLES (bids)")
+    connection.execute("CREATE TABLE u FROM SOURCE a (REFERENCE users)")
+    for kind, name in (("source", "c"), ("subsource", "bids"), ("source table", "u")):
+        refused(connection, f"INSERT INTO {name} VALUES (1)", "42809", f'cannot insert into {kind} "{name}"')
+        refused(connection, f"UPDATE {name} SET id = 1", "42809", f'cannot update {kind} "{name}"')
+        refused(connection, f"DELETE FROM {name}", "42809", f'cannot delete from {kind} "{name}"')
+        refused(connection, f"TRUNCATE {name}", "42809", f'cannot truncate {kind} "{name}"')
+        refused(connection, f"COPY {name} FROM STDIN", "42809", f'cannot copy to {kind} "{name}"')
+    refused(connection, "TABLE a", "42809", 'cannot open relation "a"')
+    refused(connection, "CREATE DEFAULT INDEX ON a", "42809", 'cannot create index on source "a"')
+
+
+def test_outputs_are_added_and_dropped(connection: psycopg.Connection) -> None:
+    with connection.transaction():
+        connection.execute("CREATE SOURCE a FROM LOAD GENERATOR AUCTION")
+        connection.execute("CREATE TABLE o (key) FROM SOURCE a (REFERENCE organizations)")
+    connection.execute("ALTER SOURCE a ADD SUBSOURCE users, accounts AS acc")
+    assert len(await_rows(connection, "o", 100)) == len(await_rows(connection, "acc", 100)) == 100
+    assert rows(connection, "SHOW TABLES") == [("o",)]
+    assert rows(connection, "SHOW SOURCES") == [("a", "load-generator"), ("acc", "subsource"), ("users", "subsource")]
+    assert rows(connection, "SHOW COLUMNS FROM o") == [("key", False, "bigint"), ("name", False, "text")]
+    text = "CREATE TABLE d.public.o (key, name) FROM SOURCE d.public.a (REFERENCE organizations)"
+    assert shown(connection, "TABLE", "o") == text
+    assert shown(connection, "SOURCE", "acc") == "ALTER SOURCE d.public.a ADD SUBSOURCE accounts AS acc"
+    refused(
+        connection, "ALTER SOURCE a ADD SUBSOURCE users AS u", "42P07", '"users" is already a subsource of source "a"'
+    )
+    refused(connection, "ALTER SOURCE acc ADD SUBSOURCE users", "42809", '"acc" is a subsource', "Name its source.")
+    refused(connection, "ALTER SOURCE acc OWNER TO materialize", "42809", 'cannot change owner of subsource "acc"')
+    refused(connection, "DROP TABLE acc", "42809", '"acc" is not a table', "Use DROP SOURCE")
+    refused(connection, "DROP SOURCE a", "2BP01", "cannot drop source a because other objects depend on it")
+    connection.execute("DROP TABLE o")
+    connection.execute("DROP SOURCE a")
+    assert rows(connection, "SHOW SOURCES") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "state", "message", "hint"),
+    [
+        (
+            "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (UP TO 'x')",
+            "22023",
+            'invalid value for option UP TO: "x"',
+            "whole",
+        ),
+        (
+            "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (UP TO -1)",
+            "22023",
+            'invalid value for option UP TO: "-1"',
+            "from 0",
+        ),
+        (
+            "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '-1s')",
+            "22023",
+            'invalid value for option TICK INTERVAL: "-1s"',
+            "not negative",
+        ),
+        (
+            "CREATE SOURCE s FROM LOAD GENERATOR AUCTION FOR TABLES (x)",
+            "42P01",
+            'load generator has no table "x"',
+            "bids",
+        ),
+        (
+            "CREATE SOURCE s (a, b) FROM LOAD GENERATOR COUNTER",
+            "42601",
+            'column list has 2 names, but "counter" has 1 columns',
+            None,
+        ),
+        (
+            "CREATE SOURCE s (a int) FROM LOAD GENERATOR COUNTER",
+            "0A000",
+            "types of the columns of a source from LOAD GENERATOR are not supported",
+            "view",
+        ),
+        (
+            "CREATE SOURCE s FROM LOAD GENERATOR COUNTER FORMAT TEXT",
+            "0A000",
+            "FORMAT, INCLUDE and ENVELOPE of LOAD GENERATOR COUNTER are not supported",
+            None,
+        ),
+        (
+            "CREATE SOURCE s FROM FILE '/missing.csv' FORMAT CSV WITH 1 COLUMNS",
+            "22023",
+            'could not open file "/missing.csv" for reading: No such file or directory',
+            None,
+        ),
+        ("CREATE SOURCE s FROM KAFKA CONNECTION nope (TOPIC 't')", "42704", 'connection "nope" does not exist', None),
+        ("CREATE SOURCE s FROM KAFKA CONNECTION p (TOPIC 't')", "42809", 'connection "p" is not to KAFKA', None),
+        ("CREATE SOURCE s FROM KAFKA CONNECTION pw (TOPIC 't')", "42809", '"pw" is not a connection', None),
+        (
+            "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (UP TO SECRET pw)",
+            "22023",
+            "option UP TO cannot be a secret",
+            None,
+        ),
+        (
+            "CREATE CONNECTION x TO POSTGRES (HOST 'h')",
+            "22023",
+            "connection to POSTGRES needs the option DATABASE",
+            None,
+        ),
+        (
+            "CREATE CONNECTION x TO KAFKA (BROKER 'h', SASL PASSWORD SECRET nope)",
+            "42704",
+            'secret "nope" does not exist',
+            None,
+        ),
+        ("ALTER CONNECTION k SET (HOST 'h')", "22023", "unrecognized option HOST of TO KAFKA", "BROKER"),
+        ("ALTER CONNECTION k RESET (BROKER)", "22023", "connection to KAFKA needs the option BROKER", None),
+        (
+            "VALIDATE CONNECTION r",
+            "0A000",
+            "VALIDATE of a connection to CONFLUENT SCHEMA REGISTRY is not supported",
+            None,
+        ),
+        ("DROP SECRET pw", "2BP01", "cannot drop secret pw because other objects depend on it", "CASCADE"),
+        ("ALTER SECRET nope AS 'x'", "42704", 'secret "nope" does not exist', None),
+        ("CREATE TABLE t FROM SOURCE nope (REFERENCE x)", "42P01", 'source "nope" does not exist', None),
+        ("SELECT * FROM pw", "42809", 'cannot open relation "pw"', None),
+    ],
+)
+def test_mistakes_are_refused(
+    connection: psycopg.Connection, statement: str, state: str, message: str, hint: str | None
+) -> None:
+    define_connections(connection)
+    refused(connection, statement, state, message, hint)
+    connection.execute("ALTER SECRET IF EXISTS nope AS 'x'")
+
+
+def test_existing_names(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE SOURCE s FROM LOAD GENERATOR AUCTION FOR ALL TABLES")
+    connection.execute("CREATE SOURCE IF NOT EXISTS s FROM LOAD GENERATOR COUNTER")
+    refused(connection, "CREATE SOURCE s FROM LOAD GENERATOR COUNTER", "42P07", 'relation "s" already exists')
+    refused(
+        connection,
+        "CREATE SOURCE t FROM LOAD GENERATOR AUCTION FOR TABLES (bids)",
+        "42P07",
+        'relation "bids" already exists',
+        "bids AS name",
+    )
+    assert rows(connection, "SHOW SOURCES LIKE 't'") == []  # nothing of it was created
+
+
+def test_privileges(own_server: ServerThread, connection: psycopg.Connection) -> None:
+    define_connections(connection)
+    connection.execute("CREATE SOURCE c FROM LOAD GENERATOR AUCTION")
+    connection.execute("CREATE ROLE engineer")
+    connection.execute("GRANT CREATE ON SCHEMA public TO engineer")
+    try:
+        connection.execute("SET ROLE engineer")
+        kafka = "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT"
+        refused(connection, kafka, "42501", "permission denied for connection k")
+        stealing = "CREATE CONNECTION x TO KAFKA (BROKER 'h', SASL PASSWORD SECRET pw)"
+        refused(connection, stealing, "42501", "permission denied for secret pw")
+        file = "CREATE SOURCE s FROM FILE '/etc/passwd' FORMAT TEXT"
+        refused(connection, file, "42501", "permission denied to create a source from a file")
+        for statement in ("ALTER SECRET pw AS 'x'", "DROP SECRET pw CASCADE"):
+            refused(connection, statement, "42501", "must be owner of secret pw")
+        refused(connection, "ALTER CONNECTION k SET (BROKER 'x')", "42501", "must be owner of connection k")
+        refused(connection, "VALIDATE CONNECTION k", "42501", "permission denied for connection k")
+        refused(connection, "CREATE TABLE t FROM SOURCE c (REFERENCE bids)", "42501", "permission denied for source c")
+        refused(connection, "ALTER SOURCE c ADD SUBSOURCE bids", "42501", "must be owner of source c")
+        connection.execute("RESET ROLE")
+        connection.execute("GRANT USAGE ON SECRET pw TO engineer")
+        connection.execute("GRANT SELECT ON c TO engineer")
+        connection.execute("SET ROLE engineer")
+        connection.execute(stealing.encode())
+        connection.execute("CREATE TABLE t FROM SOURCE c (REFERENCE bids)")
+        connection.execute("CREATE SOURCE own FROM LOAD GENERATOR COUNTER (UP TO 1)")
+        connection.execute("SELECT * FROM own")
+    finally:
+        connection.execute("RESET ROLE")
+        connection.execute("DROP OWNED BY engineer CASCADE")
+        connection.execute("DROP ROLE engineer")
+
+
+def test_no_secret_is_shown(own_server: ServerThread, connection: psycopg.Connection, tmp_path: Path) -> None:
+    """The value is searched in all answers and errors, and in the log with all details."""
+    answers: list[object] = []
+    written = io.StringIO()
+    with redirect_stderr(written):
+        define_connections(connection)
+        for statement in (
+            f"CREATE SECRET pw AS '{SECRET}'",
+            f"CREATE SECRET other '{SECRET}'",
+            f"CREATE SECRET other AS {SECRET.replace('-', '_')}",
+            f"CREATE SECRET other AS 'x' '{SECRET}'",
+            f"CREATE SECRET nope.other AS '{SECRET}'",
+            f"ALTER SECRET nope AS '{SECRET}'",
+            f"EXPLAIN CREATE SECRET other AS '{SECRET}'",
+            f"CREATE CONNECTION x TO KAFKA (BROKER 'b', SASL PASSWORD '{SECRET}')",
+            f"CREATE CONNECTION x TO KAFKA (BROKER 'b', SASL PASSWORD = '{SECRET}')",
+            f"CREATE CONNECTION x TO POSTGRES (HOST 'h', PASSWORD ('{SECRET}'))",
+            f"ALTER CONNECTION p SET (PASSWORD = '{SECRET}')",
+            "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT",
+            "CREATE SOURCE s FROM POSTGRES CONNECTION p (PUBLICATION 'x') FOR ALL TABLES",
+            "SHOW CREATE SECRET pw",
+            "SHOW CREATE CONNECTION k",
+            "SHOW SECRETS",
+            "SHOW CONNECTIONS",
+            "SHOW ALL",
+            "SELECT * FROM mz_secrets",
+            "SELECT * FROM mz_connections",
+            "SELECT * FROM mz_objects WHERE name = 'pw'",
+            "SELECT * FROM pg_stat_activity",
+            "SELECT * FROM pg_prepared_statements",
+            "SELECT * FROM pw",
+            "DROP SECRET pw",
+        ):
+            try:
+                found = connection.execute(statement.encode())
+                answers.append(found.fetchall() if found.description else found.statusmessage)
+            except psycopg.Error as error:
+                answers += [getattr(error.diag, field) for field in dir(error.diag) if not field.startswith("_")]
+    state = own_server.app.coordinator.state
+    answers += [repr(state), [str(item) for item in state.items.values()]]
+    for marker in (SECRET, SECRET.replace("-", "_")):
+        assert marker not in str(answers)
+        assert marker not in written.getvalue()
+
+
+def test_system_tables(connection: psycopg.Connection) -> None:
+    define_connections(connection)
+    assert [row[2:4] for row in sorted(rows(connection, "TABLE mz_connections"), key=lambda row: row[2])] == [
+        ("k", "kafka"),
+        ("p", "postgres"),
+        ("r", "confluent-schema-registry"),
+    ]
+    assert [row[2] for row in rows(connection, "TABLE mz_secrets")] == ["pw"]
+    connection.execute("CREATE SOURCE c FROM LOAD GENERATOR COUNTER (TICK INTERVAL '0s', UP TO 50)")
+    await_rows(connection, "c", 50)
+    ((id, *shown_source),) = [row for row in rows(connection, "TABLE mz_sources") if row[2] == "c"]
+    assert shown_source[2:6] == ["load-generator", None, None, "counter"]
+    statuses = [row for row in rows(connection, "TABLE mz_internal.mz_source_statuses") if row[0] == id]
+    assert [(row[1], row[2], row[4], row[5]) for row in statuses] == [("c", "load-generator", "running", None)]
+    statistics = [row[1:4] for row in rows(connection, "TABLE mz_internal.mz_source_statistics") if row[0] == id]
+    assert statistics == [(50, 400, 50)]
+
+
+def test_a_failing_source_reports_its_error(connection: psycopg.Connection, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("1\nx\n")
+    path = sql.Literal(str(file)).as_string()
+    connection.execute(f"CREATE SOURCE f (n int) FROM FILE {path} FORMAT CSV".encode())
+    connection.execute("CREATE SOURCE c FROM LOAD GENERATOR COUNTER (TICK INTERVAL '0s', UP TO 5)")
+    assert len(await_rows(connection, "c", 5)) == 5  # the other source goes on
+    with connection.transaction():
+        connection.execute("DECLARE s CURSOR FOR SUBSCRIBE mz_internal.mz_source_statuses")
+        status: dict[object, tuple] = {}
+        while status.get("f", ("",))[0] != "failed":
+            for row in connection.execute("FETCH ALL s").fetchall():
+                if row[1] > 0:
+                    status[row[3]] = (row[6], row[7])
+    assert status["f"] == ("failed", 'invalid input syntax for type integer: "x"')

@@ -1,0 +1,178 @@
+"""Sources from files: each line or row once, over restarts at any point, while files grow and appear."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.objects import Column, ObjectId
+from catalog.source_definition import Encoding, Envelope, Format, ForTables
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.files.file_format import format_of
+from server.ingest.files.file_source import FileSource
+from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
+from server.ingest.upstream import Upstream, UpstreamError
+from tests.examples import examples
+
+ID = ObjectId("u1")
+TYPED = (Column("n", "int4"), Column("t", "text"))
+
+
+def definition(path: object, encoding: Encoding, *columns: Column, **options: str) -> SourceDefinition:
+    return SourceDefinition("file", {}, {"path": str(path), **options}, Format(encoding), columns=columns)
+
+
+def upstream_of(source: SourceDefinition, output: Output) -> Upstream:
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    return FileSource().upstream(source, [Target(ID, output)], context)
+
+
+async def rows_of(source: SourceDefinition, state: dict[str, bytes], reads: int, bytes_max: int = 10**6) -> list[tuple]:
+    """The rows of the next reads, each with an upstream of its own. `state` is changed to that after them."""
+    (output,) = await FileSource().outputs(source)
+    found: list[tuple] = []
+    for _ in range(reads):
+        upstream = upstream_of(source, output)
+        await upstream.open(dict(state))
+        changes = await upstream.read(bytes_max)
+        await upstream.close()
+        state.update({key: value for key, value in changes.state.items() if value is not None})
+        for table in changes.writes.get(ID, ()):
+            found += zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return found
+
+
+async def test_csv_is_read_in_pieces_and_as_it_grows(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('1,one\n2,"two\nlines"\n3,\n4,incompl')
+    source = definition(tmp_path / "*.csv", Encoding("csv"), *TYPED)
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [(1, "one"), (2, "two\nlines"), (3, None)]
+    with file.open("a") as more:
+        more.write("ete\n")
+    assert await rows_of(source, state, 1) == [(4, "incomplete")]
+    (tmp_path / "b.csv").write_text("5,five\n")
+    assert await rows_of(source, state, 1) == [(5, "five")]
+
+
+values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=5)
+
+
+@examples(50)
+@given(st.lists(st.tuples(st.integers(-9, 9), values), min_size=1, max_size=8), st.integers(1, 12), st.data())
+def test_every_record_is_read_once_from_pieces_of_any_size(
+    tmp_path_factory: pytest.TempPathFactory, records: list[tuple[int, str]], size: int, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("files") / "a.csv"
+    text = "n,t\n" + "".join(f'{n},"{t.replace(chr(34), chr(34) * 2)}"\n' for n, t in records)
+    content = text.encode()
+    format = format_of(definition(path, Encoding("csv", options={"header": "true"}), *TYPED))
+    found: list[tuple[object, object]] = []
+    position = 0
+    written = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=3)))
+    for end in (*written, len(content)):
+        path.write_bytes(content[:end])
+        while True:
+            tables, after = format.read(path, position, size)
+            for table in tables:
+                found += zip(table["c0"].to_pylist(), table["c1"].to_pylist(), strict=True)
+            if after == position:
+                break
+            position = after
+    assert found == records
+    assert position == len(content)
+
+
+async def test_header_names_the_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('x;"y"\n1;2\n')
+    source = definition(tmp_path / "a.csv", Encoding("csv", options={"header": "true", "delimited by": ";"}))
+    (output,) = await FileSource().outputs(source)
+    assert output.columns == (Column("x", "text"), Column("y", "text"))
+    assert await rows_of(source, {}, 1) == [("1", "2")]
+
+
+async def test_lines_of_json_and_text(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"b": 1, "a": "x,y\\"\\n"}\n[]\n')
+    source = definition(tmp_path / "a.json", Encoding("json"))
+    assert await rows_of(source, {}, 1) == [('{"a": "x,y\\"\\n", "b": 1}',), ("[]",)]
+    (tmp_path / "a.txt").write_text('a,"b"\\n\n\nc\n')
+    assert await rows_of(definition(tmp_path / "a.txt", Encoding("text")), {}, 1) == [('a,"b"\\n',), ("",), ("c",)]
+
+
+async def test_parquet_is_read_in_pieces(tmp_path: Path) -> None:
+    numbers = list(range(1_000))
+    table = pa.table({"n": pa.array(numbers, pa.int32()), "d": [datetime.date(2020, 1, 1)] * 1_000, "t": ["x"] * 1_000})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"))
+    (output,) = await FileSource().outputs(source)
+    assert [column.type for column in output.columns] == ["int4", "date", "text"]
+    state: dict[str, bytes] = {}
+    found: list[tuple] = []
+    while len(found) < 1_000:
+        found += await rows_of(source, state, 1, bytes_max=1)
+    assert [row[0] for row in found] == numbers
+    chosen = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
+    assert await rows_of(chosen, {}, 1) == [(n,) for n in numbers]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "columns", "state", "message"),
+    [
+        (Encoding("csv"), (), SqlState.SYNTAX_ERROR, "FORMAT CSV needs the columns"),
+        (Encoding("protobuf"), (), SqlState.FEATURE_NOT_SUPPORTED, "FORMAT PROTOBUF of a source from a file"),
+        (Encoding("json"), TYPED, SqlState.FEATURE_NOT_SUPPORTED, "FORMAT JSON has one column, of type jsonb"),
+        (Encoding("csv", options={"delimited by": "ab"}), TYPED, SqlState.INVALID_PARAMETER_VALUE, "CSV delimiter"),
+    ],
+)
+async def test_invalid_definitions_are_refused(
+    tmp_path: Path, encoding: Encoding, columns: tuple[Column, ...], state: SqlState, message: str
+) -> None:
+    (tmp_path / "a").write_text("x\n")
+    with pytest.raises(PgError, match=message) as caught:
+        await FileSource().outputs(definition(tmp_path / "a", encoding, *columns))
+    assert caught.value.sqlstate is state
+
+
+async def test_invalid_paths_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PgError, match="relative path not allowed"):
+        await FileSource().outputs(definition("a.csv", Encoding("csv"), *TYPED))
+    with pytest.raises(PgError, match="No such file or directory"):
+        await FileSource().outputs(definition(tmp_path / "missing.csv", Encoding("csv"), *TYPED))
+    assert await FileSource().outputs(definition(tmp_path / "*.csv", Encoding("csv"), *TYPED))
+    (tmp_path / "a.parquet").write_text("no parquet")
+    with pytest.raises(PgError, match="could not read file"):
+        await FileSource().outputs(definition(tmp_path / "a.parquet", Encoding("parquet")))
+    upsert = SourceDefinition("file", {}, {"path": "/x"}, Format(Encoding("text"), envelope=Envelope.UPSERT))
+    with pytest.raises(PgError, match="ENVELOPE of a source from a file are not supported"):
+        await FileSource().outputs(upsert)
+    tables = SourceDefinition("file", {}, {"path": "/x"}, Format(Encoding("text")), ForTables(all=True))
+    with pytest.raises(PgError, match="a source from a file has one output"):
+        await FileSource().outputs(tables)
+
+
+async def test_bad_data_and_a_truncated_file_end_the_source(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("1,x\n")
+    source = definition(file, Encoding("csv"), *TYPED)
+    state: dict[str, bytes] = {}
+    await rows_of(source, state, 1)
+    file.write_text("1")
+    with pytest.raises(PgError, match="was truncated") as caught:
+        await rows_of(source, state, 1)
+    assert caught.value.sqlstate is SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE
+    file.write_text("x,x\n")
+    with pytest.raises(PgError, match='invalid input syntax for type integer: "x"'):
+        await rows_of(source, {}, 1)
+
+
+async def test_an_unreadable_parquet_file_is_read_again_later(tmp_path: Path) -> None:
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
+    (tmp_path / "a.parquet").write_text("not yet")
+    with pytest.raises(UpstreamError, match=r"could not read file .*a\.parquet"):
+        await rows_of(source, {}, 1)

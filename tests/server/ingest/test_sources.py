@@ -1,0 +1,127 @@
+"""Sources of the catalog are read exactly once: over kills, restarts, and changes of what they fill."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from catalog import source_state
+from catalog.objects import ObjectId, Subsource
+from catalog.store import FILE
+from server.coordinator.committer import Request
+from server.coordinator.coordinator import Coordinator
+from server.ingest.sources import Sources
+from tests.server.ingest.child import opened
+from tests.server.ingest.source_child import define, items
+from tests.server.slow_engine import PassingEngine
+
+KILLS = 4
+COUNTER, KEYS, AUCTION, ORGANIZATIONS, BIDS = (ObjectId(f"u{n}") for n in range(10, 15))
+
+
+async def rows(coordinator: Coordinator, id: ObjectId) -> list[tuple[object, ...]]:
+    found = await coordinator.reads.rows(id, coordinator.latest_time())
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+async def until(coordinator: Coordinator, condition: Callable[[], bool]) -> None:
+    """Waits for a condition. The frontier moves with each commit, and every few milliseconds without one."""
+    while not condition():
+        await coordinator.frontiers.moved.wait()
+
+
+def ticks(directory: Path) -> int:
+    """The sum of the committed ticks, 0 if there are none."""
+    try:
+        with closing(sqlite3.connect(f"file:{directory / FILE}?mode=ro", uri=True)) as connection:
+            query = "SELECT sum(CAST(value AS INTEGER)) FROM source_state WHERE key <> 'start'"
+            ((total,),) = connection.execute(query).fetchall()
+            return total or 0
+    except sqlite3.OperationalError:
+        return 0
+
+
+@pytest.mark.slow
+def test_counts_are_exact_although_the_server_is_killed(tmp_path: Path) -> None:
+    count = 20_000
+    command = [sys.executable, "-m", "tests.server.ingest.source_child", str(tmp_path), str(count)]
+    reached = 0
+    for _ in range(KILLS):
+        with subprocess.Popen(command) as child:
+            while child.poll() is None and ticks(tmp_path) < reached + count // (KILLS + 1):
+                sleep(0.002)
+            child.kill()
+        reached = ticks(tmp_path)
+    assert reached < 4 * count, "it was finished before the last kill"
+    subprocess.run(command, check=True, timeout=120)
+
+    async def check() -> None:
+        coordinator = opened(tmp_path)
+        await coordinator.start()
+        assert await rows(coordinator, COUNTER) == [(n,) for n in range(1, count + 1)]
+        assert len(await rows(coordinator, ORGANIZATIONS)) == 100
+        assert [key for _, key, _ in await rows(coordinator, KEYS)] == list(range(13))
+        bids = [row[0] for row in await rows(coordinator, BIDS)]
+        assert bids == list(range(1, count - -(-count // 11) + 1))
+        await coordinator.close()
+
+    asyncio.run(check())
+
+
+async def test_counts_are_exact_although_the_collections_change(tmp_path: Path) -> None:
+    """Each change replaces the ingestion, at any point of its commits."""
+    coordinator = opened(tmp_path)
+    await coordinator.start()
+    created = items(10**9)
+    await define(coordinator, created)
+    sources = Sources(coordinator, PassingEngine())
+    sources.start()
+    for number in range(20):
+        before = coordinator.state
+        part = Subsource(
+            ObjectId(f"u{100 + number}"),
+            created[3].schema_id,
+            f"part{number}",
+            created[3].columns,  # type: ignore[attr-defined]
+            "organizations",
+            source=AUCTION,
+        )
+        after = replace(before.with_item(part), version=before.version + 1)
+        await coordinator.commit(Request(catalog=(before, after)))
+        await until(coordinator, lambda n=number: sources.running[AUCTION].rows > n * 100)  # type: ignore[misc]
+    await until(coordinator, lambda: f"u{119}" in source_state.load(coordinator.store, AUCTION))
+    await sources.close()
+    bids = [row[0] for row in await rows(coordinator, BIDS)]
+    assert bids == list(range(1, len(bids) + 1))
+    assert bids
+    for id in (ORGANIZATIONS, *(ObjectId(f"u{100 + number}") for number in range(20))):
+        assert [row[0] for row in await rows(coordinator, id)] == list(range(1, 101))
+    await coordinator.close()
+
+
+async def test_a_dropped_source_is_no_longer_read(tmp_path: Path) -> None:
+    coordinator = opened(tmp_path)
+    await coordinator.start()
+    await define(coordinator, items(10**9))
+    sources = Sources(coordinator, PassingEngine())
+    sources.start()
+    await until(coordinator, lambda: sources.running[AUCTION].rows > 0)
+    before = coordinator.state
+    after = replace(before.without_item(AUCTION), version=before.version + 1)
+    assert {ORGANIZATIONS, BIDS}.isdisjoint(after.items)
+    await coordinator.commit(Request(catalog=(before, after)))
+    await until(coordinator, lambda: AUCTION not in sources.running)
+    assert source_state.load(coordinator.store, AUCTION) == {}
+    assert sources.running.keys() == {COUNTER, KEYS}
+    await sources.close()
+    assert not sources.running
+    await coordinator.close()
