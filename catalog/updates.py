@@ -13,13 +13,17 @@ rows, NULL equals NULL. All NaN are equal, whatever their bits. All operations w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from catalog.hashing import key_hashes
+
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
+HASHED_ROWS_MIN = 1_024  # of a table of which only the rows with repeated hashes are grouped
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
@@ -59,6 +63,32 @@ def consolidate(table: pa.Table) -> pa.Table:
     if table.num_rows <= 1:
         return table.filter(pc.not_equal(table[DIFF], 0)) if table.num_rows else table
     keys = [name for name in table.column_names if name != DIFF]
+    diffs = table[DIFF].to_numpy()
+    first, sums = np.arange(table.num_rows), diffs
+    if table.num_rows < HASHED_ROWS_MIN:
+        first, sums = _grouped(table, keys)
+    elif (repeated := _repeated(key_hashes(table, keys))).any():
+        among = np.flatnonzero(repeated)
+        positions, own_sums = _grouped(table.filter(pa.array(repeated)), keys)
+        first = np.concatenate([np.flatnonzero(~repeated), among[positions]])
+        sums = np.concatenate([diffs[~repeated], own_sums])
+    order = np.argsort(first, kind="stable")  # groups are nearly in this order, which makes the sort cheap
+    order = order[sums[order] != 0]
+    return table.select(keys).take(pa.array(first[order])).append_column(DIFF_FIELD, pa.array(sums[order]))
+
+
+def _repeated(hashes: NDArray[Any]) -> NDArray[np.bool_]:
+    """A mask of the rows whose hash another row has, too."""
+    order = np.argsort(hashes)
+    same = hashes[order][1:] == hashes[order][:-1]
+    found = np.zeros(len(hashes), np.bool_)
+    found[order[1:]] = same
+    found[order[:-1]] |= same
+    return found
+
+
+def _grouped(table: pa.Table, keys: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The number of the first of each group of equal rows, and the sum of their diffs."""
     grouped = pa.table(
         [
             *(comparable(table[name].combine_chunks()) for name in keys),
@@ -68,10 +98,7 @@ def consolidate(table: pa.Table) -> pa.Table:
         names=[*keys, "first", DIFF],
     ).group_by(keys, use_threads=False)
     sums = grouped.aggregate([("first", "min"), (DIFF, "sum")])
-    first, diffs = sums["first_min"].to_numpy(), sums[f"{DIFF}_sum"].to_numpy()
-    order = np.argsort(first, kind="stable")  # groups are nearly in this order, which makes the sort cheap
-    order = order[diffs[order] != 0]
-    return table.select(keys).take(pa.array(first[order])).append_column(DIFF_FIELD, pa.array(diffs[order]))
+    return sums["first_min"].to_numpy(), sums[f"{DIFF}_sum"].to_numpy()
 
 
 def expand(changes: pa.Table) -> pa.Table:

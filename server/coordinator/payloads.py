@@ -10,6 +10,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.log import INLINE_BYTES, Log, Payload
 from catalog.objects import ObjectId
+from server.runtime.threads import THREAD_ROWS
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
@@ -24,7 +25,8 @@ async def prepare_payloads(log: Log, writes: Mapping[ObjectId, Sequence[pa.Table
     """Returns payloads of the written rows, ready for a transaction of the store. Omits tables without changes."""
     payloads = []
     for id, tables in writes.items():
-        table = merged(tables)
+        many = sum(table.num_rows for table in tables) > THREAD_ROWS
+        table = await asyncio.to_thread(merged, tables) if many else merged(tables)
         if table.num_rows == 0:
             continue
         # Preparing a small payload does no IO, so it needs no thread.

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.file_source import FileSource
 from server.ingest.generators.load_generator import LoadGenerator
+from server.ingest.kafka.kind import KafkaKind
 from server.ingest.postgres.kind import PostgresSource
 from server.ingest.source_kind import SourceKind
 
 KINDS: Mapping[str, SourceKind] = {
     "file": FileSource(),
-    "load generator": LoadGenerator(),
+    "kafka": KafkaKind(),
     "postgres": PostgresSource(),
+    "load generator": LoadGenerator(),
 }
 
 

@@ -22,7 +22,7 @@ from server.spark import Engine
 
 log = structlog.get_logger()
 
-DROP_TIMEOUT_S = 30.0  # how long a dropped source may take to remove what it created in the external system
+DROP_TIMEOUT_S = 60.0  # how long a dropped source may take to remove what it created in the external system
 
 _Plan = tuple[SourceDefinition, tuple[Target, ...]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -31,15 +32,19 @@ def consolidated(changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
 @given(data=st.data())
 def test_consolidate_adds_the_diffs_of_equal_rows_of_every_type(type: pa.DataType, data: st.DataObject) -> None:
     changes = data.draw(changes_tables((type,)))
-    result = u.consolidate(changes)
-    assert pairs(result) == consolidated(pairs(changes))
-    assert result.schema == changes.schema
-    assert pairs(u.consolidate(result)) == pairs(result)
+    for rows_min in (u.HASHED_ROWS_MIN, 0):
+        with patch.object(u, "HASHED_ROWS_MIN", rows_min):
+            result = u.consolidate(changes)
+            assert pairs(result) == consolidated(pairs(changes))
+            assert result.schema == changes.schema
+            assert pairs(u.consolidate(result)) == pairs(result)
 
 
-@given(changes_tables(MIXED))
-def test_consolidate_compares_all_columns(changes: pa.Table) -> None:
-    assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
+@pytest.mark.parametrize("rows_min", [u.HASHED_ROWS_MIN, 0])
+@given(changes=changes_tables(MIXED))
+def test_consolidate_compares_all_columns(rows_min: int, changes: pa.Table) -> None:
+    with patch.object(u, "HASHED_ROWS_MIN", rows_min):
+        assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
 
 
 @each_type

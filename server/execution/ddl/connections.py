@@ -14,7 +14,8 @@ from server.authorization import privileges
 from server.execution.ddl.named_objects import altered_item, named_item, unless_exists
 from server.execution.names import qualified_name, schema_of
 from server.ingest.definitions import connection_options
-from server.ingest.kinds import kind_of
+from server.ingest.kinds import KINDS, kind_of
+from server.ingest.source_kind import Options
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode
@@ -33,6 +34,14 @@ _REQUIRED: Mapping[str, tuple[tuple[str, ...], ...]] = {
 """The options that a connection must have: one of each tuple."""
 
 
+async def _contact(system: str, options: Options) -> None:
+    """PgError if the external system cannot be reached, 0A000 for a schema registry."""
+    if system not in KINDS:
+        message = f"VALIDATE of a connection to {system.upper()} is not supported"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="CREATE SOURCE contacts it.")
+    await kind_of(system).validate(options)
+
+
 async def evaluate(context: Context, statement: CreateConnection | AlterConnection) -> object:
     """Contacts the external system, if the statement has VALIDATE. PgError if it cannot be reached."""
     await context.enter(Mode.DEFINE, statement.tag)
@@ -43,11 +52,11 @@ async def evaluate(context: Context, statement: CreateConnection | AlterConnecti
                 schema, last = schema_of(context, name)
                 if state.item_named(schema.id, last) is None:
                     connection = _connection(context, ObjectId(""), schema.id, last, statement)
-                    await kind_of(connection.system).validate(connection_options(state, connection))
+                    await _contact(connection.system, connection_options(state, connection))
             case AlterConnection():
                 altered = _altered(context, statement)
                 if altered is not None:
-                    await kind_of(altered.system).validate(connection_options(state, altered))
+                    await _contact(altered.system, connection_options(state, altered))
     return statement
 
 
@@ -70,7 +79,7 @@ def alter(context: Context, statement: AlterConnection) -> CatalogState:
 async def validate(context: Context, statement: ValidateConnection) -> Result:
     """Executes VALIDATE CONNECTION: contacts the external system. PgError if it cannot be reached."""
     connection = used_connection(context, statement.name)
-    await kind_of(connection.system).validate(connection_options(context.state, connection))
+    await _contact(connection.system, connection_options(context.state, connection))
     return Result(statement.tag)
 
 

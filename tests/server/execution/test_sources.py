@@ -233,6 +233,12 @@ def test_outputs_are_added_and_dropped(connection: psycopg.Connection) -> None:
         ),
         ("ALTER CONNECTION k SET (HOST 'h')", "22023", "unrecognized option HOST of TO KAFKA", "BROKER"),
         ("ALTER CONNECTION k RESET (BROKER)", "22023", "connection to KAFKA needs the option BROKER", None),
+        (
+            "VALIDATE CONNECTION r",
+            "0A000",
+            "VALIDATE of a connection to CONFLUENT SCHEMA REGISTRY is not supported",
+            None,
+        ),
         ("DROP SECRET pw", "2BP01", "cannot drop secret pw because other objects depend on it", "CASCADE"),
         ("ALTER SECRET nope AS 'x'", "42704", 'secret "nope" does not exist', None),
         ("CREATE TABLE t FROM SOURCE nope (REFERENCE x)", "42P01", 'source "nope" does not exist', None),

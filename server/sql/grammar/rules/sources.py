@@ -40,10 +40,7 @@ CONNECTION_OPTIONS: dict[str, tuple[str, ...]] = {
 SECRET_OPTIONS = ("password", "sasl password", "ssl key")
 """The options whose value must be a secret."""
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "kafka": (
-        *("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"),
-        *("topic metadata refresh interval",),
-    ),
+    "kafka": ("topic", "start offset", "start timestamp", "group id prefix"),
     "postgres": ("publication", "text columns", "exclude columns"),
     "file": ("null", "quote", "poll interval"),
 }

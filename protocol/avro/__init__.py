@@ -1,0 +1,9 @@
+"""Avro: schemas, and the decoding of many messages at a time to Arrow columns.
+
+`schema`    the types of a schema
+`columns`   the SQL columns of a schema, with the logical types of Avro, Kafka Connect and Debezium
+`cursor`    primitive values of many messages, read together with numpy
+`decoder`   messages with a writer's schema to the columns of a reader's schema
+`convert`   primitive values to the Arrow types of SQL columns
+`plain`     one value at a time: nested values, and the reasons why a message cannot be decoded
+"""

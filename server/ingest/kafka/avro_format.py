@@ -1,0 +1,162 @@
+"""FORMAT AVRO: Confluent's wire format, or values of a fixed schema without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from protocol.avro.decoder import Decoder, Path, Wanted
+from protocol.avro.schema import SchemaError, Type
+from protocol.columnar.buffers import string_parts
+from server.ingest.kafka.registry import SchemaRegistry, Undecodable
+
+FRAME = 5  # bytes: a zero and the schema's id
+SHOWN_BYTES_MAX = 1_024  # of a message in an error
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The keys or the values of messages, decoded. The columns are arbitrary where a message failed or is NULL.
+
+    `reason` says why a message failed, by its row.
+    """
+
+    columns: Mapping[Path, pa.Array]
+    failed: Mask
+    reason: Callable[[int], str]
+
+
+class PartDecoder(Protocol):
+    """Decodes keys or values."""
+
+    async def prepare(self, data: pa.BinaryArray) -> None:
+        """Fetches what `decode` needs. UpstreamError."""
+
+    def decode(self, data: pa.BinaryArray) -> Part:
+        """May run in a thread."""
+        ...
+
+
+@dataclass
+class AvroFormat:
+    """Decodes Avro to what is wanted. `schema`: of all messages if there is no `registry`."""
+
+    wanted: Wanted
+    registry: SchemaRegistry | None = None
+    schema: Type | None = None
+    framed: bool = True
+    _decoders: dict[int, Decoder | Undecodable] = field(default_factory=dict)
+
+    async def prepare(self, data: pa.BinaryArray) -> None:
+        if self.registry is None:
+            return
+        for id in _ids(data).tolist():
+            known = self._decoders.get(id)
+            if id >= 0 and not isinstance(known, Decoder):
+                schema = await self.registry.schema(id)
+                self._decoders[id] = schema if isinstance(schema, Undecodable) else self._decoder(schema)
+
+    def _decoder(self, writer: Type) -> Decoder | Undecodable:
+        try:
+            return Decoder(writer, self.wanted)
+        except SchemaError as error:
+            return Undecodable(str(error))
+
+    def decode(self, data: pa.BinaryArray) -> Part:
+        count = len(data)
+        if self.registry is None and -1 not in self._decoders:
+            assert self.schema is not None
+            self._decoders[-1] = self._decoder(self.schema)
+        skip = FRAME if self.framed else 0
+        ids = _frames(data) if self.framed else np.full(count, _NO_ID)
+        valid = np.asarray(data.is_valid())
+        parts: list[tuple[NDArray[np.intp], Mapping[Path, pa.Array]]] = []
+        failed = valid & (ids == _BROKEN)
+        decoders: dict[int, tuple[Decoder | Undecodable, Mapping[int, str]]] = {}
+        for id in np.unique(ids[valid & ~failed]).tolist():
+            rows = np.flatnonzero(valid & (ids == id))
+            decoder = self._decoders[id if self.registry is not None else -1]
+            if isinstance(decoder, Undecodable):
+                failed[rows] = True
+                decoders[id] = decoder, {}
+                continue
+            found = decoder.decode(data if len(rows) == count else data.take(pa.array(rows)), skip)
+            failed[rows] |= found.failed
+            decoders[id] = decoder, {int(rows[row]): name for row, name in found.wrong_fields.items()}
+            parts.append((rows, found.columns))
+
+        def reason(row: int) -> str:
+            message = data[row].as_py()
+            if ids[row] == _BROKEN:
+                inner = _frame_reason(message)
+            else:
+                decoder, fields = decoders[int(ids[row])]
+                known = isinstance(decoder, Undecodable)
+                inner = decoder.reason if known else decoder.reason(message[skip:], fields.get(row))  # type: ignore
+            return f"avro deserialization error: {inner} {original(message)}"
+
+        return Part(_joined(parts, count, self.wanted), failed, reason)
+
+
+def schema_id(message: bytes | None) -> int | None:
+    """The id in the frame of a message, for error messages."""
+    return int.from_bytes(message[1:FRAME], "big") if message is not None and message[:1] == b"\0" else None
+
+
+def original(message: bytes) -> str:
+    """The message as error messages show it."""
+    shown = message[:SHOWN_BYTES_MAX]
+    text = shown.decode(errors="replace").replace("\0", "\ufffd")
+    return f'(original text: {text}, original bytes: "{shown.hex()}")'
+
+
+_NO_ID, _BROKEN = -1, -2
+
+
+def _frames(data: pa.BinaryArray) -> NDArray[np.int64]:
+    """The schema id of each message; -2 if it has no valid frame. Arbitrary for NULL."""
+    if len(data) == 0:
+        return np.empty(0, np.int64)
+    offsets, values = string_parts(data)
+    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
+    framed = lengths >= FRAME
+    at = np.where(framed, starts, 0)
+    if len(values) < FRAME:
+        return np.full(len(data), _BROKEN)
+    ids = np.zeros(len(data), np.int64)
+    for place in range(1, FRAME):
+        ids = (ids << 8) | values[at + place]
+    return np.where(framed & (values[at] == 0), ids, _BROKEN)
+
+
+def _ids(data: pa.BinaryArray) -> NDArray[np.int64]:
+    return np.unique(_frames(data)[np.asarray(data.is_valid())])
+
+
+def _frame_reason(message: bytes) -> str:
+    if len(message) < FRAME:
+        return f"Confluent-style avro datum is too few bytes: expected at least {FRAME} bytes, got {len(message)}"
+    return f"wrong Confluent-style avro serialization magic: expected 0, got {message[0]}"
+
+
+def _joined(
+    parts: list[tuple[NDArray[np.intp], Mapping[Path, pa.Array]]], count: int, wanted: Wanted
+) -> dict[Path, pa.Array]:
+    """The columns of all messages, in their order."""
+    if len(parts) == 1 and len(parts[0][0]) == count:
+        return dict(parts[0][1])
+    types = wanted.types()
+    if not parts:
+        return {path: pa.nulls(count, type) for path, type in types.items()}
+    indices = np.full(count, -1)
+    rows = np.concatenate([rows for rows, _ in parts])
+    indices[rows] = np.arange(len(rows))
+    taken = pa.array(indices, mask=indices < 0)
+    return {path: pa.concat_arrays([columns[path] for _, columns in parts]).take(taken) for path in types}

@@ -1,0 +1,230 @@
+"""The consumer of one topic. librdkafka's blocking calls run in a thread of the consumer's own.
+
+Offsets are assigned by the caller; nothing is committed to Kafka. Messages of aborted transactions are not seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+from catalog.source_definition import Secret
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.messages import Messages
+from server.ingest.upstream import UpstreamError
+
+REQUEST_S = 10.0
+CONFIGURATION_S = 2.0  # for the topic's configuration, which some brokers do not answer
+POLL_S = 0.5  # without messages; `close` waits as long
+MESSAGES_MAX = 50_000  # of one poll
+QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
+_FIRST_MESSAGES = 500  # of the first poll, before the size of messages is known
+
+Result = TypeVar("Result")
+
+_OPTIONS = {
+    "broker": "bootstrap.servers",
+    "brokers": "bootstrap.servers",
+    "security protocol": "security.protocol",
+    "sasl mechanisms": "sasl.mechanisms",
+    "sasl username": "sasl.username",
+    "sasl password": "sasl.password",
+    "ssl certificate authority": "ssl.ca.pem",
+    "ssl certificate": "ssl.certificate.pem",
+    "ssl key": "ssl.key.pem",
+}
+_IGNORED = frozenset(("progress topic", "progress topic replication factor", "type"))
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+_logger = logging.getLogger("librdkafka")
+_logger.addHandler(logging.NullHandler())
+_logger.propagate = False  # the errors that matter are raised
+
+
+def configuration(connection: Mapping[str, str | Secret]) -> dict[str, str]:
+    """The options of CREATE CONNECTION ... TO KAFKA as those of librdkafka. PgError for unknown or missing ones."""
+    found: dict[str, str] = {}
+    for name, value in connection.items():
+        if name in _IGNORED:
+            continue
+        if name not in _OPTIONS:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, f'unrecognized option "{name.upper()}" of a Kafka connection'
+            )
+        found[_OPTIONS[name]] = value.reveal() if isinstance(value, Secret) else value
+    if not found.get("bootstrap.servers"):
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "option BROKER of a Kafka connection is missing")
+    if "security.protocol" not in found:
+        has_sasl, has_tls = (any(name.startswith(prefix) for name in found) for prefix in ("sasl.", "ssl."))
+        if has_sasl:
+            found["security.protocol"] = "sasl_ssl"
+        elif has_tls:
+            found["security.protocol"] = "ssl"
+    found["security.protocol"] = found.get("security.protocol", "plaintext").lower()
+    return found
+
+
+class TopicConsumer:
+    """Reads one topic from assigned offsets. One task uses it; `close` ends it."""
+
+    def __init__(self, connection: Mapping[str, str | Secret], topic: str, group: str) -> None:
+        """PgError if the options of the connection are invalid."""
+        self.topic = topic
+        self._down: str | None = None
+        self._messages_max = _FIRST_MESSAGES
+        self._configuration = configuration(connection)
+        options: dict[str, Any] = {
+            **self._configuration,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+            "queued.max.messages.kbytes": QUEUE_KIB,
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        self._address = options["bootstrap.servers"]
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
+        try:
+            self._consumer = confluent_kafka.Consumer({**options, "error_cb": self._failed}, logger=_logger)
+        except KafkaException as error:
+            self._thread.shutdown()
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, f"Kafka connection is invalid: {error.args[0].str()}"
+            ) from None
+
+    async def partitions(self) -> int | None:
+        """The number of partitions; None if there is no such topic."""
+        found = await self._run(lambda: self._consumer.list_topics(self.topic, REQUEST_S))
+        topic = found.topics.get(self.topic)
+        if topic is None or (topic.error is not None and topic.error.code() in _GONE):
+            return None
+        if topic.error is not None:
+            raise self._error(topic.error)
+        return len(topic.partitions) or None
+
+    async def watermarks(self, partition: int) -> tuple[int, int]:
+        """The offset of the first message, and the offset after the last."""
+        place = TopicPartition(self.topic, partition)
+        low, high = await self._run(lambda: self._consumer.get_watermark_offsets(place, REQUEST_S))
+        return low, high
+
+    async def offset_at(self, partition: int, timestamp: int) -> int | None:
+        """The offset of the first message at or after a time in milliseconds; None if there is none."""
+        place = TopicPartition(self.topic, partition, timestamp)
+        (found,) = await self._run(lambda: self._consumer.offsets_for_times([place], REQUEST_S))
+        return found.offset if found.offset >= 0 else None
+
+    async def is_compacted(self) -> bool:
+        """Whether the topic's messages are compacted; False if the brokers do not say."""
+        return await self._run(self._is_compacted)
+
+    def _is_compacted(self) -> bool:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+        admin = AdminClient({**self._configuration}, logger=_logger)
+        try:
+            found = admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
+        except KafkaException:
+            return False
+        return "compact" in found["cleanup.policy"].value
+
+    async def assign(self, offsets: Mapping[int, int]) -> None:
+        """Reads these partitions, too, from these offsets on."""
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        await self._run(lambda: self._consumer.incremental_assign(places))
+
+    async def poll(self, bytes_max: int, *, with_headers: bool = False) -> Messages | None:
+        """The next messages, about `bytes_max` bytes at most; None if there are none for now.
+
+        UpstreamError if the brokers cannot be reached. PgError if messages are missing.
+        """
+        found = await self._run(lambda: self._poll(with_headers))
+        if found is not None and len(found):
+            size = max(found.nbytes // len(found), 1)
+            self._messages_max = int(min(max(bytes_max // (2 * size), 1), MESSAGES_MAX))
+        return found
+
+    def _poll(self, with_headers: bool) -> Messages | None:
+        first = self._consumer.poll(POLL_S)
+        if first is None:
+            if self._down is not None:
+                self._down, reason = None, self._down
+                raise self._unreachable(reason)
+            return None
+        self._down = None
+        good = []
+        for message in [first, *self._consumer.consume(self._messages_max - 1, 0)]:
+            if (error := message.error()) is None:
+                good.append(message)
+            elif error.code() in _OUT_OF_RANGE:
+                raise missing(self.topic, message.partition())
+            elif error.code() in _GONE:
+                raise deleted(self.topic)
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise self._error(error)
+        return Messages.of(good, with_headers=with_headers) if good else None
+
+    def high_watermark(self, partition: int) -> int | None:
+        """The last known offset after the last message, without a request."""
+        place = TopicPartition(self.topic, partition)
+        found = self._consumer.get_watermark_offsets(place, cached=True)
+        return None if found is None or found[1] < 0 else found[1]
+
+    async def close(self) -> None:
+        """Waits for the call in progress. May be called twice."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self._consumer.close)
+        except RuntimeError:  # closed already
+            return
+        self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        """Runs a blocking call. UpstreamError if it fails."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except KafkaException as error:
+            raise self._error(error.args[0]) from None
+
+    def _failed(self, error: KafkaError) -> None:
+        """Called by librdkafka within a poll."""
+        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
+            self._down = error.str()
+
+    def _error(self, error: KafkaError) -> UpstreamError:
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
+            return self._unreachable(error.str())
+        return UpstreamError(f'could not read topic "{self.topic}": {error.str()}')
+
+    def _unreachable(self, reason: str | None) -> UpstreamError:
+        return UpstreamError(
+            f'could not connect to Kafka at "{self._address}": {self._down or reason}',
+            "Check that a broker runs there, and the options of the connection.",
+        )
+
+
+def missing(topic: str, partition: int | None, detail: str | None = None) -> PgError:
+    """Messages that were not read are no longer in the topic."""
+    return PgError(
+        SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+        f'topic "{topic}" no longer has the messages of partition {partition} that the source would read next',
+        detail=detail,
+        hint="The topic was created again, or its retention is too short. Drop the source and create it again.",
+    )
+
+
+def deleted(topic: str) -> PgError:
+    return PgError(
+        SqlState.UNDEFINED_OBJECT,
+        f'topic "{topic}" does not exist',
+        hint="Create the topic, or drop the source if the topic was deleted.",
+    )

@@ -1,0 +1,48 @@
+"""ENVELOPE NONE: each message adds a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from server.ingest.kafka.envelopes.envelope import Step, decode, permanent
+from server.ingest.kafka.errors import DecodeFailure, Failures, identity
+from server.ingest.kafka.layout import Layout
+from server.ingest.kafka.messages import Messages
+
+
+class AppendEnvelope:
+    """Adds a row for each message with a value. A message that cannot be decoded is an error that stays."""
+
+    def __init__(self, topic: str, layout: Layout, failures: Failures) -> None:
+        self.failures = failures
+        self._topic = topic
+        self._layout = layout
+
+    async def step(self, messages: Messages) -> Step:
+        decoded = await decode(self._layout, messages)
+        empty = np.asarray(messages.values.is_null())
+        failed = decoded.value.failed & ~empty
+        changed = permanent(decoded, np.flatnonzero(failed), self._topic, "Decode error: ")
+        key_failed = np.zeros(len(messages), np.bool_)
+        if decoded.key is not None:
+            key_failed = decoded.key.failed & np.asarray(messages.keys.is_valid())
+            for row in np.flatnonzero(key_failed).tolist():
+                place = f"{messages.partitions[row]}/{messages.offsets[row]}"
+                changed[identity("message", place.encode())] = DecodeFailure(
+                    f"Decode error: {decoded.key.reason(row)}", decoded.detail(row, self._topic, of_key=True)
+                )
+        for row in np.flatnonzero(empty & np.asarray(messages.keys.is_valid())).tolist():
+            place = f"{messages.partitions[row]}/{messages.offsets[row]}"
+            changed[identity("message", place.encode())] = DecodeFailure(
+                "Envelope error: Flat: Value not present for message", decoded.detail(row, self._topic)
+            )
+        rows = self._layout.rows(messages, decoded.key, decoded.value)
+        good = ~(empty | failed | key_failed)
+        return Step([rows if good.all() else rows.filter(pa.array(good))], self.failures.changed(changed))
+
+    def partitions_added(self, count: int) -> None:
+        """Every message is independent of the others."""
+
+    def close(self) -> None:
+        """It has nothing."""

@@ -1,0 +1,106 @@
+"""The interface of envelopes, and what they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from protocol.avro.columns import UNAVAILABLE
+from server.ingest.kafka.avro_format import Part, schema_id
+from server.ingest.kafka.errors import DecodeFailure, Failures, identity
+from server.ingest.kafka.layout import Layout
+from server.ingest.kafka.messages import Messages
+from server.runtime.threads import THREAD_ROWS
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The changes of an output for some messages, and the envelope's state after them."""
+
+    tables: Sequence[pa.Table]
+    state: Mapping[str, bytes | None] = field(default_factory=dict)
+
+
+class Envelope(Protocol):
+    """Converts messages to changes. The caller commits each step before it takes the next one."""
+
+    failures: Failures
+
+    async def step(self, messages: Messages) -> Step:
+        """PgError if the topic cannot be read on. UpstreamError if something else cannot be reached."""
+        ...
+
+    def partitions_added(self, count: int) -> None:
+        """The topic has `count` partitions now."""
+
+    def close(self) -> None:
+        """Releases what it has of the output. May be called twice."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Messages with their decoded keys and values."""
+
+    messages: Messages
+    key: Part | None
+    value: Part
+
+    def detail(self, row: int, topic: str, *, of_key: bool = False) -> str:
+        messages = self.messages
+        data = (messages.keys if of_key else messages.values)[row].as_py()
+        id = schema_id(data)
+        return (
+            f'Topic "{topic}", partition {messages.partitions[row]}, offset {messages.offsets[row]}'
+            f"{'' if id is None else f', schema id {id}'}."
+        )
+
+
+async def decode(layout: Layout, messages: Messages, *, with_key: bool = True) -> Decoded:
+    """Decodes messages, many of them in a thread. UpstreamError if a schema cannot be fetched for now."""
+    key_decoder = layout.key_decoder if with_key else None
+    if key_decoder is not None:
+        await key_decoder.prepare(messages.keys)
+    await layout.value_decoder.prepare(messages.values)
+
+    def work() -> Decoded:
+        key = None if key_decoder is None else key_decoder.decode(messages.keys)
+        return Decoded(messages, key, layout.value_decoder.decode(messages.values))
+
+    return await asyncio.to_thread(work) if len(messages) > THREAD_ROWS // 8 else work()
+
+
+def permanent(decoded: Decoded, rows: NDArray[np.intp], topic: str, text: str) -> dict[str, DecodeFailure | None]:
+    """Failures of the values of messages that no later message retracts. `text` precedes the reason."""
+    found: dict[str, DecodeFailure | None] = {}
+    for row in rows.tolist():
+        place = f"{decoded.messages.partitions[row]}/{decoded.messages.offsets[row]}"
+        failure = DecodeFailure(f"{text}{decoded.value.reason(row)}", decoded.detail(row, topic))
+        found[identity("message", place.encode())] = failure
+    return found
+
+
+def unavailable(column: pa.ChunkedArray) -> Mask:
+    """Where a column has Debezium's placeholder for a value that PostgreSQL did not log."""
+    if pa.types.is_string(column.type):
+        marker = pa.scalar(UNAVAILABLE.decode(), column.type)
+    elif pa.types.is_binary(column.type):
+        marker = pa.scalar(UNAVAILABLE, column.type)
+    else:
+        return np.zeros(len(column), np.bool_)
+    return np.asarray(pc.equal(column, marker).fill_null(False))
+
+
+def replaced(rows: pa.Table, column: int, where: Mask, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The rows with other values of a column in the rows of a mask; one value for each of them."""
+    array = rows.column(column).combine_chunks()
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return rows.set_column(column, rows.schema.field(column), pc.replace_with_mask(array, pa.array(where), values))

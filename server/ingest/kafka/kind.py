@@ -1,0 +1,88 @@
+"""The kind of source "kafka": CREATE SOURCE ... FROM KAFKA CONNECTION."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.source_definition import Envelope
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.consumer import TopicConsumer, deleted
+from server.ingest.kafka.layout import layout_of
+from server.ingest.kafka.schemas import fetched_schemas, registries_of
+from server.ingest.kafka.start import Start
+from server.ingest.kafka.upstream import KafkaUpstream
+from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
+from server.ingest.upstream import UpstreamError
+
+_OPTIONS = frozenset(("topic", "start offset", "start timestamp", "group id prefix"))
+
+
+class KafkaKind:
+    """A `SourceKind`. A source reads one topic per collection; the reference of an output is its topic."""
+
+    async def validate(self, connection: Options) -> None:
+        consumer = TopicConsumer(connection, "tidewire-validation", "tidewire-validation")
+        try:
+            await consumer.partitions()
+        except UpstreamError as error:
+            raise _failed(error) from None
+        finally:
+            await consumer.close()
+
+    async def outputs(self, definition: SourceDefinition) -> Sequence[Output]:
+        format, options = definition.format, definition.options
+        for name in options:
+            if name not in _OPTIONS:
+                raise PgError(
+                    SqlState.INVALID_PARAMETER_VALUE, f'unrecognized option "{name.upper()}" of a Kafka source'
+                )
+        Start.of(options)
+        if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
+            return ()
+        if format is None or format.value is None:
+            raise PgError(SqlState.SYNTAX_ERROR, "a Kafka source requires a FORMAT")
+        if definition.tables.all or definition.tables.schemas:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a Kafka source reads the topics that FOR TABLES names")
+        topics = definition.tables.tables or (((options["topic"], None),) if "topic" in options else ())
+        if not topics:
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, "option TOPIC of a Kafka source is missing")
+        registries = registries_of(format, definition.registries)
+        found = []
+        try:
+            for topic, alias in topics:
+                await self._check(definition, topic)
+                layout = layout_of(format, await fetched_schemas(topic, format, registries), registries)
+                key = layout.key_names if format.envelope is not Envelope.NONE else ()
+                found.append(Output(topic, alias or topic, layout.columns, key))
+        except UpstreamError as error:
+            raise _failed(error) from None
+        return found
+
+    async def _check(self, definition: SourceDefinition, topic: str) -> None:
+        """PgError if the topic does not exist, or is compacted although the envelope needs every message."""
+        consumer = TopicConsumer(definition.connection, topic, "tidewire-validation")
+        try:
+            if await consumer.partitions() is None:
+                raise deleted(topic)
+            assert definition.format is not None
+            if definition.format.envelope is Envelope.DEBEZIUM and await consumer.is_compacted():
+                raise PgError(
+                    SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    f'topic "{topic}" is compacted, so changes are missing that ENVELOPE DEBEZIUM needs',
+                    hint="Set the topic's cleanup.policy to delete and produce it again, "
+                    "or use ENVELOPE DEBEZIUM UPSERT.",
+                )
+        finally:
+            await consumer.close()
+
+    def upstream(
+        self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext
+    ) -> KafkaUpstream:
+        return KafkaUpstream(definition, tuple(targets), context)
+
+    async def dropped(self, definition: SourceDefinition) -> None:
+        """Nothing was created in Kafka."""
+
+
+def _failed(error: UpstreamError) -> PgError:
+    return PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint)

@@ -1,0 +1,367 @@
+"""The columns of an output, and where they are found in a message: in its key, its value or its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.objects import Column
+from catalog.source_definition import Encoding, Envelope, Format, Include
+from protocol.avro.columns import AvroColumn, columns_of
+from protocol.avro.decoder import Path, Wanted
+from protocol.avro.schema import NULL, Field, Record, SchemaError, Type, Union, parse_schema, without_null
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.json_values import printed_jsonb
+from protocol.pgwire.types import parse_type
+from server.ingest.kafka.avro_format import AvroFormat, Part, PartDecoder
+from server.ingest.kafka.messages import Messages
+from server.ingest.kafka.positions import Upstream, upstream_of
+from server.ingest.kafka.registry import SchemaRegistry
+from server.ingest.kafka.text_formats import BytesFormat, CsvFormat, JsonFormat, TextFormat
+
+BEFORE, AFTER, SOURCE, OP, TRANSACTION = "before", "after", "source", "op", "transaction"
+_SOURCE_FIELDS = ("snapshot", "sequence", "lsn", "file", "pos", "row")
+_METADATA = {"partition": "int4", "offset": "int8", "timestamp": "timestamp", "headers": "jsonb"}
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """The Avro schemas that an output's columns were derived from, as text. None: the format is not Avro."""
+
+    key: str | None
+    value: str | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of an output. `key`, `values` and `metadata` give the position of each column and its origin.
+
+    `key`: of the columns that are unique in the output, or of those of INCLUDE KEY. `values`: without those of `key`.
+    `error`: the position of the column of VALUE DECODING ERRORS = INLINE. `origin`: the database that wrote a
+    Debezium topic.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[tuple[int, Path], ...]
+    values: tuple[tuple[int, Path], ...]
+    metadata: tuple[tuple[int, Include], ...]
+    key_decoder: PartDecoder | None
+    value_decoder: PartDecoder
+    error: int | None = None
+    origin: Upstream | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """c0, c1, ..."""
+        return pa.schema([pa.field(f"c{i}", parse_type(c.type).arrow) for i, c in enumerate(self.columns)])
+
+    @property
+    def key_positions(self) -> tuple[int, ...]:
+        return tuple(position for position, _ in self.key)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(self.columns[position].name for position in self.key_positions)
+
+    def rows(self, messages: Messages, key: Part | None, value: Part, image: str | None = None) -> pa.Table:
+        """One row of the output per message, arbitrary for those that failed. `image`: `before` or `after`."""
+        arrays: list[pa.Array | None] = [None] * len(self.columns)
+        for position, path in self.values:
+            arrays[position] = value.columns[path if image is None else (image, *path[1:])]
+        if key is not None and image is None:
+            for position, path in self.key:
+                arrays[position] = key.columns[path]
+        for position, include in self.metadata:
+            arrays[position] = _metadata(messages, include)
+        schema = self.schema
+        if self.error is not None:
+            arrays[self.error] = pa.nulls(len(messages), schema.field(self.error).type)
+        return pa.table(arrays, schema=schema)
+
+
+def layout_of(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
+    """The layout of an output. `registry`: for `key` and `value`. PgError if the format is not supported."""
+    assert format.value is not None
+    try:
+        if format.envelope in (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT):
+            return _debezium(format, schemas, registry)
+        return _flat(format, schemas, registry)
+    except SchemaError as error:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
+
+
+def encoded_key(format: Format, schemas: Schemas) -> Encoding | None:
+    """KEY FORMAT. A bare FORMAT AVRO with a registry applies to the key, too, if the key has a schema."""
+    value = format.value
+    if format.key is None and value is not None and value.name == "avro" and schemas.key is not None:
+        return value
+    return format.key
+
+
+# -- NONE and UPSERT ------------------------------------------------------------------------------------------------
+
+
+def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
+    assert format.value is not None
+    is_upsert = format.envelope is Envelope.UPSERT
+    includes_key = [include for include in format.include if include.what == "key"]
+    encoding = encoded_key(format, schemas)
+    if is_upsert and encoding is None:
+        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified")
+    if includes_key and encoding is None:
+        raise _unsupported("INCLUDE KEY requires specifying KEY FORMAT .. VALUE FORMAT, got bare FORMAT")
+    columns: list[Column] = []
+    key: list[tuple[int, Path]] = []
+    key_decoder = None
+    if encoding is not None and (is_upsert or includes_key):
+        key_columns, key_decoder = _part(encoding, schemas.key, registry["key"], is_key=True)
+        name = includes_key[0].name if includes_key else None
+        if name is not None and len(key_columns) > 1:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "INCLUDE KEY AS is not supported for a key of several columns",
+                hint="Leave out AS: each field of the key is a column.",
+            )
+        for column, path in key_columns:
+            key.append((len(columns), path))
+            columns.append(Column(name or column.name, column.type, column.nullable or not is_upsert))
+    error = None
+    if format.inline_errors is not None:
+        if not is_upsert:
+            raise _unsupported("VALUE DECODING ERRORS = INLINE requires ENVELOPE UPSERT")
+        error = len(columns)
+        columns.append(Column(format.inline_errors, "text"))
+    value_columns, value_decoder = _part(format.value, schemas.value, registry["value"], is_key=False)
+    values = []
+    for column, path in value_columns:
+        values.append((len(columns), path))
+        columns.append(Column(column.name, column.type, column.nullable or error is not None))
+    metadata = _included(format, columns)
+    return Layout(_unique(columns), tuple(key), tuple(values), metadata, key_decoder, value_decoder, error)
+
+
+def _part(
+    encoding: Encoding, schema: str | None, registry: SchemaRegistry | None, *, is_key: bool
+) -> tuple[list[tuple[Column, Path]], PartDecoder]:
+    """The columns of a key or a value with their paths, and the decoder."""
+    match encoding.name:
+        case "avro":
+            assert schema is not None
+            type = parse_schema(schema)
+            if not isinstance(type, Record):
+                type = Record("", (Field("key" if is_key else "value", type),))
+                return _columns(columns_of(type)), _Wrapped(Wanted.all_of(type), registry, parse_schema(schema))
+            framed = encoding.options.get("confluent wire format", "true") != "false"
+            return _columns(columns_of(type)), AvroFormat(Wanted.all_of(type), registry, type, framed)
+        case "text":
+            path = ("key" if is_key else "text",)
+            return [(Column(path[0], "text", False), path)], TextFormat(path)
+        case "bytes":
+            path = ("key" if is_key else "data",)
+            return [(Column(path[0], "bytea", False), path)], BytesFormat(path)
+        case "json":
+            path = ("key" if is_key else "data",)
+            return [(Column(path[0], "jsonb", False), path)], JsonFormat(path)
+        case "csv":
+            count = _count(encoding)
+            paths = tuple((f"{'key' if is_key else 'column'}{number}",) for number in range(1, count + 1))
+            delimiter = encoding.options.get("delimited by", ",")
+            if len(delimiter) != 1:
+                raise PgError(SqlState.INVALID_PARAMETER_VALUE, "CSV delimiter must be a single character")
+            return [(Column(path[0], "text", False), path) for path in paths], CsvFormat(paths, delimiter)
+    raise _unsupported(f"FORMAT {encoding.name.upper()} is not supported for Kafka")
+
+
+def _count(encoding: Encoding) -> int:
+    text = encoding.options.get("columns", "")
+    if not text.isdecimal() or not 1 <= int(text) <= 1_600:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, "FORMAT CSV requires the number of columns")
+    return int(text)
+
+
+def _Wrapped(wanted: Wanted, registry: SchemaRegistry | None, schema: Type) -> PartDecoder:
+    raise _unsupported("Avro schemas that are not records are not supported")
+
+
+def _columns(columns: Sequence[AvroColumn]) -> list[tuple[Column, Path]]:
+    return [(Column(c.name, c.meaning.type, c.nullable), (c.name,)) for c in columns]
+
+
+# -- Debezium -------------------------------------------------------------------------------------------------------
+
+
+def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
+    assert format.value is not None
+    if format.value.name != "avro" or schemas.value is None:
+        raise _unsupported("ENVELOPE DEBEZIUM requires that VALUE FORMAT is set to AVRO")
+    if any(include.what == "key" for include in format.include):
+        raise _unsupported("Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.")
+    classic = format.envelope is Envelope.DEBEZIUM
+    encoding = encoded_key(format, schemas)
+    if encoding is None or encoding.name != "avro" or schemas.key is None:
+        if classic:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "ENVELOPE DEBEZIUM requires a table with a primary key",
+                detail="The messages have no key with an Avro schema.",
+                hint="Add a primary key to the upstream table, or set message.key.columns of the connector.",
+            )
+        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified")
+    envelope, key_type = parse_schema(schemas.value), parse_schema(schemas.key)
+    if not isinstance(envelope, Record) or not isinstance(key_type, Record):
+        raise _unsupported("ENVELOPE DEBEZIUM requires records as key and value")
+    after = _row_type(envelope, AFTER)
+    fields: dict[str, Wanted | tuple[AvroColumn, ...]] = {AFTER: Wanted.all_of(after, (AFTER,), nullable=True)}
+    origin = None
+    if classic:
+        before = envelope.field(BEFORE)
+        if before is None:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "'before' column missing from debezium input",
+                hint="Use ENVELOPE DEBEZIUM UPSERT, which does not need it.",
+            )
+        if columns_of(_row_type(envelope, BEFORE)) != columns_of(after):
+            raise _unsupported("'before' type differs from 'after' column")
+        fields[BEFORE] = Wanted.all_of(after, (BEFORE,), nullable=True)
+        fields[OP] = _single(envelope, OP)
+        source = _source_type(envelope)
+        origin = upstream_of(source)
+        own = {name: _single(source, name) for name in _SOURCE_FIELDS if source.field(name) is not None}
+        nullable = without_null(_field(envelope, SOURCE).type)[1]
+        fields[SOURCE] = Wanted(own, (SOURCE,), nullable)
+    if (transaction := _transaction_type(envelope)) is not None:
+        parts = {name: _single(transaction, name) for name in ("id", "total_order", "data_collection_order")}
+        fields[TRANSACTION] = Wanted(parts, (TRANSACTION,), True)
+    found = [(Column(c.name, c.meaning.type, c.nullable), (AFTER, c.name)) for c in columns_of(after)]
+    columns = [column for column, _ in found]
+    names = [column.name for column in columns]
+    key = []
+    for column in columns_of(key_type):
+        if column.name not in names:
+            raise _unsupported(f"Value schema missing primary key column: {column.name}")
+        position = names.index(column.name)
+        if columns[position].type != column.meaning.type:
+            raise _unsupported(
+                f'key and value column types do not match: column "{column.name}" has the type {column.meaning.type} '
+                f"in the key and {columns[position].type} in the value"
+            )
+        key.append((position, (column.name,)))
+    metadata = _included(format, columns)
+    if metadata and classic:
+        raise _unsupported(
+            "INCLUDE is not supported with ENVELOPE DEBEZIUM: the metadata of a retracted row is not known"
+        )
+    framed = format.value.options.get("confluent wire format", "true") != "false"
+    key_framed = encoding.options.get("confluent wire format", "true") != "false"
+    return Layout(
+        _unique(columns),
+        tuple(key),
+        tuple((position, path) for position, (_, path) in enumerate(found)),
+        metadata,
+        AvroFormat(Wanted.all_of(key_type), registry["key"], key_type, key_framed),
+        AvroFormat(Wanted(fields), registry["value"], envelope, framed),
+        origin=origin,
+    )
+
+
+def _field(record: Record, name: str) -> Field:
+    found = record.field(name)
+    if found is None:
+        raise _unsupported(f"'{name}' column missing from debezium input")
+    return found
+
+
+def _single(record: Record, name: str) -> tuple[AvroColumn, ...]:
+    field = _field(record, name)
+    nullable = field.type if isinstance(field.type, Union) else Union((NULL, field.type))
+    return columns_of(Record(record.name, (Field(field.name, nullable, (None,)),)))
+
+
+def _row_type(envelope: Record, name: str) -> Record:
+    branches, _ = without_null(_field(envelope, name).type)
+    if len(branches) != 1 or not isinstance(branches[0], Record):
+        raise _unsupported(f"'{name}' column must be of type record")
+    return branches[0]
+
+
+def _source_type(envelope: Record) -> Record:
+    branches, _ = without_null(_field(envelope, SOURCE).type)
+    if len(branches) != 1 or not isinstance(branches[0], Record):
+        raise _unsupported("'source' column must be of type record")
+    return branches[0]
+
+
+def _transaction_type(envelope: Record) -> Record | None:
+    field = envelope.field(TRANSACTION)
+    branches = without_null(field.type)[0] if field is not None else ()
+    record = branches[0] if len(branches) == 1 else None
+    names = ("id", "total_order", "data_collection_order")
+    return record if isinstance(record, Record) and all(record.field(name) for name in names) else None
+
+
+# -- metadata -------------------------------------------------------------------------------------------------------
+
+
+def _included(format: Format, columns: list[Column]) -> tuple[tuple[int, Include], ...]:
+    """Appends the columns of INCLUDE to `columns`."""
+    found = []
+    for include in format.include:
+        if include.what == "key":
+            continue
+        if include.what == "header":
+            type, name = ("bytea" if include.is_bytes else "text"), include.name or include.header or "header"
+        else:
+            type, name = _METADATA[include.what], include.name or include.what
+        found.append((len(columns), include))
+        columns.append(Column(name, type, include.what == "header"))
+    return tuple(found)
+
+
+def _metadata(messages: Messages, include: Include) -> pa.Array:
+    match include.what:
+        case "partition":
+            return pa.array(messages.partitions)
+        case "offset":
+            return pa.array(messages.offsets)
+        case "timestamp":
+            return pa.array(messages.timestamps * 1_000).view(pa.timestamp("us"))
+    assert messages.headers is not None
+    if include.what == "headers":
+        return pa.array(
+            [
+                printed_jsonb([{"key": k, "value": None if v is None else "\\x" + v.hex()} for k, v in headers])
+                for headers in messages.headers
+            ],
+            pa.string(),
+        )
+    last = [dict(headers).get(include.header or "") for headers in messages.headers]
+    if include.is_bytes:
+        return pa.array(last, pa.binary())
+    return pa.array(
+        [None if v is None else v.decode(errors="replace").replace("\0", "\ufffd") for v in last], pa.string()
+    )
+
+
+def reads_headers(format: Format) -> bool:
+    """Whether the headers of messages are needed."""
+    return any(include.what in ("header", "headers") for include in format.include)
+
+
+def _unique(columns: list[Column]) -> tuple[Column, ...]:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise PgError(
+                SqlState.DUPLICATE_COLUMN,
+                f'column "{column.name}" specified more than once',
+                hint="Rename columns of the key with INCLUDE KEY AS, and metadata with INCLUDE ... AS.",
+            )
+        seen.add(column.name)
+    return tuple(columns)
+
+
+def _unsupported(message: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, message)

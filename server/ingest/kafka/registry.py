@@ -1,0 +1,144 @@
+"""A client of a Confluent schema registry."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
+from urllib.parse import quote
+
+import aiohttp
+
+from catalog.source_definition import Secret
+from protocol.avro.schema import SchemaError, Type, parse_schema
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.upstream import UpstreamError
+
+REQUEST_S = 10.0
+SCHEMA_BYTES_MAX = 4 * 1024 * 1024
+SCHEMAS_MAX = 1_000  # of one client; a topic with more schema ids has messages that are no Avro
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A schema id without a usable schema, and the reason."""
+
+    reason: str
+
+
+class SchemaRegistry:
+    """Fetches schemas. Schemas never change, so they are cached; a missing one is not."""
+
+    def __init__(self, options: Mapping[str, str | Secret]) -> None:
+        """`options`: those of CREATE CONNECTION ... TO CONFLUENT SCHEMA REGISTRY. PgError if they are invalid."""
+        values = {name: _revealed(value) for name, value in options.items()}
+        self.url = values.get("url", "").rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                "option URL of a connection to a schema registry must be an http or https URL",
+            )
+        user = values.get("username")
+        password = values.get("password", "")
+        self._headers = {} if user is None else {"Authorization": aiohttp.encode_basic_auth(user, password)}
+        self._tls = _tls(values) if self.url.startswith("https://") else None
+        self._schemas: dict[int, Type | Undecodable] = {}
+
+    async def schema(self, id: int) -> Type | Undecodable:
+        """The schema with an id. UpstreamError if the registry cannot be asked."""
+        found = self._schemas.get(id)
+        if found is not None:
+            return found
+        body = await self._get(f"/schemas/ids/{id}")
+        if body is None:
+            return Undecodable(f"failed to fetch Avro schema with ID {id}: schema not found")
+        found = _parsed(body)
+        if isinstance(found, Undecodable):
+            found = Undecodable(f"failed to use Avro schema with ID {id}: {found.reason}")
+        if len(self._schemas) >= SCHEMAS_MAX:
+            self._schemas.clear()
+        self._schemas[id] = found
+        return found
+
+    async def latest(self, subject: str) -> str | None:
+        """The text of a subject's latest schema; None if there is no such subject. PgError if it cannot be used."""
+        body = await self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if body is None:
+            return None
+        found = _parsed(body)
+        if isinstance(found, Undecodable):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, f'schema of subject "{subject}" cannot be used', detail=found.reason
+            )
+        assert isinstance(body, dict)
+        return str(body["schema"])
+
+    async def _get(self, path: str) -> object:
+        """The JSON of an answer; None for 404."""
+        try:
+            timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+            async with (
+                aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session,
+                session.get(self.url + path, ssl=self._tls or True, allow_redirects=False) as response,
+            ):
+                if response.status == 404:
+                    return None
+                if response.status in (401, 403):
+                    raise UpstreamError(
+                        f'schema registry "{self.url}" refused access',
+                        "Check USERNAME and PASSWORD of the connection.",
+                    )
+                if response.status != 200:
+                    raise UpstreamError(f'schema registry "{self.url}" answered with status {response.status}')
+                data = await response.content.read(SCHEMA_BYTES_MAX + 1)
+                while len(data) <= SCHEMA_BYTES_MAX and (more := await response.content.read(SCHEMA_BYTES_MAX)):
+                    data += more
+                if len(data) > SCHEMA_BYTES_MAX:
+                    return {"schema": None}
+                return json.loads(data)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise UpstreamError(
+                f'could not connect to schema registry "{self.url}": {type(error).__name__}',
+                "Check that the registry runs, and URL and certificates of the connection.",
+            ) from None
+        except ValueError:
+            raise UpstreamError(f'schema registry "{self.url}" answered with something other than JSON') from None
+
+
+def _parsed(body: object) -> Type | Undecodable:
+    text = body.get("schema") if isinstance(body, dict) else None
+    if not isinstance(text, str):
+        return Undecodable("the registry's answer contains no schema")
+    if isinstance(body, dict) and body.get("schemaType", "AVRO") != "AVRO":
+        return Undecodable(f"the schema is not Avro but {body['schemaType']}")
+    try:
+        return parse_schema(text)
+    except SchemaError as error:
+        return Undecodable(str(error))
+
+
+def _revealed(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _tls(values: Mapping[str, str]) -> ssl.SSLContext:
+    """The certificates of the options, which are texts in PEM."""
+    try:
+        context = ssl.create_default_context(cadata=values.get("ssl certificate authority"))
+        if "ssl certificate" in values:
+            _load_certificate(context, values["ssl certificate"], values.get("ssl key", ""))
+        return context
+    except (ssl.SSLError, OSError, ValueError):
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE, "certificate or key of a connection to a schema registry is invalid"
+        ) from None
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """OpenSSL reads a certificate only from a file. The file is readable by its owner only, and removed at once."""
+    with NamedTemporaryFile("w") as file:
+        file.write(f"{certificate}\n{key}\n")
+        file.flush()
+        context.load_cert_chain(file.name)

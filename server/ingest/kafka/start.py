@@ -1,0 +1,50 @@
+"""START OFFSET and START TIMESTAMP: where a source begins to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.pgwire.errors import PgError, SqlState
+
+
+class Topic(Protocol):
+    """What is asked about a topic."""
+
+    async def offset_at(self, partition: int, timestamp: int) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """`offsets`: by partition; negative ones count from the end. `timestamp`: milliseconds; negative: before now."""
+
+    offsets: tuple[int, ...] = ()
+    timestamp: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Start:
+        """From the options of a source. PgError if they are invalid."""
+        offsets, timestamp = options.get("start offset"), options.get("start timestamp")
+        if offsets is not None and timestamp is not None:
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, "cannot specify START TIMESTAMP and START OFFSET")
+        try:
+            texts = re.split(r"[\s,]+", offsets.strip(" ()[]")) if offsets is not None else []
+            return cls(tuple(map(int, texts)), None if timestamp is None else int(timestamp))
+        except ValueError:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, "START OFFSET must be a list of integers, START TIMESTAMP an integer"
+            ) from None
+
+    async def offset(self, topic: Topic, partition: int, offsets: tuple[int, int], now_s: float) -> int:
+        """The first offset to read, within the partition's `offsets`: of the first message, and after the last."""
+        low, high = offsets
+        if self.timestamp is not None:
+            timestamp = self.timestamp if self.timestamp >= 0 else int(now_s * 1_000) + self.timestamp
+            found = await topic.offset_at(partition, timestamp)
+            return high if found is None else found
+        if partition < len(self.offsets):
+            wanted = self.offsets[partition]
+            return min(max(wanted if wanted >= 0 else high + wanted, low), high)
+        return low

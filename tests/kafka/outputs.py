@@ -1,0 +1,141 @@
+"""Runs envelopes on collections of a real coordinator, without Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import source_state
+from catalog.objects import ObjectId, Table
+from catalog.source_definition import Format
+from server.coordinator.committer import Request
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.payloads import prepare_payloads
+from server.ingest.kafka.envelopes.envelope import Envelope
+from server.ingest.kafka.layout import Layout, Schemas, layout_of
+from server.ingest.kafka.messages import Messages
+from server.ingest.kafka.upstream import envelope_of
+from server.ingest.source_kind import Output, SourceContext, Target
+from server.runtime.metrics import Metrics
+from tests.server.slow_engine import PassingEngine
+
+ID = ObjectId("u10")
+TOPIC = "topic"
+
+
+class JoinEngine(PassingEngine):
+    """Joins the keys of a step as Spark does, in Python."""
+
+    async def run(
+        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
+    ) -> pa.Table:
+        old, new = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in ("d0", "d1"))
+        numbers = {row[:-1]: row[-1] for row in new}
+        pairs = [(row[-1], numbers[row[:-1]]) for row in old if row[:-1] in numbers]
+        return pa.table(
+            {"c0": pa.array([a for a, _ in pairs], pa.int64()), "c1": pa.array([b for _, b in pairs], pa.int64())}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    key: bytes | None
+    value: bytes | None
+    partition: int = 0
+
+
+@dataclass
+class Topic:
+    """Numbers the messages of each partition."""
+
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def messages(self, batch: Sequence[Message]) -> Messages:
+        offsets = []
+        for message in batch:
+            offsets.append(self.ends.get(message.partition, 0))
+            self.ends[message.partition] = offsets[-1] + 1
+        return Messages(
+            np.array([m.partition for m in batch], np.int32),
+            np.array(offsets, np.int64),
+            np.zeros(len(batch), np.int64),
+            pa.array([m.key for m in batch], pa.binary()),
+            pa.array([m.value for m in batch], pa.binary()),
+        )
+
+
+class OutputRun:
+    """A collection that an envelope fills: `async with OutputRun(...) as output`."""
+
+    def __init__(
+        self, directory: Path, format: Format, schemas: Schemas, engine: Any = None, partitions: int = 1
+    ) -> None:
+        self.format = format
+        self.layout: Layout = layout_of(format, schemas, {"key": None, "value": None})
+        self._directory = directory
+        self._engine = engine or JoinEngine()
+        self._schemas = schemas
+        self._partitions = partitions
+        self._topic = Topic()
+        self.coordinator: Coordinator
+        self.envelope: Envelope
+
+    async def __aenter__(self) -> OutputRun:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.envelope.close()
+        await self.coordinator.close()
+
+    async def _open(self) -> None:
+        self.coordinator = Coordinator(
+            self._directory, engine=self._engine, metrics=Metrics(), interval_s=0.01, system_tables={}
+        )
+        await self.coordinator.start()
+        before = self.coordinator.state
+        if ID not in before.items:
+            table = Table(ID, ObjectId("u2"), "t", self.layout.columns)
+            after = replace(before.with_item(table), version=before.version + 1)
+            await self.coordinator.commit(Request(catalog=(before, after)))
+        self.resume()
+
+    def resume(self) -> None:
+        """A new envelope with the committed state, as after an error of the upstream."""
+        state = source_state.load(self.coordinator.store, ID)
+        layout = layout_of(self.format, self._schemas, {"key": None, "value": None})
+        target = Target(ID, Output(TOPIC, "t", layout.columns), self.format)
+        context = SourceContext(ID, self.coordinator, self._engine)
+        self.envelope = envelope_of(target, self.format, layout, state, context, partitions=self._partitions)
+
+    async def restart(self) -> None:
+        """Closes the server's state and opens it again."""
+        self.envelope.close()
+        await self.coordinator.close()
+        await self._open()
+
+    async def apply(self, batch: Sequence[Message]) -> None:
+        """Commits the changes of messages."""
+        step = await self.envelope.step(self._topic.messages(batch))
+        payloads = await prepare_payloads(self.coordinator.log, {ID: list(step.tables)})
+        await self.coordinator.commit(Request(writes=payloads, source_state={ID: dict(step.state)}))
+
+    async def rows(self) -> list[dict[str, Any]]:
+        """The committed rows, by the names of the columns."""
+        found = await self.coordinator.reads.rows(ID, self.coordinator.latest_time())
+        return found.rename_columns([column.name for column in self.layout.columns]).to_pylist()
+
+    @property
+    def errors(self) -> list[str]:
+        return sorted(failure.message for failure in self.envelope.failures.live.values())
+
+
+def run(work: Any) -> None:
+    """Runs a coroutine in a loop of its own: property tests are not async functions."""
+    asyncio.run(work)

@@ -1,0 +1,81 @@
+"""A schema registry for tests, with the part of Confluent's interface that readers and producers use."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+
+class Registry:
+    """Schemas by id and by subject. `requests` counts the requests per path. `failure`: a status for all requests."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, str] = {}
+        self.subjects: dict[str, list[int]] = {}
+        self.requests: dict[str, int] = {}
+        self.failure: int | None = None
+        self.login: tuple[str, str] | None = None
+        self.url = ""
+
+    def register(self, subject: str, schema: str | Mapping[str, Any]) -> int:
+        """Adds a version to a subject and returns the schema's id. Equal schemas have one id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        id = next((id for id, known in self.schemas.items() if known == text), len(self.schemas) + 1)
+        self.schemas[id] = text
+        versions = self.subjects.setdefault(subject, [])
+        if id not in versions:
+            versions.append(id)
+        return id
+
+    @asynccontextmanager
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Registry]:
+        app = web.Application(middlewares=[self._checked])
+        app.router.add_get("/schemas/ids/{id}", self._schema)
+        app.router.add_get("/subjects/{subject}/versions/latest", self._latest)
+        app.router.add_post("/subjects/{subject}/versions", self._register)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+        await site.start()
+        port = runner.addresses[0][1]
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{port}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.requests[request.path] = self.requests.get(request.path, 0) + 1
+        if self.failure is not None:
+            return web.json_response({"error_code": self.failure, "message": "injected"}, status=self.failure)
+        if self.login is not None:
+            expected = base64.b64encode(":".join(self.login).encode()).decode()
+            if request.headers.get("Authorization") != f"Basic {expected}":
+                return web.json_response({"error_code": 401, "message": "Unauthorized"}, status=401)
+        found: web.StreamResponse = await handler(request)
+        return found
+
+    async def _schema(self, request: web.Request) -> web.StreamResponse:
+        id = int(request.match_info["id"])
+        if id not in self.schemas:
+            return web.json_response({"error_code": 40403, "message": f"Schema {id} not found"}, status=404)
+        return web.json_response({"schema": self.schemas[id]})
+
+    async def _latest(self, request: web.Request) -> web.StreamResponse:
+        subject = request.match_info["subject"]
+        versions = self.subjects.get(subject)
+        if not versions:
+            return web.json_response({"error_code": 40401, "message": f"Subject {subject!r} not found."}, status=404)
+        id = versions[-1]
+        return web.json_response({"subject": subject, "version": len(versions), "id": id, "schema": self.schemas[id]})
+
+    async def _register(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        return web.json_response({"id": self.register(request.match_info["subject"], body["schema"])})

@@ -1,0 +1,102 @@
+"""The client of the schema registry."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from catalog.source_definition import Secret
+from protocol.avro.schema import Record
+from protocol.pgwire.errors import PgError
+from server.ingest.kafka.registry import SCHEMA_BYTES_MAX, SchemaRegistry, Undecodable
+from server.ingest.upstream import UpstreamError
+from tests.kafka.registry import Registry
+
+SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[Registry]:
+    async with Registry().serving() as serving:
+        yield serving
+
+
+async def test_schemas_are_fetched_once(registry: Registry) -> None:
+    id = registry.register("t-value", SCHEMA)
+    client = SchemaRegistry({"url": registry.url + "/"})
+    assert isinstance(await client.schema(id), Record)
+    assert isinstance(await client.schema(id), Record)
+    assert registry.requests == {f"/schemas/ids/{id}": 1}
+    assert await client.latest("t-value") is not None
+    assert await client.latest("other/subject") is None
+
+
+async def test_an_unknown_schema_is_asked_for_again(registry: Registry) -> None:
+    client = SchemaRegistry({"url": registry.url})
+    assert await client.schema(1) == Undecodable("failed to fetch Avro schema with ID 1: schema not found")
+    registry.register("t-value", SCHEMA)
+    assert isinstance(await client.schema(1), Record)
+
+
+async def test_schemas_that_cannot_be_used(registry: Registry) -> None:
+    registry.schemas = {1: "{", 2: " " * SCHEMA_BYTES_MAX}
+    registry.subjects = {"t-value": [1]}
+    client = SchemaRegistry({"url": registry.url})
+    for id, reason in ((1, "schema is not valid JSON"), (2, "the registry's answer contains no schema")):
+        found = await client.schema(id)
+        assert isinstance(found, Undecodable)
+        assert found.reason.startswith(f"failed to use Avro schema with ID {id}: {reason}")
+    with pytest.raises(PgError, match='schema of subject "t-value" cannot be used'):
+        await client.latest("t-value")
+
+
+async def test_users(registry: Registry) -> None:
+    registry.login = ("user", "right")
+    registry.register("t-value", SCHEMA)
+    right = SchemaRegistry({"url": registry.url, "username": "user", "password": Secret("right")})
+    assert isinstance(await right.schema(1), Record)
+    wrong = SchemaRegistry({"url": registry.url, "username": "user", "password": Secret("hidden")})
+    with pytest.raises(UpstreamError, match="refused access") as error:
+        await wrong.schema(1)
+    assert "hidden" not in f"{error.value} {error.value.hint}"
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "localhost:8081"])
+def test_urls_that_are_refused(url: str) -> None:
+    with pytest.raises(PgError, match="must be an http or https URL"):
+        SchemaRegistry({"url": url})
+
+
+async def test_a_registry_that_is_down() -> None:
+    async with Registry().serving() as serving:
+        client = SchemaRegistry({"url": serving.url})
+    with pytest.raises(UpstreamError, match="could not connect to schema registry"):
+        await client.schema(1)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for the loopback address, and its key."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command.split(), *names, "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    return certificate, key
+
+
+async def test_tls_needs_the_authority_of_the_certificate(certificate: tuple[Path, Path]) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    registry = Registry()
+    registry.register("t-value", SCHEMA)
+    async with registry.serving(context):
+        trusting = SchemaRegistry({"url": registry.url, "ssl certificate authority": certificate[0].read_text()})
+        assert isinstance(await trusting.schema(1), Record)
+        with pytest.raises(UpstreamError, match="could not connect to schema registry"):
+            await SchemaRegistry({"url": registry.url}).schema(1)
+    with pytest.raises(PgError, match="certificate or key of a connection to a schema registry is invalid"):
+        SchemaRegistry({"url": registry.url, "ssl certificate authority": "no certificate"})

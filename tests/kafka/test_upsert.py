@@ -1,0 +1,129 @@
+"""ENVELOPE UPSERT against a dict of the last message of each key."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.source_definition import Encoding, Envelope, Format
+from server.ingest.kafka.layout import Schemas
+from tests.examples import examples
+from tests.kafka.outputs import Message, OutputRun, run
+
+JSON = Encoding("json")
+UPSERT = Format(JSON, JSON, envelope=Envelope.UPSERT)
+INLINE = Format(JSON, JSON, envelope=Envelope.UPSERT, inline_errors="error")
+NO_SCHEMAS = Schemas(None, None)
+
+KEYS = [b"1", b'"a"', b'{"x": 1}', b"[", b"]", None]
+VALUES = [b"10", b'"v"', b"null", b"{", None]
+PARTITION = {key: number % 3 for number, key in enumerate(KEYS)}
+
+
+def modelled(messages: list[Message]) -> tuple[dict[Any, Any], set[Any]]:
+    """The rows by key, and the identities of the live errors, one message after the other."""
+    rows: dict[Any, Any] = {}
+    errors: set[Any] = set()
+    for message in messages:
+        key = message.key
+        rows.pop(key, None)
+        errors.discard(key)
+        if message.value is None:
+            continue
+        if key in (None, b"[", b"]") or message.value == b"{":
+            errors.add(key)
+        else:
+            rows[key] = message.value
+    return rows, errors
+
+
+batches = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES)), min_size=1, max_size=8),
+        st.sampled_from(["", "resume", "restart"]),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@examples(50)
+@given(batches)
+def test_the_output_is_the_last_value_of_each_key_at_every_commit(history: Any) -> None:
+    async def check() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            async with OutputRun(Path(directory), UPSERT, NO_SCHEMAS, partitions=3) as output:
+                seen: list[Message] = []
+                for pairs, then, repeated in history:
+                    batch = [Message(key, value, PARTITION[key]) for key, value in pairs]
+                    batch = seen[len(seen) - min(repeated, len(seen)) :] + batch  # repetitions are messages like others
+                    await output.apply(batch)
+                    seen += batch
+                    rows, errors = modelled(seen)
+                    assert {row["key"]: row["data"] for row in await output.rows()} == {
+                        key.decode(): value.decode() for key, value in rows.items()
+                    }
+                    assert len(output.errors) == len(errors)
+                    if then == "resume":
+                        output.envelope.close()
+                        output.resume()
+                    elif then == "restart":
+                        await output.restart()
+
+    run(check())
+
+
+async def test_the_messages_of_errors(tmp_path: Path) -> None:
+    async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS) as output:
+        await output.apply([Message(b"[", b"1"), Message(b"1", b"{"), Message(None, b"1")])
+        key, null, value = output.errors
+        assert key.startswith("Envelope error: Upsert: Key decode: Failed to decode JSON: ")
+        assert key.endswith('(original text: [, original bytes: "5b")')
+        assert null == (
+            "Envelope error: Upsert: Null key: record with NULL key in UPSERT source; to retract this error, produce a "
+            "record upstream with a NULL key and NULL value"
+        )
+        assert value.startswith("Envelope error: Upsert: Value error: Failed to decode JSON: ")
+        assert value.endswith(", decoded key: (1)")
+        error = output.envelope.failures.error
+        assert error is not None
+        assert error.detail in [f'Topic "topic", partition 0, offset {n}.' for n in range(3)]
+        await output.apply([Message(b"[", None), Message(b"1", b"2"), Message(None, None)])
+        assert output.envelope.failures.error is None
+
+
+async def test_inline_errors_are_rows(tmp_path: Path) -> None:
+    async with OutputRun(tmp_path, INLINE, NO_SCHEMAS) as output:
+        await output.apply([Message(b"1", b"10"), Message(b"2", b"{")])
+        good, bad = sorted(await output.rows(), key=lambda row: str(row["key"]))
+        assert good == {"key": "1", "error": None, "data": "10"}
+        assert bad["data"] is None
+        assert bad["error"].startswith("Failed to decode JSON: ")
+        await output.apply([Message(b"2", b"20"), Message(b"1", b"}")])
+        rows = {row["key"]: row["data"] for row in await output.rows()}
+        assert rows == {"1": None, "2": "20"}
+        assert output.errors == []
+
+
+@pytest.mark.parametrize("count", [20_000])
+async def test_many_keys_in_one_step(tmp_path: Path, count: int) -> None:
+    async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS) as output:
+        await output.apply([Message(b"%d" % n, b"1") for n in range(count)])
+        await output.apply([Message(b"%d" % n, b"2" if n % 2 else None) for n in range(count)])
+        rows = await output.rows()
+        assert sorted(int(json.loads(row["key"])) for row in rows) == list(range(1, count, 2))
+
+
+async def test_spark_joins_the_keys(engine: Any, tmp_path: Path) -> None:
+    async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS, engine) as output:
+        await output.apply([Message(b"1", b"10"), Message(b"2", b"20"), Message(b"3", b"30")])
+        await output.restart()
+        await output.apply([Message(b"1", b"11"), Message(b"2", None), Message(b"4", b"40")])
+        assert {row["key"]: row["data"] for row in await output.rows()} == {"1": "11", "3": "30", "4": "40"}
