@@ -165,12 +165,13 @@ async def _sustained(directory: Path, dsn: str, connection: Any) -> Line:
         await connection.execute("UPDATE accounts SET balance = 0 WHERE id = 1")  # arranges the rows
         await source.reached(connection)
         before, times = source.ingestion.rows, []
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
-            while bench.poll() is None:
-                begun = perf_counter()
-                await source.reached(connection)
-                times.append(perf_counter() - begun)
-                await asyncio.sleep(0.02)
+        quiet = asyncio.subprocess.DEVNULL
+        bench = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet)
+        while bench.returncode is None:
+            begun = perf_counter()
+            await source.reached(connection)
+            times.append(perf_counter() - begun)
+            await asyncio.sleep(0.02)
         rate = (source.ingestion.rows - before) / 2 / SUSTAINED_S
     return Line(
         f"pgbench with {CLIENTS} clients followed, freshness p50",
