@@ -456,3 +456,14 @@ async def test_row_security_is_not_applied_silently(tmp_path: Path, source_datab
         assert "row-level security policy" in str(source.ingestion.error)
         assert await source.rows("t") == []
     await upstream.execute("DROP OWNED BY restricted; DROP ROLE restricted")
+
+
+async def test_a_table_is_added_while_nothing_happens(tmp_path: Path, source_database: Database) -> None:
+    dsn, upstream = source_database
+    await upstream.execute("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE late AS SELECT 2 AS a")
+    await upstream.execute("CREATE PUBLICATION pub FOR ALL TABLES")
+    async with running(tmp_path, definition(dsn, ForTables(tables=(("t", None),)))) as source:
+        await source.reached(upstream)
+    async with running(tmp_path, definition(dsn)) as source:
+        await source.until(lambda: bool(source.times("late")))
+        assert (await source.rows("t"), await source.rows("late")) == ([(1,)], [(2,)])
