@@ -94,7 +94,7 @@ async def test_a_server_without_tls_is_refused_if_it_is_required(logical: str) -
 
 @asynccontextmanager
 async def tls_proxy(dsn: str) -> AsyncIterator[int]:
-    """The port of a proxy that speaks TLS as PostgreSQL does, with the certificate in tests/data/tls for `localhost`."""
+    """The port of a proxy that speaks TLS as PostgreSQL does. Its certificate in tests/data/tls is for `localhost`."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(TLS / "server.crt", TLS / "server.key")
 
