@@ -11,7 +11,7 @@ PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
 OWN_TARGETS := generated or ivm or large or faults or attacks
 
-.PHONY: demo serve test test-fast test-crash test-attacks test-cluster generated test-ivm test-large test-faults \
+.PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster generated test-ivm test-large test-faults \
 	check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
@@ -24,6 +24,10 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 # DAY=2013-07-04 selects the day. SPEED=600 replays 600 seconds of the day per second.
 demo: $(VENV)/.installed
 	$(BIN)/python docs/demo/departures.py $(if $(ONCE),--once) $(if $(DAY),--day $(DAY)) $(if $(SPEED),--speed $(SPEED))
+
+# Live queries over a PostgreSQL that pgbench writes to, and the check that both sides agree.
+demo-postgres: $(VENV)/.installed
+	$(BIN)/python docs/demo/balances.py $(ARGS)
 
 serve: $(VENV)/.installed
 	$(BIN)/tidewire serve

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import statistics
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import asyncpg
+import structlog
 import uvloop
 
 from tests.bench.servers import Line, Servers, timed
@@ -25,6 +27,7 @@ from tests.server.ingest.postgres.harness import Source, database, definition, r
 
 COMMITS = 300  # of the measurement of latency
 TRANSACTIONS = 10_000
+CLIENTS, CLIENT_ROWS, SUSTAINED_S = 8, 100_000, 15
 BULK_ROWS = 1_000_000
 SETUP = """
 CREATE TABLE accounts (id int8 PRIMARY KEY, branch int4 NOT NULL, balance numeric(12, 2) NOT NULL, opened timestamp,
@@ -42,6 +45,7 @@ def add_arguments(group: Any) -> None:
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Line]:
     del servers
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     postgres = PostgresServer("wal_level=logical\nshared_buffers='512MB'\nmax_wal_size='8GB'\njit=off\nautovacuum=off")
     try:
         return uvloop.run(_measured(postgres.dsn, options.snapshot_rows))
@@ -83,6 +87,7 @@ async def _measured(dsn: str, rows: int) -> list[Line]:
                 ),
             ]
             lines.append(await _latency(Path(directory), own, connection))
+            lines.append(await _sustained(Path(directory), own, connection))
         return lines
 
 
@@ -151,6 +156,32 @@ async def _latency(directory: Path, dsn: str, connection: Any) -> Line:
     )
 
 
+async def _sustained(directory: Path, dsn: str, connection: Any) -> Line:
+    """How long after a moment of pgbench's work the source has committed everything that preceded it."""
+    script = directory / "script.sql"
+    script.write_text(f"\\set id random(1, {CLIENT_ROWS})\nUPDATE accounts SET balance = balance + 1 WHERE id = :id;\n")
+    command = [binaries() / "pgbench", "-n", "-f", script, "-c", str(CLIENTS), "-T", str(SUSTAINED_S), dsn]
+    async with running(directory, definition(dsn)) as source:
+        await connection.execute("UPDATE accounts SET balance = 0 WHERE id = 1")  # arranges the rows
+        await source.reached(connection)
+        before, times = source.ingestion.rows, []
+        quiet = asyncio.subprocess.DEVNULL
+        bench = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet)
+        while bench.returncode is None:
+            begun = perf_counter()
+            await source.reached(connection)
+            times.append(perf_counter() - begun)
+            await asyncio.sleep(0.02)
+        rate = (source.ingestion.rows - before) / 2 / SUSTAINED_S
+    return Line(
+        f"pgbench with {CLIENTS} clients followed, freshness p50",
+        f"{statistics.median(times) * 1_000:.0f} ms (p99 {_p99(times):.0f}) at {rate:,.0f} updates/s",
+        "",
+        "",
+        "p99 below 1 s",
+    )
+
+
 def _latencies(dsn: str) -> list[float]:
     return asyncio.run(_latencies_of_pg_recvlogical(dsn))
 
@@ -181,7 +212,9 @@ async def _latencies_of_pg_recvlogical(dsn: str) -> list[float]:
 def _streaming(dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     options = ["-o", "proto_version=1", "-o", "publication_names=pub", "--slot=reference", "--start", "-F", "0"]
     with subprocess.Popen(
-        [binaries() / "pg_recvlogical", "-d", dsn, *options, "-f", "-"], stdout=subprocess.PIPE
+        [binaries() / "pg_recvlogical", "-d", dsn, *options, "-f", "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as child:
         try:
             yield child

@@ -50,6 +50,7 @@ from server.sql.grammar.statements.sources import (
     CreateConnection,
     CreateSource,
     CreateSourceTable,
+    DropSubsources,
 )
 
 RETRIES_MAX = 10
@@ -68,6 +69,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
     AlterConnection: connections.alter,
+    DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,

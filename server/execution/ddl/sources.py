@@ -10,13 +10,13 @@ from typing import TypeVar
 from catalog.objects import Column, ObjectId, Source, SourceOutput, SourcePart, SourceTable, Subsource
 from catalog.roles import Privilege
 from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include
-from catalog.state import CatalogState, NameTaken
+from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, parse_type
 from server.authorization import privileges
 from server.execution.ddl.columns import check_columns
 from server.execution.ddl.connections import used_connection
-from server.execution.ddl.named_objects import altered_item, name_taken, named_item, unless_exists
+from server.execution.ddl.named_objects import altered_item, in_use, name_taken, named_item, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of
 from server.ingest.definitions import definition_of
@@ -32,6 +32,7 @@ from server.sql.grammar.statements.sources import (
     AddSubsources,
     CreateSource,
     CreateSourceTable,
+    DropSubsources,
     EncodingClause,
     FormatClause,
     SourceColumn,
@@ -264,6 +265,26 @@ def add_subsources(context: Context, evaluated: EvaluatedParts) -> CatalogState:
             message = f'"{output.reference}" is already a subsource of source "{source.name}"'
             raise PgError(SqlState.DUPLICATE_TABLE, message)
     return _with_subsources(context.state, source, evaluated.outputs)
+
+
+def drop_subsources(context: Context, statement: DropSubsources) -> CatalogState:
+    """Executes ALTER SOURCE ... DROP SUBSOURCE."""
+    state = context.state
+    source = altered_item(context, ObjectKind.SOURCE, statement.name, if_exists=statement.if_exists)
+    if source is None:
+        return state
+    privileges.require_owner(state, context.role, source)
+    for name in statement.subsources:
+        subsource = named_item(context, ObjectKind.SOURCE, name)
+        if not isinstance(subsource, Subsource) or subsource.source != source.id:
+            message = f'"{name}" is not a subsource of source "{source.name}"'
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=name.position)
+        if subsource.id in state.items:  # it may be named twice
+            try:
+                state = state.without_item(subsource.id, cascade=statement.cascade)
+            except InUse as error:
+                raise in_use(error) from None
+    return state
 
 
 def _with_subsources(state: CatalogState, source: Source, outputs: Sequence[Output]) -> CatalogState:

@@ -32,6 +32,7 @@ SESSION = {
     "idle_in_transaction_session_timeout": "0",
     "intervalstyle": "postgres",
     "lock_timeout": "0",
+    "row_security": "off",  # a policy that would hide rows from the snapshot is an error
     "search_path": "pg_catalog",
     "statement_timeout": "0",
     "timezone": "UTC",

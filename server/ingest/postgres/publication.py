@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,9 @@ ORDER BY a.attrelid, a.attnum
 """
 
 
+_PART = re.compile(r'("(?:[^"]|"")*")|([^."]+)')
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedColumn:
     """`type` is the OID in PostgreSQL; `spelling` is the type of the collection's column."""
@@ -86,11 +90,8 @@ class PublishedTable:
 
     @property
     def reference(self) -> str:
-        return f"{self.schema}.{self.name}"
-
-    @property
-    def sql(self) -> str:
-        return f"{identifier(self.schema)}.{identifier(self.name)}"
+        """`schema.table`. A part is quoted if the reference would be ambiguous otherwise."""
+        return ".".join(identifier(part) if set(part) & {".", '"'} else part for part in (self.schema, self.name))
 
     def types_of(self, columns: Iterable[Column]) -> dict[str, tuple[int, int]]:
         """The OID and the modifier of the types of these columns, by name."""
@@ -189,16 +190,8 @@ def find(tables: Sequence[PublishedTable], reference: str, publication: str) -> 
 
 def _parts(reference: str) -> list[str]:
     """The names of a reference; each may be quoted."""
-    parts: list[str] = [""]
-    inside = False
-    for character in reference:
-        if character == '"':
-            inside = not inside
-        elif character == "." and not inside:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
+    parts = [quoted or plain for quoted, plain in _PART.findall(reference)]
+    return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
 
 
 def _absent(what: str, publication: str) -> PgError:

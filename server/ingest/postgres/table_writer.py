@@ -74,8 +74,8 @@ class TableWriter:
         if not key:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f'table "{self.layout.reference}" has no replica identity',
-                hint="Add a primary key or ALTER TABLE ... REPLICA IDENTITY FULL, then create the collection again.",
+                f'table "{self.layout.reference}": the collection does not have the columns of the replica identity',
+                hint="Remove them from EXCLUDE COLUMNS, or ALTER TABLE ... REPLICA IDENTITY FULL, and create it again.",
             )
         if self._rows is not None and self._rows.key != tuple(self.layout.schema.names[position] for position in key):
             self._rows.close()

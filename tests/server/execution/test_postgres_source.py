@@ -78,6 +78,25 @@ def test_tables_follow_postgresql(connection: psycopg.Connection, upstream: psyc
         connection.execute("SELECT 1")
 
 
+def test_tables_are_added_one_by_one(connection: psycopg.Connection, upstream: psycopg.Connection) -> None:
+    upstream.execute("""
+        CREATE TABLE app.a (id int PRIMARY KEY); CREATE TABLE app."B" (id int PRIMARY KEY, v numeric);
+        INSERT INTO app.a VALUES (1); INSERT INTO app."B" VALUES (1, 'NaN'); CREATE PUBLICATION pub FOR ALL TABLES
+    """)
+    connection.execute("CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'pub', TEXT COLUMNS (app.\"B\".v))")
+    connection.execute("CREATE TABLE a FROM SOURCE s (REFERENCE app.a)")
+    until(connection, "a", [(1,)])
+    connection.execute('CREATE TABLE b FROM SOURCE s (REFERENCE app."B")')
+    until(connection, "b", [(1, "NaN")])
+    upstream.execute('UPDATE app.a SET id = 2; UPDATE app."B" SET v = 3.50')
+    until(connection, "a", [(2,)])
+    until(connection, "b", [(1, "3.50")])
+    connection.execute("DROP TABLE a")
+    upstream.execute('UPDATE app.a SET id = 3; UPDATE app."B" SET v = 4')
+    until(connection, "b", [(1, "4")])
+    connection.execute("DROP SOURCE s CASCADE")
+
+
 @pytest.mark.parametrize(
     ("options", "tables", "state", "message"),
     [

@@ -154,6 +154,13 @@ def test_outputs_are_added_and_dropped(connection: psycopg.Connection) -> None:
     refused(connection, "ALTER SOURCE acc OWNER TO materialize", "42809", 'cannot change owner of subsource "acc"')
     refused(connection, "DROP TABLE acc", "42809", '"acc" is not a table', "Use DROP SOURCE")
     refused(connection, "DROP SOURCE a", "2BP01", "cannot drop source a because other objects depend on it")
+    refused(connection, "ALTER SOURCE a DROP SUBSOURCE o", "42809", '"o" is not a source')
+    refused(connection, "ALTER SOURCE a DROP SUBSOURCE a", "42809", '"a" is not a subsource of source "a"')
+    connection.execute("CREATE VIEW v AS SELECT * FROM users")
+    dropping = "ALTER SOURCE a DROP SUBSOURCE users, acc"
+    refused(connection, dropping, "2BP01", "cannot drop subsource users because other objects depend on it")
+    connection.execute(f"{dropping} CASCADE".encode())
+    assert rows(connection, "SHOW OBJECTS") == [("a", "source"), ("o", "source table")]
     connection.execute("DROP TABLE o")
     connection.execute("DROP SOURCE a")
     assert rows(connection, "SHOW SOURCES") == []

@@ -22,6 +22,7 @@ from server.sql.grammar.rules.sources import (
     parse_create_connection,
     parse_create_secret,
     parse_create_source,
+    parse_drop_subsources,
 )
 from server.sql.grammar.rules.tables import parse_create_table
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
@@ -136,9 +137,8 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
-    if kind is ObjectKind.SOURCE and tokens.at("drop"):
-        hint = "Use DROP SOURCE and the name of the subsource."
-        raise tokens.not_supported("ALTER SOURCE ... DROP SUBSOURCE", hint)
+    if kind is ObjectKind.SOURCE and tokens.take("drop"):
+        return parse_drop_subsources(tokens, start, name, exists)
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
     if tokens.take("owner"):

@@ -17,6 +17,7 @@ from server.sql.grammar.statements.sources import (
     CreateSecret,
     CreateSource,
     CreateSourceTable,
+    DropSubsources,
     EncodingClause,
     FormatClause,
     IncludeClause,
@@ -348,6 +349,15 @@ def parse_add_subsources(tokens: TokenReader, start: int, name: Name, exists: bo
         raise tokens.expected("SUBSOURCE")
     tables = ForTables(tables=tokens.comma_list(lambda: _parse_reference(tokens)))
     return AddSubsources(*tokens.text_from(start), name, tables, exists)
+
+
+def parse_drop_subsources(tokens: TokenReader, start: int, name: Name, exists: bool) -> DropSubsources:
+    """The part of ALTER SOURCE name DROP SUBSOURCE ... after DROP."""
+    if not (tokens.take("subsource") or tokens.take("table")):
+        raise tokens.expected("SUBSOURCE")
+    subsources = tokens.comma_list(tokens.name)
+    cascade = tokens.drop_behavior()
+    return DropSubsources(*tokens.text_from(start), name, subsources, exists, cascade)
 
 
 # -- formats --------------------------------------------------------------------------------------------------------

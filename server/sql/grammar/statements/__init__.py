@@ -51,6 +51,7 @@ from server.sql.grammar.statements.sources import (
     CreateSecret,
     CreateSource,
     CreateSourceTable,
+    DropSubsources,
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
@@ -94,6 +95,7 @@ __all__ = [
     "DropObjects",
     "DropOwned",
     "DropRoles",
+    "DropSubsources",
     "Execute",
     "Explain",
     "Fetch",
@@ -147,6 +149,7 @@ Statement = (
     | CreateSource
     | CreateSourceTable
     | AddSubsources
+    | DropSubsources
     | DropObjects
     | AlterRename
     | AlterOwner

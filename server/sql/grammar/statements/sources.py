@@ -163,3 +163,15 @@ class AddSubsources(Definition):
     name: Name
     tables: ForTables
     if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropSubsources(Definition):
+    """ALTER SOURCE name DROP SUBSOURCE subsource, ..."""
+
+    tag = "ALTER SOURCE"
+
+    name: Name
+    subsources: tuple[Name, ...]
+    if_exists: bool
+    cascade: bool

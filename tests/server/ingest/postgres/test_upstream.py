@@ -410,3 +410,60 @@ async def test_a_lost_connection_is_opened_again(tmp_path: Path, source_database
             )
         await source.reached(upstream)
         assert await source.rows("t") == [(number,) for number in range(5)]
+
+
+async def test_names_with_dots_quotes_and_capitals(tmp_path: Path, source_database: Database) -> None:
+    setup = """
+        CREATE SCHEMA "A.b"; CREATE TABLE "A.b"."c ""d"".e" ("Id" int4 PRIMARY KEY, "x.y" text);
+        INSERT INTO "A.b"."c ""d"".e" VALUES (1, 'x'); CREATE PUBLICATION pub FOR ALL TABLES
+    """
+    dsn, upstream = source_database
+    await upstream.execute(setup)
+    async with running(tmp_path, definition(dsn)) as source:
+        await upstream.execute("""UPDATE "A.b"."c ""d"".e" SET "Id" = 2""")
+        await source.reached(upstream)
+        await source.same(upstream, 'c "d".e')
+        assert list(source.references.values()) == ['"A.b"."c ""d"".e"']
+
+
+async def test_an_update_without_the_columns_of_its_key_stops_its_table(
+    tmp_path: Path, source_database: Database
+) -> None:
+    dsn, upstream = source_database
+    await upstream.execute("CREATE TABLE t (id int4 PRIMARY KEY, v int4); CREATE PUBLICATION pub FOR ALL TABLES")
+    async with running(tmp_path, definition(dsn, exclude_columns="public.t.id")) as source:
+        await upstream.execute("INSERT INTO t VALUES (1, 1)")
+        await source.reached(upstream)
+        assert await source.rows("t") == [(1,)]
+        await upstream.execute("UPDATE t SET v = 2")
+        await source.reached(upstream)
+        (error,) = source.statistics.errors.values()
+        assert "does not have the columns of the replica identity" in error.message
+
+
+async def test_row_security_is_not_applied_silently(tmp_path: Path, source_database: Database) -> None:
+    dsn, upstream = source_database
+    await upstream.execute("""
+        CREATE TABLE t (id int4 PRIMARY KEY); INSERT INTO t VALUES (1), (2); ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+        CREATE ROLE restricted LOGIN REPLICATION; CREATE POLICY p ON t USING (id = 1); GRANT SELECT ON t TO restricted;
+        CREATE PUBLICATION pub FOR ALL TABLES
+    """)
+    found = definition(dsn)
+    restricted = replace(found, connection={**found.connection, "user": "restricted"})
+    async with running(tmp_path, restricted) as source:
+        while source.ingestion.status is not Status.FAILED:
+            await source.coordinator.frontiers.moved.wait()
+        assert "row-level security policy" in str(source.ingestion.error)
+        assert await source.rows("t") == []
+    await upstream.execute("DROP OWNED BY restricted; DROP ROLE restricted")
+
+
+async def test_a_table_is_added_while_nothing_happens(tmp_path: Path, source_database: Database) -> None:
+    dsn, upstream = source_database
+    await upstream.execute("CREATE TABLE t AS SELECT 1 AS a; CREATE TABLE late AS SELECT 2 AS a")
+    await upstream.execute("CREATE PUBLICATION pub FOR ALL TABLES")
+    async with running(tmp_path, definition(dsn, ForTables(tables=(("t", None),)))) as source:
+        await source.reached(upstream)
+    async with running(tmp_path, definition(dsn)) as source:
+        await source.until(lambda: bool(source.times("late")))
+        assert (await source.rows("t"), await source.rows("late")) == ([(1,)], [(2,)])

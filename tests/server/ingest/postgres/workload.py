@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
@@ -92,26 +91,29 @@ async def work(dsn: str, seed: int, transactions: int) -> None:
     """Executes transactions. Waits for PostgreSQL while it recovers from a crash."""
     choice = random.Random(seed)
     connection = None
-    for statements in (transaction(choice) for _ in range(transactions)):
-        for _ in _attempts():
-            try:
-                connection = connection or await asyncpg.connect(dsn)
-                async with connection.transaction():
-                    await connection.execute("LOCK TABLE total")
-                    await connection.execute(";".join(statements))
-                    if choice.random() < 0.1:
-                        raise _RolledBack
-            except (_RolledBack, asyncpg.IntegrityConstraintViolationError):
-                pass
-            except _CRASHED:
-                if connection is not None:
-                    connection.terminate()
-                connection = None
-                await asyncio.sleep(0.05)
-                continue
-            break
-    if connection is not None:
-        await connection.close()
+    try:
+        for _ in range(transactions):
+            statements = ";".join(transaction(choice))
+            is_rolled_back = choice.random() < 0.1
+            while True:
+                try:
+                    connection = connection or await asyncpg.connect(dsn)
+                    async with connection.transaction():
+                        await connection.execute("LOCK TABLE total")
+                        await connection.execute(statements)
+                        if is_rolled_back:
+                            raise _RolledBack
+                    break
+                except (_RolledBack, asyncpg.IntegrityConstraintViolationError):
+                    break
+                except _CRASHED:
+                    if connection is not None:
+                        connection.terminate()
+                    connection = None
+                    await asyncio.sleep(0.05)
+    finally:
+        if connection is not None:
+            connection.terminate()
 
 
 _CRASHED = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InterfaceError, OSError)
@@ -119,10 +121,6 @@ _CRASHED = (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, 
 
 class _RolledBack(Exception):
     pass
-
-
-def _attempts() -> Iterator[int]:
-    return iter(range(1_000))
 
 
 async def check_all_times(source: Source) -> None:
