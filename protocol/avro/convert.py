@@ -79,9 +79,10 @@ def _rescaled(values: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
     try:
         if scale > BARE_NUMERIC_SCALE:
             values = pc.round(values, BARE_NUMERIC_SCALE, "half_towards_infinity")
-        elif scale < 0:
-            wide = values.cast(pa.decimal256(NUMERIC_PRECISION_MAX, 0))
-            values = pc.multiply(wide, pa.scalar(10**-scale, pa.decimal256(-scale + 1, 0)))
+        # A cast from decimal128 to decimal128 can overflow without an error.
+        values = values.cast(pa.decimal256(NUMERIC_PRECISION_MAX, values.type.scale))
+        if scale < 0:
+            values = pc.multiply(values, pa.scalar(10**-scale, pa.decimal256(-scale + 1, 0)))
         return values.cast(target), np.zeros(len(values), np.bool_)
     except pa.ArrowInvalid:
         if len(values) == 1:

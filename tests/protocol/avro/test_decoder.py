@@ -15,7 +15,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.avro.columns import UNAVAILABLE
@@ -207,6 +207,7 @@ def test_decimals_of_both_spellings(value: Decimal, connect: bool) -> None:
 
 
 @given(st.integers(-5, 30), st.integers(-(10**25), 10**25))
+@example(0, 953_811_474_479_390_514_041_651)
 def test_decimals_of_variable_scale(scale: int, unscaled: int) -> None:
     schema = {
         "type": "record",
