@@ -50,7 +50,7 @@ def ticks(directory: Path) -> int:
         return 0
 
 
-@pytest.mark.slow
+@pytest.mark.crash
 def test_counts_are_exact_although_the_server_is_killed(tmp_path: Path) -> None:
     count = 20_000
     command = [sys.executable, "-m", "tests.server.ingest.source_child", str(tmp_path), str(count)]

@@ -60,7 +60,7 @@ async def test_random_transactions_with_lost_connections_and_restarts(
         await equal(source, connection)
 
 
-@pytest.mark.slow
+@pytest.mark.crash
 async def test_kills_of_the_server_and_crashes_of_postgresql(tmp_path: Path) -> None:
     postgres = PostgresServer("wal_level=logical\nmax_wal_size='64MB'")
     try:
