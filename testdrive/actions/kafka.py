@@ -106,23 +106,32 @@ def verify_data(script: Script, arguments: Arguments, body: list[str]) -> None:
     value = _reader("format", value_format, schemas, None)
     headers = _names(arguments.get("headers", ""))
     limit = positive("partial-search", arguments["partial-search"]) if "partial-search" in arguments else None
-    messages = script.kafka.consume(
-        script.topic(arguments["topic"]), len(body) if limit is None else limit, script.timeout_s
-    )
-    got = [_shown(number, message, headers, key, value) for number, message in enumerate(messages, 1)]
+    topic = script.topic(arguments["topic"])
+
+    def lines(at_least: int) -> list[str]:
+        messages = script.kafka.consume(topic, at_least, script.timeout_s)
+        return [_shown(number, message, headers, key, value) for number, message in enumerate(messages, 1)]
+
+    got = lines(len(body))
     if boolean("debug-print-only", arguments.get("debug-print-only", "false")):
         print("\n".join(got))
         return
     expected = [_canonical(number, line, headers, key, value) for number, line in enumerate(body, 1)]
+    if limit is not None:
+        while not _contains(got[:limit], expected):
+            if len(got) >= limit or len(more := lines(len(got) + 1)) == len(got):
+                raise Mismatch(expected, got[:limit], "the messages differ")
+            got = more
+        return
     if boolean("sort-messages", arguments.get("sort-messages", "false")):
         got, expected = sorted(got), sorted(expected)
-    if limit is not None:
-        starts = range(len(got[:limit]) - len(expected) + 1)
-        if any(got[start : start + len(expected)] == expected for start in starts):
-            return
-        got = got[:limit]
     if got != expected:
         raise Mismatch(expected, got, "the messages differ")
+
+
+def _contains(lines: Sequence[str], part: Sequence[str]) -> bool:
+    """Whether the lines of `part` are consecutive in `lines`."""
+    return any(lines[start : start + len(part)] == part for start in range(len(lines) - len(part) + 1))
 
 
 class _Schemas:
