@@ -9,6 +9,7 @@ Modules for a `.td` file:
 2. `script`: the state of a running file: options, variables, regex, timeout, connections.
 3. `runner`: runs the commands in order, with retries; calls `actions` for `$`, and `client` for SQL.
 4. `client`: a libpq connection with the extended protocol and binary results, which `values` prints.
+5. `kafka`: clients of brokers and of a schema registry, and the formats of messages, for the Kafka actions.
 A `.pt` file is run by `pgtest`, over the protocol client in `wire`. Both report a `report.Failure`.
 
 From Python: `run_file(path, Options(url=..., reset=False))` returns the list of failures, empty if the file passed.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testdrive import RUNNERS, Options, run_file
-from testdrive.script import DEFAULT_URL, random_seed, seconds
+from testdrive.script import DEFAULT_KAFKA_ADDR, DEFAULT_SCHEMA_REGISTRY_URL, DEFAULT_URL, random_seed, seconds
 
 
 def main() -> int:
@@ -19,6 +19,9 @@ def main() -> int:
     options = Options(
         url=arguments.url,
         internal_url=arguments.materialize_internal_url,
+        kafka_addr=arguments.kafka_addr,
+        kafka_default_partitions=arguments.kafka_default_partitions,
+        schema_registry_url=arguments.schema_registry_url,
         variables=dict(arguments.var),
         seed=arguments.seed,
         default_timeout_s=arguments.default_timeout,
@@ -82,6 +85,20 @@ def _parser() -> argparse.ArgumentParser:
     add("files", nargs="+", type=_script, metavar="FILE", help="scripts, run in this order")
     add("--url", "--materialize-url", default=DEFAULT_URL, help="the server (default: %(default)s)")
     add("--materialize-internal-url", metavar="URL", help="the server's internal port, if it has one (default: --url)")
+    add("--kafka-addr", metavar="ADDRESS", default=DEFAULT_KAFKA_ADDR, help="Kafka's brokers (default: %(default)s)")
+    add(
+        "--kafka-default-partitions",
+        type=_number,
+        metavar="PARTITIONS",
+        default=1,
+        help="of a topic that kafka-create-topic creates (default: %(default)s)",
+    )
+    add(
+        "--schema-registry-url",
+        metavar="URL",
+        default=DEFAULT_SCHEMA_REGISTRY_URL,
+        help="the schema registry (default: %(default)s)",
+    )
     add("--var", action="append", default=[], type=_variable, metavar="NAME=VALUE", help="sets ${arg.NAME}")
     add("--seed", type=int, default=random_seed(), help="${testdrive.seed} (default: random)")
     add(

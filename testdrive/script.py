@@ -2,8 +2,9 @@
 
 Variables, `${name}`: `arg.NAME` from the command line, `env.NAME` from the environment, those that `$ set` and similar
 actions define, and testdrive.seed, .temp-dir, .url, .materialize-sql-addr and .materialize-internal-sql-addr
-(host:port), .materialize-user. `testdrive.url`, the whole URL (e.g. for `$ postgres-connect`), does not exist in
-Materialize's testdrive. `${kafka-ingest.NAME}` is not replaced: only an action interprets it.
+(host:port), .materialize-user, .kafka-addr and .schema-registry-url. `testdrive.url`, the whole URL (e.g. for
+`$ postgres-connect`), does not exist in Materialize's testdrive. `${kafka-ingest.NAME}` is not replaced: only an action
+interprets it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from pathlib import Path
 from psycopg import ProgrammingError, conninfo
 
 from testdrive.client import Client
+from testdrive.kafka.cluster import Cluster
+from testdrive.kafka.registry import Registry
 from testdrive.report import CommandFailed
 
 DEFAULT_URL = "postgres://materialize@localhost:6875/materialize"
+DEFAULT_KAFKA_ADDR = "localhost:9092"
+DEFAULT_SCHEMA_REGISTRY_URL = "http://localhost:8081"
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _OF_AN_ACTION = "kafka-ingest."
@@ -56,6 +61,9 @@ class Options:
     backoff_factor: float = 1.5
     max_tries: int | None = None
     internal_url: str | None = None
+    kafka_addr: str = DEFAULT_KAFKA_ADDR
+    kafka_default_partitions: int = 1
+    schema_registry_url: str = DEFAULT_SCHEMA_REGISTRY_URL
     reset: bool = True
     temp_dir: Path | None = None
     rewrite: bool = False
@@ -112,6 +120,8 @@ class Script:
         self.client = self.connection(options.url)
         self.clients: dict[str, Client] = {}
         self.background: list[Background] = []
+        self.registry = Registry(options.schema_registry_url)
+        self._kafka: Cluster | None = None
         self.variables = {f"env.{name}": value for name, value in os.environ.items()}
         self.variables |= {f"arg.{name}": value for name, value in options.variables.items()}
         self.variables |= {
@@ -121,11 +131,27 @@ class Script:
             "testdrive.materialize-sql-addr": _address(server),
             "testdrive.materialize-internal-sql-addr": _address(internal),
             "testdrive.materialize-user": str(server.get("user") or ""),
+            "testdrive.kafka-addr": options.kafka_addr,
+            "testdrive.schema-registry-url": options.schema_registry_url,
         }
 
     def connection(self, url: str) -> Client:
         """Returns a client for this URL, which is not connected yet."""
         return Client(url, self.options.url)
+
+    @property
+    def kafka(self) -> Cluster:
+        """The brokers. The first use in a file deletes the topics of this seed, unless `reset` is off."""
+        if self._kafka is None:
+            self._kafka = Cluster(self.options.kafka_addr)
+            if self.options.reset:
+                prefix, suffix = self.topic("*").split("*")
+                self._kafka.delete_matching(prefix, suffix, self.timeout_s)
+        return self._kafka
+
+    def topic(self, name: str) -> str:
+        """Returns the name in Kafka of a topic of the script."""
+        return f"testdrive-{name}-{self.options.seed}"
 
     def substitute(self, text: str, quote: Callable[[str], str] = str) -> str:
         """Replaces the variables in `text` by `quote(value)`. CommandFailed for a variable that is not set."""

@@ -13,11 +13,15 @@ from aiohttp import web
 
 
 class Registry:
-    """Schemas by id and by subject. `requests` counts the requests per path. `failure`: a status for all requests."""
+    """Schemas by id and by subject. `references`: of the schemas that have any, by id.
+
+    `requests` counts the requests per path. `failure`: a status for all requests.
+    """
 
     def __init__(self) -> None:
         self.schemas: dict[int, str] = {}
         self.subjects: dict[str, list[int]] = {}
+        self.references: dict[int, list[dict[str, Any]]] = {}
         self.requests: dict[str, int] = {}
         self.failure: int | None = None
         self.login: tuple[str, str] | None = None
@@ -38,6 +42,7 @@ class Registry:
         app = web.Application(middlewares=[self._checked])
         app.router.add_get("/schemas/ids/{id}", self._schema)
         app.router.add_get("/subjects/{subject}/versions/latest", self._latest)
+        app.router.add_get("/subjects/{subject}/versions/{version}", self._version)
         app.router.add_post("/subjects/{subject}/versions", self._register)
         runner = web.AppRunner(app)
         await runner.setup()
@@ -66,7 +71,8 @@ class Registry:
         id = int(request.match_info["id"])
         if id not in self.schemas:
             return web.json_response({"error_code": 40403, "message": f"Schema {id} not found"}, status=404)
-        return web.json_response({"schema": self.schemas[id]})
+        references = {"references": self.references[id]} if id in self.references else {}
+        return web.json_response({"schema": self.schemas[id], **references})
 
     async def _latest(self, request: web.Request) -> web.StreamResponse:
         subject = request.match_info["subject"]
@@ -76,6 +82,16 @@ class Registry:
         id = versions[-1]
         return web.json_response({"subject": subject, "version": len(versions), "id": id, "schema": self.schemas[id]})
 
+    async def _version(self, request: web.Request) -> web.StreamResponse:
+        versions = self.subjects.get(request.match_info["subject"], [])
+        number = int(request.match_info["version"])
+        if not 0 < number <= len(versions):
+            return web.json_response({"error_code": 40402, "message": "Version not found."}, status=404)
+        return web.json_response({"version": number, "schema": self.schemas[versions[number - 1]]})
+
     async def _register(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        return web.json_response({"id": self.register(request.match_info["subject"], body["schema"])})
+        id = self.register(request.match_info["subject"], body["schema"])
+        if "references" in body:
+            self.references[id] = body["references"]
+        return web.json_response({"id": id})

@@ -1,8 +1,4 @@
-"""The `$` actions, one function each.
-
-`action` registers a function under its names in scripts and declares its arguments. `perform` rejects unknown and
-missing arguments, replaces variables and calls `f(script, arguments, body)`. An action that fails raises CommandFailed.
-"""
+"""The actions that need no other system than the server, the file system and the network."""
 
 from __future__ import annotations
 
@@ -16,58 +12,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from testdrive.actions.registered import Arguments, action, positive
 from testdrive.client import with_database
-from testdrive.parser import Action
+from testdrive.escapes import unescaped
 from testdrive.report import CommandFailed, Mismatch
 from testdrive.script import Background, Script, seconds
-
-Arguments = dict[str, str]
-Function = Callable[[Script, Arguments, list[str]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A registered action. `optional` None: any further argument is accepted."""
-
-    function: Function
-    required: frozenset[str]
-    optional: frozenset[str] | None
-    has_body: bool
-
-
-ACTIONS: dict[str, Declared] = {}
-
-
-def action(
-    *names: str, required: str = "", optional: str | None = "", has_body: bool = False
-) -> Callable[[Function], Function]:
-    """Registers a function under `names`. `required` and `optional` are argument names separated by spaces."""
-
-    def register(function: Function) -> Function:
-        others = None if optional is None else frozenset(optional.split())
-        for name in names:
-            ACTIONS[name] = Declared(function, frozenset(required.split()), others, has_body)
-        return function
-
-    return register
-
-
-def perform(script: Script, command: Action) -> None:
-    declared = ACTIONS.get(command.name)
-    if declared is None:
-        raise CommandFailed(f"there is no action {command.name}")
-    given = command.arguments.keys()
-    if missing := declared.required - given:
-        raise CommandFailed(f"{command.name} needs the argument {', '.join(sorted(missing))}")
-    if declared.optional is not None and (unknown := given - declared.required - declared.optional):
-        raise CommandFailed(f"{command.name} has no argument {', '.join(sorted(unknown))}")
-    if command.body and not declared.has_body:
-        raise CommandFailed(f"{command.name} takes no lines below it")
-    arguments = {name: script.substitute(value) for name, value in command.arguments.items()}
-    declared.function(script, arguments, [script.substitute(line) for line in command.body])
 
 
 @action("nop")
@@ -137,7 +88,7 @@ def set_sql_timeout(script: Script, arguments: Arguments, body: list[str]) -> No
 @action("set-max-tries", required="max-tries")
 def set_max_tries(script: Script, arguments: Arguments, body: list[str]) -> None:
     """Sets the maximum number of tries of a statement. Its timeout still applies."""
-    script.max_tries = _positive("max-tries", arguments["max-tries"])
+    script.max_tries = positive("max-tries", arguments["max-tries"])
 
 
 @action("skip-if", has_body=True)
@@ -258,7 +209,7 @@ _COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 
 @action("file-append", required="path", optional="compression header trailing-newline repeat", has_body=True)
 def file_append(script: Script, arguments: Arguments, body: list[str]) -> None:
-    """Appends the header, then `repeat` times the lines, to a file in the temp-dir. `_bytes` describes the escapes."""
+    """Appends the header, then `repeat` times the lines, to a file in the temp-dir. Escapes: `testdrive.escapes`."""
     path = _file(script, arguments["path"])
     compression = arguments.get("compression", "none")
     if compression not in _COMPRESSORS:
@@ -266,7 +217,7 @@ def file_append(script: Script, arguments: Arguments, body: list[str]) -> None:
     newline = arguments.get("trailing-newline", "true")
     if newline not in ("true", "false"):
         raise CommandFailed(f"trailing-newline is true or false, not {newline}")
-    lines = [_bytes(line) for line in body] * _positive("repeat", arguments.get("repeat", "1"))
+    lines = [unescaped(line) for line in body] * positive("repeat", arguments.get("repeat", "1"))
     header = [arguments["header"].encode()] if "header" in arguments else []
     data = b"\n".join([*header, *lines]) + (b"\n" if newline == "true" else b"")
     try:
@@ -289,24 +240,6 @@ def _file(script: Script, name: str) -> Path:
     if name in ("", ".", "..") or "/" in name:
         raise CommandFailed(f"a file's path is a name in the temp-dir, not {name!r}")
     return script.temp_dir / name
-
-
-def _bytes(line: str) -> bytes:
-    """Encodes a line to bytes. \\n, \\r, \\t, \\0, \\\\ and \\xc3 (a byte in hexadecimal) are escapes."""
-
-    def value(found: re.Match[bytes]) -> bytes:
-        return bytes([int(found[1], 16)]) if found[1] else _ESCAPED[found[2]]
-
-    return re.sub(rb"\\(?:x([0-9a-fA-F]{2})|([nrt0\\]))", value, line.encode())
-
-
-_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
-
-
-def _positive(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise CommandFailed(f"{name} is a number from 1, not {text!r}")
-    return int(text)
 
 
 def _one_value(script: Script, body: list[str]) -> str:
