@@ -272,8 +272,9 @@ def test_a_special_form_is_for_middle_buckets_only() -> None:
     assert not suits(-2)
 
 
-@pytest.mark.parametrize("pool", [POOL, MIDDLE], ids=["all", "middle"])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.ivm) for seed in (1, 2))])
+@pytest.mark.parametrize(
+    ("seed", "pool"), [(0, POOL), (0, MIDDLE), *(pytest.param(seed, POOL, marks=pytest.mark.ivm) for seed in (1, 2))]
+)
 @pytest.mark.parametrize("sql", MAINTAINED)
 def test_changes_add_up_to_the_result_of_a_new_start_and_of_select(
     sql: str, seed: int, pool: Sequence[float], engine: SparkEngine
