@@ -559,12 +559,8 @@ def _first_input(union: Callable[..., Any]) -> Callable[..., Any]:
     return lambda codes: union(codes[:1])
 
 
-def _each_copy(_: Callable[..., Any]) -> Callable[..., Any]:
-    def present(self: Any, counted: pa.Table, version: int) -> pa.Table:
-        rows = updates.expand(counted)
-        return rows.append_column(operator.VERSION_FIELD, pa.array([version] * rows.num_rows, pa.int64()))
-
-    return present
+def _each_copy(by_version: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    return lambda changed, tick, rows_of: by_version(changed, tick, updates.expand)
 
 
 def _absolute(differences: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
@@ -688,7 +684,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
     ("NOT IN mistakes NULLs", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
      "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
-    ("count distinct counts copies", _code(distinct.DistinctOperator, "_present", _each_copy),
+    ("count distinct counts copies", _code(distinct, "by_version", _each_copy),
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
     ("FILTER is always true", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
      "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
