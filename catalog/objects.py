@@ -225,6 +225,30 @@ class SourceOutput(WrittenCollection):
     relkind = "r"
     privileges = _SELECT
 
+    def stored(self) -> dict[str, object]:
+        return {
+            "reference": self.reference,
+            "key": self.key,
+            "output_names": self.output_names,
+            "retain_ms": self.retain_ms,
+        }
+
+    @classmethod
+    def _restored(cls, row: StoredItem, **own: Any) -> Self:
+        """The output with what `stored` of this class has, and the fields `own` of the kind."""
+        given = row.definition
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            row.columns,
+            reference=given["reference"],
+            key=tuple(given["key"]),
+            output_names=tuple(given["output_names"]),
+            retain_ms=given["retain_ms"],
+            **own,
+        )
+
 
 # -- the kinds ------------------------------------------------------------------------------------------------------
 
@@ -407,7 +431,7 @@ class Source(SourceOutput):
         return own | (self.format.registries if self.format is not None else frozenset())
 
     def stored(self) -> dict[str, object]:
-        return {
+        return super().stored() | {
             "system": self.system,
             "connection": self.connection,
             "options": dict(self.options),
@@ -415,31 +439,20 @@ class Source(SourceOutput):
             "tables": self.tables.stored(),
             "given": [(c.name, c.type, c.nullable) for c in self.given],
             "identity": self.identity,
-            "reference": self.reference,
-            "key": self.key,
-            "output_names": self.output_names,
-            "retain_ms": self.retain_ms,
         }
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         given = row.definition
-        return cls(
-            row.id,
-            row.schema_id,
-            row.name,
-            row.columns,
-            given["reference"],
-            tuple(given["key"]),
-            tuple(given["output_names"]),
-            given["system"],
-            given["connection"],
-            given["options"],
-            Format.restored(given["format"]) if given["format"] is not None else None,
-            ForTables.restored(given["tables"]),
-            tuple(Column(*column) for column in given["given"]),
-            given["identity"],
-            retain_ms=given["retain_ms"],
+        return cls._restored(
+            row,
+            system=given["system"],
+            connection=given["connection"],
+            options=given["options"],
+            format=Format.restored(given["format"]) if given["format"] is not None else None,
+            tables=ForTables.restored(given["tables"]),
+            given=tuple(Column(*column) for column in given["given"]),
+            identity=given["identity"],
         )
 
 
@@ -467,28 +480,11 @@ class Subsource(SourcePart):
         return self.source
 
     def stored(self) -> dict[str, object]:
-        return {
-            "source": self.source,
-            "reference": self.reference,
-            "key": self.key,
-            "output_names": self.output_names,
-            "retain_ms": self.retain_ms,
-        }
+        return super().stored() | {"source": self.source}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
-        given = row.definition
-        return cls(
-            row.id,
-            row.schema_id,
-            row.name,
-            row.columns,
-            given["reference"],
-            tuple(given["key"]),
-            tuple(given["output_names"]),
-            source=given["source"],
-            retain_ms=given["retain_ms"],
-        )
+        return cls._restored(row, source=row.definition["source"])
 
 
 @dataclass(frozen=True)
@@ -506,30 +502,14 @@ class SourceTable(SourcePart):
         return frozenset((self.source,)) | (self.format.registries if self.format is not None else frozenset())
 
     def stored(self) -> dict[str, object]:
-        return {
-            "source": self.source,
-            "reference": self.reference,
-            "key": self.key,
-            "output_names": self.output_names,
-            "format": self.format.stored() if self.format is not None else None,
-            "retain_ms": self.retain_ms,
-        }
+        format = self.format.stored() if self.format is not None else None
+        return super().stored() | {"source": self.source, "format": format}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
-        given = row.definition
-        return cls(
-            row.id,
-            row.schema_id,
-            row.name,
-            row.columns,
-            given["reference"],
-            tuple(given["key"]),
-            tuple(given["output_names"]),
-            Format.restored(given["format"]) if given["format"] is not None else None,
-            source=given["source"],
-            retain_ms=given["retain_ms"],
-        )
+        format = row.definition["format"]
+        format = Format.restored(format) if format is not None else None
+        return cls._restored(row, source=row.definition["source"], format=format)
 
 
 @dataclass(frozen=True)

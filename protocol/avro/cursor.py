@@ -1,7 +1,7 @@
 """Reads primitive values of many messages together: one position per message, one numpy operation for all of them.
 
 A message whose bytes end too early or whose lengths are invalid is marked in `failed`; it then reads zeros. `rows` are
-the messages to read, as row numbers; None stands for all.
+the messages to read, as row numbers; None means all.
 """
 
 from __future__ import annotations

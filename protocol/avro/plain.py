@@ -149,7 +149,7 @@ def as_json(value: Any, type: Type) -> Any:
 
 
 def _fits(value: Any, type: Type) -> bool:
-    """Whether a value that `read` returned may be of this type. Records are told apart by their fields."""
+    """Whether a value that `read` returned may be of this type. Records are distinguished by their fields."""
     match type:
         case Primitive("null"):
             return value is None

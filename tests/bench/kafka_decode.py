@@ -30,7 +30,7 @@ from tests.kafka.outputs import Message, OutputRun
 
 BATCH = 20_000  # messages of a step
 CHANGES = 60_000  # messages of DEBEZIUM
-IDLE_S = 1.0  # the JVM compiles for a while after its start, which is no work of a message
+IDLE_S = 1.0  # the JVM compiles for a while after its start, which is not work for a message
 TARGET = "at least 0.5 x fastavro"
 _BARE = Encoding("avro", schema="", options={"confluent wire format": "false"})
 _FRAMED = Encoding("avro", schema="")

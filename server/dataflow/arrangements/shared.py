@@ -57,6 +57,8 @@ class Lease:
     async def reach(self, inputs: Inputs, time: Timestamp) -> None:
         """Inserts the updates up to and including `time`. The caller holds the collection's history since `self.time`.
 
+        After a failed insert the arrangement gets no further leases.
+
         Cancel safety: some of the updates are inserted; the next call continues after them.
         """
         id = self.key[0]
@@ -73,7 +75,11 @@ class Lease:
         _, positions, _ = self.shared.key
         columns = [*(changes.column(position) for position in positions), changes[updates.DIFF]]
         names = [*self.shared.arrangement.schema.names, updates.DIFF]
-        await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time)))
+        try:
+            await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time)))
+        except Exception:  # the arrangement may be incomplete
+            self.owner.invalidated(self)
+            raise
 
     def advance(self, time: Timestamp) -> None:
         """The operator will not read at earlier times any more."""

@@ -69,11 +69,7 @@ class KeyedRows:
     async def _reach(self) -> Timestamp:
         """Brings the arrangement up to the latest time, and returns it."""
         time = self._coordinator.latest_time()
-        try:
-            await self._lease.reach(self._coordinator.inputs, time)
-        except Exception:  # it may be incomplete: others must not use it
-            self._lease.invalidate()
-            raise
+        await self._lease.reach(self._coordinator.inputs, time)
         return time
 
     def close(self) -> None:

@@ -127,3 +127,14 @@ def test_an_invalidated_arrangement_is_not_shared_again(storage: Storage) -> Non
     first, second = lease_at(shared, 1), lease_at(shared, 1)
     first.invalidate()
     assert lease_at(shared, 1).arrangement is not second.arrangement
+
+
+def test_an_arrangement_is_not_shared_again_after_a_failed_insert(storage: Storage) -> None:
+    shared, history = SharedArrangements(storage), random_history(1, TIMES)
+    first, second = lease_at(shared, 1), lease_at(shared, 1)
+    with (
+        mock.patch.object(first.shared.arrangement, "insert", side_effect=OSError("the disk is full")),
+        pytest.raises(OSError, match="the disk is full"),
+    ):
+        asyncio.run(first.reach(history, Timestamp(TIMES)))
+    assert lease_at(shared, 1).arrangement is not second.arrangement

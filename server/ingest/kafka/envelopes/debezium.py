@@ -1,7 +1,7 @@
 """ENVELOPE DEBEZIUM: each message says what it retracts (`before`) and what it adds (`after`).
 
-Debezium repeats messages after a crash. A message that is no row of a snapshot is a repetition if its position in the
-log of the upstream database is not higher than all positions before it in its partition:
+Debezium repeats messages after a crash. A message that is not a row of a snapshot is a repetition if its position in
+the log of the upstream database is not higher than all positions before it in its partition:
 
     accepted(m) = position(m) > max { position(m') : m' before m in the partition }
 

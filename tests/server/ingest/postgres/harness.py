@@ -24,7 +24,7 @@ from server.runtime.metrics import Metrics
 from tests.server.slow_engine import PassingEngine
 
 SOURCE = Table(ObjectId("u10"), ObjectId("u2"), "source", ())
-"""Stands for the source, which has a position and no rows."""
+"""Represents the source, which has a position and no rows."""
 
 EVERYTHING = ForTables(all=True)
 
