@@ -72,7 +72,10 @@ class App:
         self._starting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Starts the coordinator, and Spark in the background. Statements that need no computation run meanwhile."""
+        """Starts the coordinator, and Spark in the background. Statements that need no computation run meanwhile.
+
+        StoreError or MustEnd if the coordinator's first commits fail.
+        """
         self._starting = asyncio.create_task(self._start_engine())
         await self.coordinator.start()
         self.sources.start()

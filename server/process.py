@@ -50,7 +50,7 @@ def run(config: Config) -> Failure | None:
 
 async def _serve(config: Config) -> Failure | None:
     """Runs the server until SIGTERM or SIGINT."""
-    from catalog.store import StoreError
+    from catalog.store import MustEnd, StoreError
     from server.app import App  # imports everything, so only after the arguments are checked
 
     log = structlog.get_logger()
@@ -63,7 +63,12 @@ async def _serve(config: Config) -> Failure | None:
     except StoreError as error:
         return Failure(str(error), error.hint)
     try:
-        await app.start()
+        try:
+            await app.start()
+        except StoreError as error:
+            return Failure(str(error), error.hint)
+        except MustEnd as error:
+            return Failure(str(error))
         try:
             host, port = await app.listen()
         except OSError as error:

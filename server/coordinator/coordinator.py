@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from catalog.objects import Collection, Hold, Index, MaterializedView, ObjectId,
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.state import CatalogState
-from catalog.store import Store
+from catalog.store import Store, explained
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
@@ -141,6 +142,8 @@ class Coordinator:
 
         The order matters: all read holds are in place before any `since` advances. A materialized view resumes at the
         end of its log, although the first timestamp to be closed may be hours later.
+
+        StoreError or MustEnd if the first commits fail, for example on a full disk.
         """
         items = self.state.items
         for id, item in items.items():
@@ -157,8 +160,11 @@ class Coordinator:
             assert isinstance(hold, Hold)
             self.holds.created(hold, position)
         self._start_dataflows()
-        await self._committer.close_times()
-        await self._hold_lag.add_downtime(self.latest_time() - self._was_up_until if self._was_up_until else 0)
+        try:
+            await self._committer.close_times()
+            await self._hold_lag.add_downtime(self.latest_time() - self._was_up_until if self._was_up_until else 0)
+        except sqlite3.DatabaseError as error:
+            raise explained(self.store.directory, error) from error
         self._tasks.start(self._committer.run(), "committer")
         self._tasks.start(compact(self.store, self.log, self.frontiers, self.metrics, self.interval_s), "compaction")
         self._tasks.start(self._hold_lag.run(), "lag of holds")

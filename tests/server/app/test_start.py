@@ -54,6 +54,29 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.slow
+def test_a_disk_that_fails_after_the_directory_was_opened(tmp_path: Path) -> None:
+    """A full disk may have had space for the commit that opens the directory, and none for the next."""
+    program = """
+from catalog.store import Store
+from server import __main__ as command
+
+opened = Store.__init__
+
+def fails_later(self, directory):
+    opened(self, directory)
+    self._writer.execute("PRAGMA query_only = 1")
+
+Store.__init__ = fails_later
+command.main()
+"""
+    flags = ["serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--http-listen", ""]
+    done = subprocess.run([sys.executable, "-c", program, *flags], capture_output=True, text=True, timeout=60)
+    message = refusal(done)
+    assert f'could not use data directory "{tmp_path}": attempt to write a readonly database' in message
+    assert "HINT: Choose a directory on a disk with space" in message
+
+
+@pytest.mark.slow
 def test_a_busy_port(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
