@@ -12,7 +12,7 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Expression, Literal
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, quote, row
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, let, quote, row
 from server.sql.regex import patterns
 from server.sql.regex.regex import Match, compiled
 
@@ -127,6 +127,34 @@ def _substring_similar(text: str, pattern: str, escape: str) -> str | None:
     return _substring(text, patterns.similar(pattern, escape))
 
 
+def _first_match(groups: Callable[[Sequence[str], int], str]) -> Form:
+    """The Spark form of a function of a text and a pattern. `groups`: the result, given the matched groups and their number.
+
+    `groups` gets the whole match as the first group, as regexp_extract() counts.
+    """
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        if len(args) != 2 or not isinstance(args[1], Literal) or args[1].value is None:
+            return ""
+        regex = compiled(args[1].value)
+        if regex.java_with_groups is None:
+            return ""
+        pattern = quote(regex.java_with_groups)
+
+        def result(text: str) -> str:
+            parts = [f"regexp_extract({text}, {pattern}, {group})" for group in range(regex.groups + 1)]
+            return f"IF({text} RLIKE {pattern}, {groups(parts, regex.groups)}, NULL)"
+
+        return let(texts[0], result)
+
+    return form
+
+
+_GROUP_OR_MATCH = _first_match(lambda parts, groups: parts[min(groups, 1)])
+_WHOLE_MATCH = _first_match(lambda parts, groups: parts[0])
+_ALL_GROUPS = _first_match(lambda parts, groups: f"array({', '.join(parts[min(groups, 1) :])})")
+
+
 def _captured(text: str, match: Match) -> list[str | None]:
     groups = range(1, len(match.spans)) if len(match.spans) > 1 else range(1)
     return [_part(text, match, group) for group in groups]
@@ -236,7 +264,7 @@ def _split(text: str, pattern: str, flags: str = "") -> list[str]:
     return [*out, text[done:]]
 
 
-row(FUNCTIONS, "substring", "text text", "text", python=_substring, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "substring", "text text", "text", _GROUP_OR_MATCH, python=_substring, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "substring", "text text text", "text", python=_substring_similar, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "similar_escape", "text text", "text", nulls=Nulls.MAYBE, python=lambda pattern, escape: (
     None if pattern is None else patterns.similar(pattern, "\\" if escape is None else escape)))  # fmt: skip
@@ -246,21 +274,28 @@ row(FUNCTIONS, "like", "text text", "bool", _like(False, False), python=_liked(F
 row(FUNCTIONS, "notlike", "text text", "bool", _like(True, False), python=_liked(True, False))
 
 
-def _rows(name: str, result: str, python: Callable[..., Any], *types: str, nulls: Nulls = Nulls.OPTIONAL) -> None:
+def _rows(
+    name: str,
+    result: str,
+    python: Callable[..., Any],
+    *types: str,
+    spark: Form | None = None,
+    nulls: Nulls = Nulls.OPTIONAL,
+) -> None:
     for arguments in types:
-        row(FUNCTIONS, name, arguments, result, python=python, nulls=nulls)
+        row(FUNCTIONS, name, arguments, result, spark, python=python, nulls=nulls)
 
 
 _PAIR = ("text text", "text text text")
 _rows("regexp_like", "bool", _is_like, *_PAIR, nulls=Nulls.STRICT)
-_rows("regexp_match", "text[]", _match, *_PAIR)
+_rows("regexp_match", "text[]", _match, *_PAIR, spark=_ALL_GROUPS)
 _rows("regexp_split_to_array", "text[]", _split, *_PAIR, nulls=Nulls.STRICT)
 _rows("regexp_count", "int4", _count, "text text", "text text int4", "text text int4 text", nulls=Nulls.STRICT)
 _rows("regexp_instr", "int4", _position, "text text", "text text int4", "text text int4 int4",
       "text text int4 int4 int4", "text text int4 int4 int4 text", "text text int4 int4 int4 text int4",
       nulls=Nulls.STRICT)  # fmt: skip
 _rows("regexp_substr", "text", _nth_substring, "text text", "text text int4", "text text int4 int4",
-      "text text int4 int4 text", "text text int4 int4 text int4")  # fmt: skip
+      "text text int4 int4 text", "text text int4 int4 text int4", spark=_WHOLE_MATCH)  # fmt: skip
 _rows("regexp_replace", "text", _replace, "text text text", "text text text text", nulls=Nulls.STRICT)
 _rows("regexp_replace", "text", _replace_from, "text text text int4", "text text text int4 int4",
       "text text text int4 int4 text", nulls=Nulls.STRICT)  # fmt: skip

@@ -10,7 +10,8 @@ Three engines are used, because the client controls the cost of a match:
   the leftmost-longest match.
 - The package `regex` backtracks. It is used for all other patterns, with a time limit per search (`SEARCH_S_MAX`).
 - `matcher` assigns parts of a match to groups and finds shortest matches. Neither library does this as PostgreSQL
-  does. The number of positions that it visits is limited (`POSITIONS_MAX` there).
+  does, except where a pattern matches in one way only (`determinism`). The number of positions that it visits is
+  limited (`POSITIONS_MAX` there).
 
 A search that exceeds a limit raises 54000. `parser` parses patterns, and `spelling` writes them for the engines.
 """
@@ -24,6 +25,7 @@ from functools import cached_property, lru_cache
 import re2
 import regex
 
+from server.sql.regex.determinism import has_unconditional_groups, is_deterministic
 from server.sql.regex.matcher import Matcher, too_expensive
 from server.sql.regex.parser import Parser, unsupported
 from server.sql.regex.spelling import pattern_text, re2_text
@@ -32,11 +34,14 @@ from server.sql.regex.tree import END, is_linear_when_backtracking, prefers_shor
 SEARCH_S_MAX = 5.0
 
 
+Spans = tuple[tuple[int, int], *tuple[tuple[int, int] | None, ...]]
+
+
 @dataclass(frozen=True)
 class Match:
     """`spans[0]` is the span of the match, the others are those of the groups; None for a group that did not match."""
 
-    spans: tuple[tuple[int, int] | None, ...]
+    spans: Spans
 
 
 class Regex:
@@ -58,8 +63,13 @@ class Regex:
             return None
         return ("(?i)" if self.insensitive else "") + self._text
 
+    @property
+    def java_with_groups(self) -> str | None:
+        """As `java`, of which each group also matches what PostgreSQL's does; None if this is not certain."""
+        return self.java if self._is_deterministic and has_unconditional_groups(self.root) else None
+
     def test(self, text: str) -> bool:
-        return _Search(self, text).first_match(0) is not None
+        return _Search(self, self.linear, text).first_match(0) is not None
 
     def find(self, text: str, start: int = 0) -> Match | None:
         """The first match that starts at or after `start`."""
@@ -67,39 +77,55 @@ class Regex:
 
     def find_all(self, text: str, start: int = 0) -> Iterator[Match]:
         """Successive matches. After an empty match the search continues one character later."""
-        search = _Search(self, text)
+        search = _Search(self, self.capturing or self.linear, text)
         while start <= len(text):
-            found = search.first_match(start)
-            if found is None:
+            spans = search.first_match(start)
+            if spans is None:
                 return
             if self._has_back_reference:
                 raise unsupported("a back reference, where the matched text is wanted,")
-            begin, longest = found
-            matcher = Matcher(text, self._flags)
-            if longest is None or self._prefers_shorter:
-                ends = matcher.ends(self.root, begin)
-                end = min(ends) if self._prefers_shorter else max(ends)
-            else:
-                end = longest
-            spans: list[tuple[int, int] | None] = [(begin, end)] + [None] * self.groups
-            if self.groups:
-                matcher.assign_groups(self.root, begin, end, spans)
-            yield Match(tuple(spans))
+            if not (search.is_linear and self._is_deterministic):
+                spans = self._divided(text, *spans[0], search.is_linear)
+            yield Match(spans)
+            begin, end = spans[0]
             start = end + (begin == end)
+
+    def _divided(self, text: str, begin: int, end: int, is_longest: bool) -> Spans:
+        """The match that PostgreSQL finds at `begin`, divided among the groups. `end`: of a match that may be another."""
+        matcher = Matcher(text, self._flags)
+        if not is_longest or self._prefers_shorter:
+            ends = matcher.ends(self.root, begin)
+            end = min(ends) if self._prefers_shorter else max(ends)
+        spans: list[tuple[int, int] | None] = [(begin, end)] + [None] * self.groups
+        if self.groups:
+            matcher.assign_groups(self.root, begin, end, spans)
+        return ((begin, end), *spans[1:])
 
     @property
     def _flags(self) -> int:
         return int(regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if self.insensitive else 0))
 
     @cached_property
+    def _is_deterministic(self) -> bool:
+        return not self.insensitive and is_deterministic(self.root)
+
+    @cached_property
     def linear(self) -> re2._Regexp | None:
-        """The pattern compiled by RE2; None if RE2 does not support it."""
-        text = re2_text(self.root)
+        """The pattern compiled by RE2, without groups; None if RE2 does not support it."""
+        return self._compiled(with_groups=False)
+
+    @cached_property
+    def capturing(self) -> re2._Regexp | None:
+        """As `linear`, with the groups; None also if RE2 might divide a match in another way than PostgreSQL."""
+        return self._compiled(with_groups=True) if self._is_deterministic and self.groups else None
+
+    def _compiled(self, *, with_groups: bool) -> re2._Regexp | None:
+        text = re2_text(self.root, with_groups=with_groups)
         if text is None or (self.insensitive and not text.isascii()):
             return None
         options = re2.Options()
         options.longest_match = True
-        options.never_capture = True
+        options.never_capture = not with_groups
         options.case_sensitive = not self.insensitive
         options.log_errors = False
         try:
@@ -118,35 +144,41 @@ class Regex:
 class _Search:
     """Searches in one text. The start positions must not decrease."""
 
-    def __init__(self, pattern: Regex, text: str) -> None:
+    def __init__(self, pattern: Regex, linear: re2._Regexp | None, text: str) -> None:
         self._text = text
         # RE2 folds the case of all letters, PostgreSQL in the locale C only of ASCII letters.
-        self._linear = pattern.linear if text.isascii() or not pattern.insensitive else None
+        self._linear = linear if text.isascii() or not pattern.insensitive else None
         self._pattern = pattern
         self._bytes = text.encode() if self._linear is not None else b""
         self._character = self._byte = 0  # the same position in the text and in its bytes
 
-    def first_match(self, start: int) -> tuple[int, int | None] | None:
-        """The start of the first match at or after `start`, and the end of the longest match from there.
+    @property
+    def is_linear(self) -> bool:
+        """Whether RE2 searches, and therefore finds the longest match."""
+        return self._linear is not None
 
-        The end is None if the engine does not find the longest match. 54000 after SEARCH_S_MAX.
-        """
+    def first_match(self, start: int) -> Spans | None:
+        """The first match at or after `start`, with the groups of the compiled pattern. 54000 after SEARCH_S_MAX."""
         if self._linear is None:
             try:
                 found = self._pattern.backtracking.search(self._text, start, timeout=SEARCH_S_MAX)
             except TimeoutError:
                 raise too_expensive() from None
-            return None if found is None else (found.start(), None)
-        if self._text.isascii():
-            match = self._linear.search(self._bytes, start)
-            return None if match is None else match.span()
-        self._byte += len(self._text[self._character : start].encode())
-        self._character = start
-        match = self._linear.search(self._bytes, self._byte)
+            return None if found is None else (found.span(),)
+        if not self._text.isascii():
+            self._byte += len(self._text[self._character : start].encode())
+            self._character = start
+        match = self._linear.search(self._bytes, start if self._text.isascii() else self._byte)
         if match is None:
             return None
-        low, high = match.span()
-        begin = start + len(self._bytes[self._byte : low].decode())
+        groups = (match.span(number) for number in range(1, match.re.groups + 1))
+        return (self._span(*match.span()), *(self._span(*span) if span[0] >= 0 else None for span in groups))
+
+    def _span(self, low: int, high: int) -> tuple[int, int]:
+        """A span of bytes at or after the start of the search, in characters."""
+        if self._text.isascii():
+            return low, high
+        begin = self._character + len(self._bytes[self._byte : low].decode())
         return begin, begin + len(self._bytes[low:high].decode())
 
 

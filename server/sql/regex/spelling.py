@@ -61,25 +61,31 @@ def pattern_text(node: Node) -> str:
         case Alternation(branches=branches):
             return "|".join(map(pattern_text, branches))
         case Repeat(inner=inner, least=least, most=most):
-            return f"(?:{pattern_text(inner)}){{{least},{'' if most is None else most}}}"
+            repeated = inner.text if isinstance(inner, CharacterClass) else f"(?:{pattern_text(inner)})"
+            return f"{repeated}{{{least},{'' if most is None else most}}}"
 
 
-def re2_text(node: Node) -> str | None:
-    """As `pattern_text`, for RE2; None if RE2 does not support the pattern."""
+def re2_text(node: Node, *, with_groups: bool = False) -> str | None:
+    """As `pattern_text`, for RE2; None if RE2 does not support the pattern. Without groups unless `with_groups`."""
+
+    def written(node: Node) -> str | None:
+        return re2_text(node, with_groups=with_groups)
+
     match node:
         case CharacterClass(text=text):
             return text
         case Anchor(text=text):
             return _IN_RE2.get(text)
         case Group(inner=inner):
-            return re2_text(inner)
+            grouped = written(inner)
+            return f"({grouped})" if grouped is not None and with_groups else grouped
         case Sequence(items=items):
-            texts = [re2_text(item) for item in items]
+            texts = [written(item) for item in items]
             return None if None in texts else "".join(f"(?:{text})" for text in texts)
         case Alternation(branches=branches):
-            texts = [re2_text(branch) for branch in branches]
+            texts = [written(branch) for branch in branches]
             return None if None in texts else "|".join(texts)  # type: ignore[arg-type]
         case Repeat(inner=inner, least=least, most=most):
-            repeated = re2_text(inner)
+            repeated = written(inner)
             return None if repeated is None else f"(?:{repeated}){{{least},{'' if most is None else most}}}"
     return None

@@ -109,12 +109,26 @@ def size(node: Node) -> int:
 def is_linear_when_backtracking(root: Node) -> bool:
     """Whether a backtracking search takes time linear in the text for every text.
 
-    There may be no unbounded repetition, except for one in a pattern that is anchored at the start of the text; what it
-    repeats may match in only one way. In addition, the number of ways to match at one start must be at most
-    CHOICES_MAX (see `_ways`).
+    There may be no unbounded repetition, except for one in a pattern that is anchored at the start of the text, or one
+    at the end of the pattern, after which no match fails. What it repeats may match in only one way. In addition, the
+    number of ways to match at one start must be at most CHOICES_MAX (see `_ways`).
     """
     choices, unbounded = _ways(root)
-    return choices <= CHOICES_MAX and (unbounded == 0 or (unbounded == 1 and _is_anchored(root)))
+    if choices > CHOICES_MAX or unbounded > 1:
+        return False
+    return unbounded == 0 or _is_anchored(root) or _ends_with_repetition(root)
+
+
+def _ends_with_repetition(node: Node) -> bool:
+    """Whether the last thing to match is an unbounded repetition of single characters."""
+    match node:
+        case Group(inner=inner):
+            return _ends_with_repetition(inner)
+        case Sequence(items=items):
+            return bool(items) and _ends_with_repetition(items[-1])
+        case Repeat(inner=CharacterClass(), least=least, most=None):
+            return least <= CHOICES_MAX
+    return False
 
 
 def _ways(node: Node) -> tuple[float, float]:

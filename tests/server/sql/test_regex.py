@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.regex import patterns
+from server.sql.regex.determinism import is_deterministic
 from server.sql.regex.regex import Regex
 
 
@@ -113,7 +114,7 @@ def test_patterns_with_excessive_repetition_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["^abc", "abc$", "a|b|c", "^[0-9]+$", "^a.*b", "x{2,5}y", "(foo|bar)baz", "^(a|b)c*$"]
+    "pattern", ["^abc", "abc$", "a|b|c", "^[0-9]+$", "^a.*b", "x{2,5}y", "(foo|bar)baz", "^(a|b)c*$", "ab.*"]
 )
 def test_patterns_without_long_backtracking_are_evaluated_by_spark(pattern: str) -> None:
     assert Regex(pattern, "").java is not None
@@ -160,3 +161,55 @@ def test_a_like_pattern_without_backtracking_matches_the_same_texts(pattern: str
     if java is not None:
         python = re.sub(r"\\x\{([0-9a-f]+)\}", lambda m: re.escape(chr(int(m[1], 16))), java).replace("\\z", "\\Z")
         assert (re.match(python, text) is not None) == patterns.matches(text, pattern)
+
+
+_ATOMS = st.sampled_from(["a", "b", "&", "=", "[^&]", "[ab]", ".", "^", "$", "\\y", "é"])
+_PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "*?"])).map(lambda p: f"(?:{p[0]}){p[1]}"),
+        inner.map(lambda part: f"({part})"),
+    ),
+    max_leaves=8,
+)
+
+
+@given(_PATTERNS, st.text("ab&=é\n", max_size=8))
+def test_libraries_divide_the_matches_of_deterministic_patterns_as_postgresql(pattern: str, text: str) -> None:
+    compiled = Regex(pattern, "")
+    if compiled.capturing is not None:
+        slowly = Regex(pattern, "")
+        slowly.__dict__["_is_deterministic"] = False  # so that the matcher divides the matches
+        assert list(compiled.find_all(text)) == list(slowly.find_all(text))
+    if compiled.java_with_groups is not None:
+        match, ours = regex.search(compiled.java_with_groups.replace("\\z", "\\Z"), text, regex.ASCII), compiled.find(text)
+        assert (match is None) == (ours is None)
+        if match is not None and ours is not None:
+            assert match.regs == ours.spans
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("(&|^)channel_id=([^&]*)", True),
+        ("([^@]+)@(.*)", True),
+        ("(ab)*c", False),  # the group is in a repetition
+        ("(ab)?c", True),
+        ("a|ab", False),
+        ("a*ab", False),
+        ("(a|)b", True),
+        ("(|a)b?", False),  # the empty branch precedes a longer match
+        ("a*?b", False),
+        ("[ab]x|[bc]y", False),  # classes are not compared with classes
+    ],
+)
+def test_deterministic_patterns(pattern: str, expected: bool) -> None:
+    assert is_deterministic(Regex(pattern, "").root) is expected
+
+
+def test_spark_gets_patterns_with_groups_that_are_part_of_every_match() -> None:
+    assert Regex("(&|^)channel_id=([^&]*)", "").java_with_groups is not None
+    assert Regex("(ab)?c", "").java_with_groups is None  # regexp_extract() returns '' for a missing group
+    assert Regex("([^@]+)@(.*)", "").java_with_groups is None  # quadratic in a text without @
