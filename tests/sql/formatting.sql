@@ -50,6 +50,7 @@ SELECT id, to_char(ts, 'YYYY-MM-DD HH24:MI:SS.US'), to_char(tz, 'DD.MM.YYYY HH12
 SELECT id, to_char(ts, 'DAY|Day|day|DY|Dy|dy|MONTH|Month|month|MON|Mon|mon|RM|rm|FMRM'), to_char(ts, 'Y,YYY|YYYY|YYY|YY|Y|IYYY|IYY|IY|I|CC|J|Q|WW|IW|W|D|ID|DD|DDD|IDDD') FROM times;
 SELECT id, to_char(ts, 'HH|HH12|HH24|MI|SS|MS|US|FF1|FF2|FF3|FF4|FF5|FF6|SSSS|SSSSS'), to_char(ts, 'AM|A.M.|am|p.m.|BC|B.C.|ad|a.d.') FROM times;
 SELECT id, to_char(ts, 'DDth|DDTH|DDDth|HH24th|YYYYth|Qth|IWTH|FMDDth'), to_char(ts, '"literal YYYY" YYYY \"MM\" "a\"b" x é') FROM times;
+SELECT id, to_char(ts, 'YYYY-MM-DD'), to_char(ts, 'HH24:MI:SS.MS'), to_char(ts, 'FMYYYY/FMMM/FMDD FMHH12:FMMI:FMSS.US'), to_char(tz, 'YYYYMMDD"T"HH24MISS'), to_char(ts, 'DDD HH HH12 "it''s" é'), to_char(d, 'DD.MM.YYYY') FROM times;
 SELECT id, to_char(ts, ''), to_char(ts, 'FMHH24:FMMI:FMSS TMMonth TMDay TMMON'), to_char(tz, 'tz'), to_char(ts, 'TZ|OF') FROM times;
 SELECT to_char('0044-03-15 BC'::timestamp, 'YYYY-MM-DD BC|CC|IYYY|YY|Y,YYY|J'), to_char('0001-01-01 BC'::timestamp, 'YYYY AD|DDD|IDDD|IW');
 SELECT to_char('10000-01-01'::timestamp, 'YYYY|YY|Y,YYYth'), to_char(timestamp '2024-12-30', 'IYYY-IW-ID'), to_char(timestamp '2021-01-03', 'IYYY-IW-ID IDDD'), to_char(timestamp '1900-01-01', 'CC'), to_char(timestamp '2000-12-31', 'CC WW');

@@ -59,6 +59,7 @@ SELECT regexp_replace('a', 'a', 'b', 'z');
 SELECT regexp_split_to_array('the quick brown fox', '\s+'), regexp_split_to_array('the quick', ''), regexp_split_to_array('', ','), regexp_split_to_array(',a,', ','), regexp_split_to_array('aXbxc', 'x', 'i'), regexp_split_to_array('abc', 'x'), regexp_split_to_array('abc', 'b*');
 SELECT regexp_split_to_array('a', 'a', 'g');
 SELECT id, substring(s from '[a-z]+'), substring(s from '(.)$'), regexp_match(s, '(\w)(\W)'), regexp_replace(s, '[aeiou]', '*', 'g'), regexp_replace(s, '(.)(.)', '\2\1'), regexp_count(s, '[[:alpha:]]'), regexp_like(s, 'B', 'i'), regexp_instr(s, '\s'), regexp_substr(s, '[^a]+'), regexp_split_to_array(s, ',') FROM strs;
+SELECT id, regexp_match(s, '^(.)([^a]*)'), (regexp_match(s, '(.)'))[1], regexp_match(s, 'a'), regexp_match(s, '(a)(.*)'), regexp_substr(s, ' [^ ]*'), substring(s from '([^o])o'), substring(s from 'o.*'), s ~ 'a.*' FROM strs;
 SELECT id, regexp_replace(s, left(v, 1), '#'), regexp_count(s, coalesce(substring(v from '[a-z]'), 'x')), substring(s from substring(v from '\w')) FROM strs WHERE id <> 4;
 SELECT substring('foobar' from '(o)\1'), regexp_replace('aabb', '(.)\1', 'x', 'g');
 SELECT regexp_match(NULL, 'a'), regexp_replace('a', NULL, 'b'), regexp_count('a', NULL), substring(NULL from 'a'), regexp_split_to_array('a', NULL);

@@ -20,7 +20,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, zone
 from server.sql.casts import DAY_US, date_to_timestamp, in_range, instant, local_time
 from server.sql.expressions import Expression, Literal
-from server.sql.functions.intervals import from_parts, interval, negated, out_of_range, parts
+from server.sql.functions.intervals import from_parts, has_only_time, interval, negated, out_of_range, parts
 from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Form, Nulls, fail, let, row
 
 OVERFLOW = SqlState.DATETIME_FIELD_OVERFLOW
@@ -120,11 +120,13 @@ def moved_in(us: int, span: Any, where: tzinfo) -> int:
 
 
 def _moved(symbol: str, point: int, span: int, type: str) -> Form:
-    """Adds an interval that is constant when the query is planned and is not very long."""
+    """Adds an interval that is constant when the query is planned and is not very long, or has no months and days."""
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         value = args[span]
-        if not isinstance(value, Literal) or value.value is None:
+        if not isinstance(value, Literal):
+            return _moved_by_time(symbol, texts[point], texts[span], type) if has_only_time(value) else ""
+        if value.value is None:
             return ""
         months, days, us = parts(value.value if symbol == "+" else negated(value.value))
         reach = (abs(months) * 31 + abs(days) + 1) * DAY_US + abs(us)
@@ -143,6 +145,18 @@ def _moved(symbol: str, point: int, span: int, type: str) -> Form:
         return let(f"CAST({texts[point]} AS {type})", lambda r: body.replace("{r}", r))
 
     return form
+
+
+def _moved_by_time(symbol: str, point: str, span: str, type: str) -> str:
+    point = f"CAST({point} AS {type})"
+    operation = "try_add" if symbol == "+" else "try_subtract"
+    us = f"{operation}(unix_micros(CAST({point} AS TIMESTAMP_LTZ)), ({span}).us)"
+    absent = f"({point}) IS NULL OR ({span}).us IS NULL"
+    error = fail(OVERFLOW, "timestamp out of range")
+    return let(
+        f"IF({absent}, NULL, coalesce({us}, {_TIMESTAMP_MIN - 1}L))",
+        lambda r: f"IF({r} < {_TIMESTAMP_MIN}L, {error}, CAST(timestamp_micros({r}) AS {type}))",
+    )
 
 
 def _signed(symbol: str, span: Any) -> Any:

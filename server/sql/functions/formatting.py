@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
+from server.sql.expressions import Expression, Literal
 from server.sql.functions import datetime_format, number_format
-from server.sql.functions.table import FUNCTIONS, Nulls, row
+from server.sql.functions.table import FUNCTIONS, Nulls, let, quote, row
 
 _FIRST_US = -210_866_803_200_000_000  # 4714-11-24 BC, in microseconds since 1970
 _YEAR_2000_US = 946_684_800_000_000
@@ -61,6 +63,44 @@ def _to_timestamp(text: str, format: str, *, timezone: str) -> int:
     return us
 
 
+_SPARK_FIELDS = {  # the number and its least digits
+    "YYYY": ("IF(year({t}) > 0, year({t}), 1 - year({t}))", 4),
+    "MM": ("month({t})", 2),
+    "DD": ("day({t})", 2),
+    "DDD": ("dayofyear({t})", 3),
+    "HH24": ("hour({t})", 2),
+    "HH12": ("(hour({t}) + 11) % 12 + 1", 2),
+    "HH": ("(hour({t}) + 11) % 12 + 1", 2),
+    "MI": ("minute({t})", 2),
+    "SS": ("CAST(second({t}) AS INT)", 2),
+}
+_SPARK_FRACTIONS = {"MS": "SSS", "US": "SSSSSS"}
+
+
+def _spark_char(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    """to_char of a timestamp with a constant template of numeric fields and other characters."""
+    template = args[1].value if isinstance(args[1], Literal) else None
+    parts = [_spark_part(node) for node in datetime_format.nodes(template)] if template else []
+    if not parts or None in parts:
+        return ""
+    return let(texts[0], lambda t: f"concat({', '.join(parts)})".replace("{t}", t))  # type: ignore[arg-type]
+
+
+def _spark_part(node: datetime_format.Node) -> str | None:
+    """Spark SQL for a part of a template, over {t}; None if only Python computes it."""
+    if node.character:
+        return None if "{" in node.character else quote(node.character)
+    if node.ordinal or node.translated:
+        return None
+    if node.pattern in _SPARK_FRACTIONS:
+        return f"date_format({{t}}, '{_SPARK_FRACTIONS[node.pattern]}')"
+    if node.pattern not in _SPARK_FIELDS:
+        return None
+    number, digits = _SPARK_FIELDS[node.pattern]
+    text = f"CAST({number} AS STRING)"
+    return text if node.fill else f"IF({number} < {10 ** (digits - 1)}, lpad({text}, {digits}, '0'), {text})"
+
+
 row(FUNCTIONS, "to_char", "int4 text", "text", python=number_format.format_integer)
 row(FUNCTIONS, "to_char", "int8 text", "text", python=lambda value, format: number_format.format_integer(
     value, format, bits=63))  # fmt: skip
@@ -69,8 +109,9 @@ row(FUNCTIONS, "to_char", "float4 text", "text", python=lambda value, format: nu
 row(FUNCTIONS, "to_char", "float8 text", "text", python=number_format.format_float)
 row(FUNCTIONS, "to_char", "numeric text", "text", python=number_format.format_numeric)
 row(FUNCTIONS, "to_char", "interval text", "text", python=_interval_char, nulls=Nulls.OPTIONAL)
-row(FUNCTIONS, "to_char", "timestamp text", "text", python=_timestamp_char, nulls=Nulls.OPTIONAL)
-row(FUNCTIONS, "to_char", "timestamptz text", "text", python=_timestamptz_char, nulls=Nulls.OPTIONAL, zoned=True)
+row(FUNCTIONS, "to_char", "timestamp text", "text", _spark_char, python=_timestamp_char, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "to_char", "timestamptz text", "text", _spark_char, python=_timestamptz_char, nulls=Nulls.OPTIONAL,
+    zoned=True)  # fmt: skip
 row(FUNCTIONS, "to_number", "text text", "numeric", python=number_format.read, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "to_date", "text text", "date", python=_to_date)
 row(FUNCTIONS, "to_timestamp", "text text", "timestamptz", python=_to_timestamp, zoned=True)

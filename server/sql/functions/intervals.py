@@ -17,8 +17,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.interval_input import interval_of, parse_interval
 from protocol.pgwire.types import INTERVAL, NUMERIC_PRECISION_MAX, bare_numeric
 from server.sql.casts import DAY_US
-from server.sql.expressions import Call, Expression
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, SYNTAX, Function, Nulls, fail, row
+from server.sql.expressions import Call, Expression, Literal
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, SYNTAX, Form, Function, Nulls, fail, let, row
 
 MONTH_DAYS = 30
 _INT32, _INT64 = 1 << 31, 1 << 63
@@ -127,11 +127,44 @@ def divided(value: Any, divisor: float) -> Any:
     return _scaled(value, lambda part: part / divisor)
 
 
+def _spark_multiplied(span: int) -> Form:
+    """An interval constant without months and days, argument `span`, times a number."""
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        value = args[span]
+        if not isinstance(value, Literal) or not has_only_time(value):
+            return ""
+        us = f"rint(CAST({parts(value.value)[2]}L AS DOUBLE) * {texts[1 - span]})"
+        limit = f"CAST({_INT64}BD AS DOUBLE)"
+
+        def result(r: str) -> str:
+            product = from_parts("0", "0", f"CAST({r} AS BIGINT)")
+            error = fail(SqlState.DATETIME_FIELD_OVERFLOW, "interval out of range")
+            in_range = f"{r} >= -{limit} AND {r} < {limit}"
+            return f"CASE WHEN {r} IS NULL THEN NULL WHEN {in_range} THEN {product} ELSE {error} END"
+
+        return let(us, result)
+
+    return form
+
+
+def has_only_time(expression: Expression) -> bool:
+    """Whether an interval certainly has no months and days."""
+    match expression:
+        case Literal(value=value):
+            return value is not None and parts(value)[:2] == (0, 0)
+        case Call(function=function, arguments=arguments) if function in _MULTIPLICATIONS:
+            return any(argument.type == INTERVAL and has_only_time(argument) for argument in arguments)
+    return False
+
+
 row(OPERATORS, "+", "interval interval", "interval", python=_added)
 row(OPERATORS, "-", "interval interval", "interval", python=lambda a, b: _added(a, negated(b)))
 row(OPERATORS, "-", "interval", "interval", python=negated)
-row(OPERATORS, "*", "interval float8", "interval", python=_multiplied)
-row(OPERATORS, "*", "float8 interval", "interval", python=lambda factor, value: _multiplied(value, factor))
+row(OPERATORS, "*", "interval float8", "interval", _spark_multiplied(0), python=_multiplied)
+row(OPERATORS, "*", "float8 interval", "interval", _spark_multiplied(1), python=lambda factor, value: _multiplied(
+    value, factor))  # fmt: skip
+_MULTIPLICATIONS = tuple(OPERATORS["*"][-2:])
 row(OPERATORS, "/", "interval float8", "interval", python=divided)
 
 

@@ -128,9 +128,9 @@ def _substring_similar(text: str, pattern: str, escape: str) -> str | None:
 
 
 def _first_match(groups: Callable[[Sequence[str], int], str]) -> Form:
-    """The Spark form of a function of a text and a pattern. `groups`: the result, given the matched groups and their number.
+    """The Spark form of a function that returns parts of the first match of a constant pattern.
 
-    `groups` gets the whole match as the first group, as regexp_extract() counts.
+    `groups`: the result, given the matched text, the text of each group, and the number of groups.
     """
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:

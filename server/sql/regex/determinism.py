@@ -1,9 +1,9 @@
 """Patterns of which each character of a text can match one place only, so that all engines agree on the match.
 
-In such a pattern (a one-unambiguous or deterministic regular expression), the next character decides between the branches of
-an alternation, and between another repetition and what follows it. From one start there is a single way to match a text of a
-given length. Then the longest match, which PostgreSQL and RE2 find, is the first that a backtracking engine finds if all its
-quantifiers are greedy, and there is one way to divide it among groups.
+In such a pattern (a one-unambiguous or deterministic regular expression), the next character decides between the
+branches of an alternation, and between another repetition and what follows it. From one start there is a single way to
+match a text of a given length. Then the longest match, which PostgreSQL and RE2 find, is the first that a backtracking
+engine finds if all quantifiers are greedy, and there is one way to divide it among groups.
 
 Source: A. Brüggemann-Klein and D. Wood, One-Unambiguous Regular Languages, 1998.
 """
@@ -23,7 +23,7 @@ _First = frozenset[str]  # the texts of the classes with which a match can begin
 
 
 def is_deterministic(root: Node) -> bool:
-    """Whether a match of a given text is possible in one way only. May be False for patterns of which this is hard to see."""
+    """Whether each text can match in one way only. May be False for patterns of which this is hard to see."""
     return _is_decided(root, frozenset(), True)
 
 

@@ -91,7 +91,7 @@ class Regex:
             start = end + (begin == end)
 
     def _divided(self, text: str, begin: int, end: int, is_longest: bool) -> Spans:
-        """The match that PostgreSQL finds at `begin`, divided among the groups. `end`: of a match that may be another."""
+        """The match at `begin`, divided among the groups as by PostgreSQL. `end` is its end if `is_longest`."""
         matcher = Matcher(text, self._flags)
         if not is_longest or self._prefers_shorter:
             ends = matcher.ends(self.root, begin)

@@ -184,7 +184,10 @@ def test_libraries_divide_the_matches_of_deterministic_patterns_as_postgresql(pa
         slowly.__dict__["_is_deterministic"] = False  # so that the matcher divides the matches
         assert list(compiled.find_all(text)) == list(slowly.find_all(text))
     if compiled.java_with_groups is not None:
-        match, ours = regex.search(compiled.java_with_groups.replace("\\z", "\\Z"), text, regex.ASCII), compiled.find(text)
+        match, ours = (
+            regex.search(compiled.java_with_groups.replace("\\z", "\\Z"), text, regex.ASCII),
+            compiled.find(text),
+        )
         assert (match is None) == (ours is None)
         if match is not None and ours is not None:
             assert match.regs == ours.spans
