@@ -8,7 +8,7 @@ without transactions, Pathway with a transaction per file of the largest number 
 apache-flink`, or `pathway`.
 
 A cell has events per second and, in parentheses, events per second of processor time. For Tidewire this is the time of
-the server and Spark, with the wire, the log and the fsync of each commit. The ratios compare events per second of
+the server, Spark and Spark's Python workers, with the wire, the log and the fsync of each commit. The ratios compare events per second of
 processor time. The queries are those of `others/nexmark_queries.py`.
 """
 
@@ -28,7 +28,7 @@ import psycopg
 
 from tests.bench.nexmark_events import Events
 from tests.bench.others.nexmark_queries import COLUMNS, QUERIES, SIDE_COLUMNS, SIDE_INPUT
-from tests.bench.processes import cpu_s
+from tests.bench.processes import tree_cpu_s
 from tests.bench.servers import Servers, Table
 from tests.bench.subscriber import Subscriber, freshness
 
@@ -126,7 +126,6 @@ def _costs(command: list[str]) -> dict[str, Cost]:
 def _tidewire(servers: Servers, events: Events, name: str, size: int) -> Cost:
     """The cost from the first event to the progress that closes the last one."""
     server = servers.tidewire
-    pids = [server.process.pid, int(server.await_event("engine ready")["pid"])]
     with psycopg.connect(server.dsn, autocommit=True) as writer:
         for table, columns in {**COLUMNS, SIDE_INPUT: SIDE_COLUMNS}.items():
             writer.execute(f"DROP TABLE IF EXISTS {table} CASCADE".encode())
@@ -134,13 +133,13 @@ def _tidewire(servers: Servers, events: Events, name: str, size: int) -> Cost:
         _copy(writer, {SIDE_INPUT: events.side_input.encode()})
         transactions = events.transactions(size)
         subscriber = Subscriber(server.port, f"({QUERIES[name]})")
-        begun, before = time.time(), sum(map(cpu_s, pids))
+        begun, before = time.time(), tree_cpu_s(server.process.pid)
         acknowledged = []
         for lines in transactions:
             _copy(writer, lines)
             acknowledged.append(time.time())
         progress = subscriber.progress(acknowledged[-1], CAUGHT_UP_S)
-        used = sum(map(cpu_s, pids)) - before
+        used = tree_cpu_s(server.process.pid) - before
     fresh = freshness(acknowledged, progress)
     assert len(fresh) == len(acknowledged), f"{name} did not catch up"
     return Cost(progress[-1][1] - begun, used, max(fresh))

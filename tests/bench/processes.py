@@ -16,6 +16,26 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def tree_cpu_s(root: int) -> float:
+    """Seconds of processor time of a process and its descendants, such as Spark and Spark's Python workers."""
+    used: dict[int, float] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        pid = int(path.parent.name)
+        used[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # with children that have ended
+        children.setdefault(int(fields[1]), []).append(pid)
+    found, seconds = [root], 0.0
+    while found:
+        pid = found.pop()
+        seconds += used[pid]
+        found += children.get(pid, [])
+    return seconds
+
+
 def resident(pid: int) -> int:
     """The bytes of resident memory, with mapped files."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
