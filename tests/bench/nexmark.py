@@ -8,8 +8,8 @@ without transactions, Pathway with a transaction per file of the largest number 
 apache-flink`, or `pathway`.
 
 A cell has events per second and, in parentheses, events per second of processor time. For Tidewire this is the time of
-the server, Spark and Spark's Python workers, with the wire, the log and the fsync of each commit. The ratios compare events per second of
-processor time. The queries are those of `others/nexmark_queries.py`.
+the server, Spark and Spark's Python workers, with the wire, the log and the fsync of each commit. The ratios compare
+events per second of processor time. The queries are those of `others/nexmark_queries.py`.
 """
 
 from __future__ import annotations
