@@ -29,6 +29,7 @@ HASHED_ROWS_MIN = 1_024  # of a table of which only the rows with repeated hashe
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
 DISTINCT_COLUMNS = 2  # that may show that rows are distinct
 SAMPLES_ROWS = (64, 512)  # at the beginning of such a column, tested before all rows
+NUMBER_MAX = 1 << 62  # a row number before the numbers are made dense
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 
@@ -108,6 +109,20 @@ def _grouped(table: pa.Table, keys: Sequence[str]) -> tuple[NDArray[np.int64], N
     ).group_by(keys, use_threads=False)
     sums = grouped.aggregate([("first", "min"), (DIFF, "sum")])
     return sums["first_min"].to_numpy(), sums[f"{DIFF}_sum"].to_numpy()
+
+
+def row_numbers(rows: pa.Table) -> NDArray[np.int64]:
+    """A number for each row, the same for equal rows and another for different ones."""
+    numbers, count = np.zeros(rows.num_rows, np.int64), 1
+    for column in rows.columns:
+        encoded = comparable(column.combine_chunks()).dictionary_encode(null_encoding="encode")
+        values = max(len(encoded.dictionary), 1)
+        if count * values > NUMBER_MAX:  # the numbers could overflow, so they are replaced by 0, 1, ...
+            distinct, numbers = np.unique(numbers, return_inverse=True)
+            count = len(distinct)
+        numbers = numbers * values + encoded.indices.to_numpy()
+        count *= values
+    return numbers
 
 
 def _are_distinct(table: pa.Table, keys: Sequence[str]) -> bool:

@@ -78,6 +78,19 @@ def test_few_rows_are_consolidated_like_many(type: pa.DataType, data: st.DataObj
     assert few_rows.schema == many_rows.schema == changes.schema
 
 
+@each_type
+@pytest.mark.parametrize("numbers_max", [u.NUMBER_MAX, 1])
+@few
+@given(data=st.data())
+def test_equal_rows_have_equal_numbers(numbers_max: int, type: pa.DataType, data: st.DataObject) -> None:
+    table = data.draw(changes_tables((type, pa.int64(), pa.string())))
+    with patch.object(u, "NUMBER_MAX", numbers_max):
+        numbers = u.row_numbers(u.rows_of(table)).tolist()
+    rows = [row for row, _ in pairs(table)]
+    assert len({*numbers}) == len({*rows})
+    assert len({*zip(numbers, rows, strict=True)}) == len({*rows})
+
+
 @pytest.mark.parametrize("rows_min", [u.HASHED_ROWS_MIN, 0])
 @given(changes=changes_tables(MIXED))
 def test_consolidate_compares_all_columns(rows_min: int, changes: pa.Table) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.updates import DIFF, DIFF_FIELD
+from catalog.updates import DIFF
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.operator import (
@@ -18,7 +20,6 @@ from server.dataflow.operators.operator import (
     names_of,
     slice_of,
 )
-from server.dataflow.operators.versions import by_version, changed_rows, signed_differences, touched_keys
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctRows
 from server.runtime.threads import in_thread
@@ -32,6 +33,7 @@ class DistinctOperator(Operator):
     def __init__(self, node: DistinctRows, context: OperatorContext) -> None:
         super().__init__(node, context)
         self._positions = node.positions
+        self._drops_nulls = node.drops_nulls
         self._everything = tuple(range(len(node.positions)))
         counted = node.schema.append(pa.field(COUNT, pa.int64()))
         self._own = [context.shared.arranger.arrangement(ByKey(names_of(self._everything)), counted)]
@@ -48,6 +50,10 @@ class DistinctOperator(Operator):
             [*(changes.column(position) for position in self._positions), changes[VERSION], changes[DIFF]],
             schema=self.schema,
         )
+        if self._drops_nulls:
+            changes = changes.filter(changes.column(len(self._positions) - 1).is_valid())
+            if changes.num_rows == 0:
+                return self.none
         key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
         held = await slice_of(self._own[0], key_hashes, tick)
         found, pending = await in_thread(self._changes, tick, held, changes)
@@ -55,18 +61,46 @@ class DistinctOperator(Operator):
         return found
 
     def _changes(self, tick: Tick, held: pa.Table, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The node's changes, and those of the state. `held`: the old state of the changed rows."""
+        """The node's changes, and those of the state. `held`: the old state of the changed rows.
+
+        Sorts the counts and the changes by row and version. Then the multiplicities are running totals.
+        """
         names = self.node.schema.names
-        before = pa.table([*held.select(names).columns, held[COUNT]], pa.schema([*self.node.schema, DIFF_FIELD]))
-        if tick.since is None:
-            changes = updates.consolidate(changes)
-        touched = touched_keys(tick, [self._everything], [changes])
-        changed = list(changed_rows(before, changes, self._everything, touched, tick, None))
-        found = by_version(changed, tick, updates.rows_of)
-        if len(tick.times) == 1:
-            now = changed[0].after
-        else:
-            now = updates.consolidate(pa.concat_tables([before, changes.drop_columns([VERSION])]))
-        counted = pa.table(now.columns, self._own[0].schema)
-        pending = pa.concat_tables([updates.with_diff(counted, 1), updates.negate(held)])
-        return signed_differences(found, tick, self.schema), updates.consolidate(pending)
+        rows = pa.concat_tables([held.select(names), changes.select(names)])
+        versions = np.concatenate([np.zeros(held.num_rows, np.int64), changes[VERSION].to_numpy()])
+        numbers = updates.row_numbers(rows)
+        order = np.lexsort((versions, numbers))
+        totals = RunningTotals(numbers[order], versions[order], np.concatenate([held[COUNT], changes[DIFF]])[order])
+        if totals.after.min() < 0:
+            raise updates.NegativeCount("of an operator's input")
+        flips = np.flatnonzero((totals.versions > 0) & ((totals.after > 0) != (totals.before > 0)))
+        found = rows.take(pa.array(order[totals.ends[flips]]))
+        signs = np.where(totals.after[flips] > 0, 1, -1)
+        found = pa.table([*found.columns, pa.array(totals.versions[flips]), pa.array(signs)], schema=self.schema)
+
+        changed = totals.is_last & (totals.after != totals.at_zero)
+        removed = held.filter(pa.array(np.isin(numbers[: held.num_rows], numbers[order[totals.ends[changed]]])))
+        added = np.flatnonzero(changed & (totals.after > 0))
+        now = rows.take(pa.array(order[totals.ends[added]]))
+        counted = pa.table([*now.columns, pa.array(totals.after[added])], schema=self._own[0].schema)
+        return found, pa.concat_tables([updates.with_diff(counted, 1), updates.negate(removed)])
+
+
+class RunningTotals:
+    """The totals of changes that are sorted by row number and version, after each pair of a row and a version.
+
+    All attributes have one element per pair: `ends`, the position of its last change; `versions`; `before` and `after`,
+    the total of its row before and after the version; `at_zero`, that after version 0; `is_last`, whether no later
+    version changes its row. There must be at least one change.
+    """
+
+    def __init__(self, numbers: NDArray[np.int64], versions: NDArray[np.int64], diffs: NDArray[np.int64]) -> None:
+        ends_row = np.append(numbers[1:] != numbers[:-1], True)
+        self.ends = np.flatnonzero(ends_row | np.append(versions[1:] != versions[:-1], True))
+        self.versions, self.is_last = versions[self.ends], ends_row[self.ends]
+        begins_row = np.append(True, self.is_last[:-1])
+        first, row = np.flatnonzero(begins_row), np.cumsum(begins_row) - 1
+        sums = np.cumsum(diffs)[self.ends]
+        self.after = sums - np.append(0, sums[:-1])[first][row]
+        self.before = np.where(begins_row, 0, np.append(0, self.after[:-1]))
+        self.at_zero = np.where(self.versions[first] == 0, self.after[first], 0)[row]

@@ -121,7 +121,7 @@ class _Planner:
         self._followed = followed
         self._new = NewColumns(root)
         self._known: dict[str, Node] = {}
-        self._distinct_nodes: dict[tuple[Node, tuple[int, ...]], DistinctRows] = {}
+        self._distinct_nodes: dict[tuple[Node, tuple[int, ...], bool], DistinctRows] = {}
 
     def planned(self, relation: Relation) -> Node:
         """The node of a relation. Relations that differ only in the ids of their columns share one node."""
@@ -316,7 +316,7 @@ class _Planner:
         by = _positions(base.keys, input)
 
         def distinct(value: Column) -> DistinctRows:
-            return self._distinct_rows(below, (*by, *_at([value], input)))
+            return self._distinct_rows(below, (*by, *_at([value], input)), drops_nulls=value.nullable)
 
         changes, (v, diff, branch) = self._scan(0, input.columns, "diff", "branch")
         is_branch = [
@@ -442,14 +442,15 @@ class _Planner:
             _text_of_sums(only(statement, (*relation.columns, version)), scans),
         )
 
-    def _distinct_rows(self, node: Node, positions: tuple[int, ...]) -> DistinctRows:
+    def _distinct_rows(self, node: Node, positions: tuple[int, ...], *, drops_nulls: bool = False) -> DistinctRows:
         """The `DistinctRows` node over these columns; one per node and columns."""
         columns = tuple(node.relation.columns[position] for position in positions)
-        if (node, positions) not in self._distinct_nodes:
-            self._distinct_nodes[node, positions] = DistinctRows(
-                _schema(columns), only(node.relation, columns), node, positions
+        identity = (node, positions, drops_nulls)
+        if identity not in self._distinct_nodes:
+            self._distinct_nodes[identity] = DistinctRows(
+                _schema(columns), only(node.relation, columns), node, positions, drops_nulls
             )
-        return self._distinct_nodes[node, positions]
+        return self._distinct_nodes[identity]
 
     # -- columns ----------------------------------------------------------------------------------------------------
 

@@ -124,10 +124,14 @@ class Concat(Node):
 @dataclass(frozen=True, slots=True, eq=False)
 class DistinctRows(Node):
     """DISTINCT over the input's columns at `positions`, without Spark: a change is emitted when a row's multiplicity
-    becomes or ceases to be positive. Rows are equal if their bytes are (see `catalog.updates`)."""
+    becomes or ceases to be positive. Rows are equal if their bytes are (see `catalog.updates`).
+
+    `drops_nulls`: rows whose last column is NULL are omitted, because an aggregate ignores them.
+    """
 
     input: Node
     positions: tuple[int, ...]
+    drops_nulls: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:

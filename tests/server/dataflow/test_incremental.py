@@ -559,15 +559,11 @@ def _first_input(union: Callable[..., Any]) -> Callable[..., Any]:
     return lambda codes: union(codes[:1])
 
 
-def _each_copy(by_version: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    return lambda changed, tick, rows_of: by_version(changed, tick, updates.expand)
-
-
-def _absolute(differences: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    def changed(*arguments: Any) -> pa.Table:
-        found = differences(*arguments)
-        diffs = pa.array(np.abs(found[updates.DIFF].to_numpy()))
-        return found.set_column(found.num_columns - 1, updates.DIFF_FIELD, diffs)
+def _each_copy(totals: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(*arguments: Any) -> Any:
+        found = totals(*arguments)
+        found.before = np.zeros_like(found.before)
+        return found
 
     return changed
 
@@ -659,8 +655,10 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
     ("a branch's changes go to all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
      "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
-    ("retractions are insertions", _code(distinct, "signed_differences", _absolute), "SELECT DISTINCT k FROM t"),
-    ("later versions of rows are lost", _code(distinct, "touched_keys", _first_version), "SELECT DISTINCT k FROM t"),
+    ("retractions are insertions", _code(distinct, "RunningTotals", lambda old: lambda rows, versions, diffs: old(
+        rows, versions, np.abs(diffs))), "SELECT DISTINCT k FROM t"),
+    ("rows change in the first version", _code(distinct, "RunningTotals", lambda old: lambda rows, versions, diffs: old(
+        rows, np.minimum(versions, 1), diffs)), "SELECT DISTINCT k FROM t"),
     ("later versions are lost", _code(recompute, "touched_keys", _first_version),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
     ("later versions of max are lost", _code(accumulable_aggregate, "touched_keys", _first_version),
@@ -684,7 +682,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"),
     ("NOT IN mistakes NULLs", _text(nodes.InnerJoin, "IS NOT NULL) OR", "IS NOT NULL) AND"),
      "SELECT * FROM t WHERE v NOT IN (SELECT x FROM w WHERE k > 2)"),
-    ("count distinct counts copies", _code(distinct, "by_version", _each_copy),
+    ("count distinct counts copies", _code(distinct, "RunningTotals", _each_copy),
      "SELECT k, count(DISTINCT s) FROM t GROUP BY k"),
     ("FILTER is always true", _text(nodes.Linear, "CASE WHEN", "CASE WHEN true OR"),
      "SELECT k, max(v) FILTER (WHERE s = 'a') FROM t GROUP BY k"),
