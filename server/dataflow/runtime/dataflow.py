@@ -5,8 +5,9 @@ A dataflow hydrates its computation at the sink's first time, then follows the `
     for t in computation.times(processed_upper, upper):  sink.write(t, rows(t) - rows(t')), where t' is the time before
     processed_upper = upper;  sink.advance(upper), unless the query fails
 
-When it has processed everything it hydrates again if a large step has dropped the state. Then it rests, until a change
-that may concern it is about to become visible (`resting`).
+After a short step it pauses if commits follow each other fast. When it has processed everything it hydrates again if a
+large step has dropped the state. Then it rests, until a change that may concern it is about to become visible
+(`resting`).
 
 Guarantees:
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import monotonic
 from typing import Protocol
 
 import pyarrow as pa
@@ -41,6 +43,8 @@ from server.runtime.errors import to_pg_error
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Holder
 
+SHORT_STEP_S = 0.02
+PAUSE_SHARE = 2.0  # of the duration of a short step, while commits follow each other
 _NO_ROWS = pa.table({})
 log = structlog.get_logger()
 
@@ -155,7 +159,9 @@ class Dataflow:
                 if self._may_rest:
                     await self._rested()
                 await self._frontiers.reached(self.inputs, self.processed_upper)
+                begun = monotonic()
                 await self._catch_up(self._frontiers.least_upper(self.inputs))
+                await self._pause_after_step(monotonic() - begun)
         except Exception as error:
             if self.sink.retries:
                 raise
@@ -163,6 +169,16 @@ class Dataflow:
             self.sink.failed(self.error, self.processed_upper)
         finally:
             self.close()
+
+    async def _pause_after_step(self, duration_s: float) -> None:
+        """Waits after a short step if an input has changed meanwhile, so that the next step takes more timestamps.
+
+        The cost of a short step hardly depends on the number of its rows. Without a pause a stream of small commits
+        would cause a step for each, which delays the commits.
+        """
+        upper = self._frontiers.least_upper(self.inputs)
+        if duration_s < SHORT_STEP_S and self.computation.times(self.processed_upper, upper):
+            await asyncio.sleep(duration_s * PAUSE_SHARE)
 
     @property
     def is_resting(self) -> bool:
