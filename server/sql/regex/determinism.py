@@ -10,21 +10,20 @@ Source: A. Brüggemann-Klein and D. Wood, One-Unambiguous Regular Languages, 199
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 
 import regex
 
 from server.sql.regex.tree import Alternation, Anchor, CharacterClass, Group, Node, Repeat, Sequence, captures
 
-PAIRS_MAX = 1_000  # of characters and classes that are compared at one place
+PAIRS_MAX = 2_000  # of characters and classes that are compared, which takes about 2 ms
 
 _First = frozenset[str]  # the texts of the classes with which a match can begin
 
 
 def is_deterministic(root: Node) -> bool:
     """Whether each text can match in one way only. May be False for patterns of which this is hard to see."""
-    return _is_decided(root, frozenset(), True)
+    return _Choices().are_decided(root, frozenset(), True)
 
 
 def has_unconditional_groups(node: Node) -> bool:
@@ -37,43 +36,54 @@ def has_unconditional_groups(node: Node) -> bool:
     return not captures(node)
 
 
-def _is_decided(node: Node, following: _First, may_end: bool) -> bool:
-    """Whether the next character decides at every choice in the node.
+class _Choices:
+    """Examines the choices in a pattern."""
 
-    `following`: what can match directly after the node. `may_end`: whether the match can end directly after it.
-    """
-    match node:
-        case CharacterClass() | Anchor():
-            return True
-        case Group(inner=inner):
-            return _is_decided(inner, following, may_end)
-        case Sequence(items=items):
-            for item in reversed(items):
-                if not _is_decided(item, following, may_end):
+    def __init__(self) -> None:
+        self._pairs_left = PAIRS_MAX
+
+    def are_decided(self, node: Node, following: _First, may_end: bool) -> bool:
+        """Whether the next character decides every choice in the node.
+
+        `following`: what can match directly after the node. `may_end`: whether the match can end directly after it.
+        """
+        match node:
+            case CharacterClass() | Anchor():
+                return True
+            case Group(inner=inner):
+                return self.are_decided(inner, following, may_end)
+            case Sequence(items=items):
+                for item in reversed(items):
+                    if not self.are_decided(item, following, may_end):
+                        return False
+                    is_optional = _is_nullable(item)
+                    following = _first(item) | (following if is_optional else frozenset())
+                    may_end = may_end and is_optional
+                return True
+            case Alternation(branches=branches):
+                seen: _First = frozenset()
+                for branch in branches:
+                    first = _first(branch)
+                    if not self._are_disjoint(first, seen) or not self.are_decided(branch, following, may_end):
+                        return False
+                    seen |= first
+                empty = sum(map(_is_nullable, branches))
+                # A backtracking engine would prefer an empty branch to longer ones that come later.
+                return empty == 0 or (empty == 1 and not may_end and self._are_disjoint(seen, following))
+            case Repeat(inner=inner, least=least, most=most, short=short):
+                once = most == 1
+                if short or _is_nullable(inner) or (captures(inner) and not once):
                     return False
-                is_optional = _is_nullable(item)
-                following = _first(item) | (following if is_optional else frozenset())
-                may_end = may_end and is_optional
-            return True
-        case Alternation(branches=branches):
-            seen: _First = frozenset()
-            for branch in branches:
-                first = _first(branch)
-                if not _are_disjoint(first, seen) or not _is_decided(branch, following, may_end):
+                first = _first(inner)
+                if least != most and not self._are_disjoint(first, following):
                     return False
-                seen |= first
-            empty = sum(map(_is_nullable, branches))
-            # A backtracking engine would prefer an empty branch to longer ones that come later.
-            return empty == 0 or (empty == 1 and not may_end and _are_disjoint(seen, following))
-        case Repeat(inner=inner, least=least, most=most, short=short):
-            once = most == 1
-            if short or _is_nullable(inner) or (captures(inner) and not once):
-                return False
-            first = _first(inner)
-            if least != most and not _are_disjoint(first, following):
-                return False
-            return _is_decided(inner, following if once else following | first, may_end)
-    return False  # lookaround and back references
+                return self.are_decided(inner, following if once else following | first, may_end)
+        return False  # lookaround and back references
+
+    def _are_disjoint(self, some: _First, others: _First) -> bool:
+        """Whether no character is in two of the classes. At least one class of each pair must be a single character."""
+        self._pairs_left -= len(some) * len(others)
+        return self._pairs_left >= 0 and all(_is_disjoint(a, b) for a, b in product(some, others))
 
 
 def _is_nullable(node: Node) -> bool:
@@ -109,15 +119,15 @@ def _first(node: Node) -> _First:
     return frozenset()
 
 
-def _are_disjoint(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether no character is in two of the classes. At least one class of each pair must be a single character."""
-    pairs = list(product(some, others))
-    return len(pairs) <= PAIRS_MAX and all(_excludes(a, b) or _excludes(b, a) for a, b in pairs)
+def _is_disjoint(one: str, other: str) -> bool:
+    a, b = _character(one), _character(other)
+    if a is not None and b is not None:
+        return a != b
+    return (a is not None and not _contains(other, a)) or (b is not None and not _contains(one, b))
 
 
-def _excludes(single: str, other: str) -> bool:
-    character = _character(single)
-    return character is not None and regex.fullmatch(other, character, regex.VERSION0 | regex.ASCII) is None
+def _contains(text: str, character: str) -> bool:
+    return regex.fullmatch(text, character, regex.VERSION0 | regex.ASCII) is not None
 
 
 def _character(text: str) -> str | None:

@@ -216,3 +216,10 @@ def test_spark_gets_patterns_with_groups_that_are_part_of_every_match() -> None:
     assert Regex("(&|^)channel_id=([^&]*)", "").java_with_groups is not None
     assert Regex("(ab)?c", "").java_with_groups is None  # regexp_extract() returns '' for a missing group
     assert Regex("([^@]+)@(.*)", "").java_with_groups is None  # quadratic in a text without @
+
+
+@pytest.mark.parametrize("part", ["{}?", "(?:{}?|[^{}])", "{}?[a-z]"])
+def test_the_examination_of_long_patterns_is_bounded(part: str) -> None:
+    letters = [chr(0x4E00 + number) for number in range(4_000)]
+    long = "".join(part.format(letter, letter) for letter in letters)
+    assert not is_deterministic(Regex(f"(?:{long})|(?:{long})", "").root)
