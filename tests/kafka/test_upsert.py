@@ -71,6 +71,8 @@ def test_the_output_is_the_last_value_of_each_key_at_every_commit(history: Any) 
                         key.decode(): value.decode() for key, value in rows.items()
                     }
                     assert len(output.errors) == len(errors)
+                    error = await output.error()
+                    assert error.message in output.errors if error is not None else not errors
                     if then == "resume":
                         output.envelope.close()
                         output.resume()
@@ -92,11 +94,14 @@ async def test_the_messages_of_errors(tmp_path: Path) -> None:
         )
         assert value.startswith("Envelope error: Upsert: Value error: Failed to decode JSON: ")
         assert value.endswith(", decoded key: (1)")
-        error = output.envelope.failures.error
+        error = await output.error()
         assert error is not None
+        assert error.sqlstate == "22000"
         assert error.detail in [f'Topic "topic", partition 0, offset {n}.' for n in range(3)]
+        assert error.hint is not None
+        assert error.hint.startswith("To remove the error, produce a message with ")
         await output.apply([Message(b"[", None), Message(b"1", b"2"), Message(None, None)])
-        assert output.envelope.failures.error is None
+        assert await output.error() is None
 
 
 async def test_inline_errors_are_rows(tmp_path: Path) -> None:

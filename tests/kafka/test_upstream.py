@@ -80,7 +80,7 @@ class Source:
 
     async def rows(self, target: int = 0) -> list[tuple[Any, ...]]:
         id = self.targets[target].id
-        found = await self.coordinator.reads.rows(id, self.coordinator.latest_time())
+        found = await self.coordinator.reads.decoded_rows(id, self.coordinator.latest_time())
         return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     async def until_received(self, count: int) -> None:

@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates
+from catalog.collection_errors import CollectionError
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.envelopes.envelope import (
     Decoded,
+    Errors,
     Mask,
     Step,
     decode,
@@ -33,7 +35,7 @@ from server.ingest.kafka.envelopes.envelope import (
     unavailable,
     worked,
 )
-from server.ingest.kafka.errors import DecodeFailure, Failures, identity
+from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.keyed_output import KeyedOutput, groups_of
 from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
 from server.ingest.kafka.messages import Messages
@@ -214,13 +216,14 @@ class DebeziumEnvelope:
             return [after]
         return [updates.with_diff(before.filter(pa.array(has_before)), -1), updates.with_diff(after, 1)]
 
-    def _invalid(self, decoded: Decoded, rows: Rows, source: Mapping[str, pa.Array]) -> dict[str, DecodeFailure | None]:
+    def _invalid(self, decoded: Decoded, rows: Rows, source: Mapping[str, pa.Array]) -> Errors:
         name = "sequence" if self._origin is Upstream.POSTGRES else "file"
-        found: dict[str, DecodeFailure | None] = {}
+        found: Errors = {}
         for row in rows.tolist():
             place = f"{decoded.messages.partitions[row]}/{decoded.messages.offsets[row]}"
             text = f"Debezium: invalid {name}: {source[name][row].as_py()}"
-            found[identity("message", place.encode())] = DecodeFailure(text, decoded.detail(row, self._topic))
+            detail = decoded.detail(row, self._topic)
+            found[identity("message", place.encode())] = CollectionError(text, detail, LASTING_HINT)
         return found
 
     def _refused(self, reason: str) -> PgError:

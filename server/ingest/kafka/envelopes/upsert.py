@@ -17,10 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
+from catalog.collection_errors import CollectionError
 from catalog.hashing import key_hashes
 from server.ingest.kafka.avro_format import Part
-from server.ingest.kafka.envelopes.envelope import Decoded, Mask, Step, decode, replaced, unavailable, worked
-from server.ingest.kafka.errors import DecodeFailure, Failures, identity
+from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Mask, Step, decode, replaced, unavailable, worked
+from server.ingest.kafka.errors import Failures, identity
 from server.ingest.kafka.keyed_output import KeyedOutput, Numbers, groups_of, last_of_each
 from server.ingest.kafka.layout import AFTER, Layout
 from server.ingest.kafka.messages import Messages
@@ -33,6 +34,9 @@ _NULL_KEY = (
     "a NULL key and NULL value"
 )
 _NULL_ID = "null key"
+_NULL_HINT = "To remove the error, produce a message with a NULL key and a NULL value."
+_KEY_HINT = "To remove the error, produce a message with the same bytes as key and a NULL value."
+_VALUE_HINT = "To remove the error, produce a message with the same key, and with a valid value or a NULL value."
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class _Last:
     ends: Rows
     deleted: Mask
     failed: Mask
-    failures: dict[str, DecodeFailure | None]
+    failures: Errors
 
     @property
     def chosen(self) -> Rows:
@@ -124,13 +128,13 @@ class UpsertEnvelope:
         present = ~last.deleted[chosen] & (~last.failed[chosen] if self._layout.error is None else True)
         return new.take(pa.array(chosen[present]))
 
-    def _key_failures(self, decoded: Decoded, null: Rows, bad: Rows) -> dict[str, DecodeFailure | None]:
+    def _key_failures(self, decoded: Decoded, null: Rows, bad: Rows) -> Errors:
         """The errors of keys that are null or cannot be decoded. A message without value retracts the error."""
-        changed: dict[str, DecodeFailure | None] = {}
+        changed: Errors = {}
         values = decoded.messages.values
         for row in null[-1:].tolist():
             is_error = values[row].is_valid
-            failure = DecodeFailure(_NULL_KEY, decoded.detail(row, self._topic)) if is_error else None
+            failure = CollectionError(_NULL_KEY, decoded.detail(row, self._topic), _NULL_HINT) if is_error else None
             changed[_NULL_ID] = failure
         assert decoded.key is not None
         for row in bad.tolist():
@@ -138,12 +142,10 @@ class UpsertEnvelope:
             changed[id] = None
             if values[row].is_valid:
                 text = f"{_PREFIX}Key decode: {decoded.key.reason(row)}"
-                changed[id] = DecodeFailure(text, decoded.detail(row, self._topic, of_key=True))
+                changed[id] = CollectionError(text, decoded.detail(row, self._topic, of_key=True), _KEY_HINT)
         return changed
 
-    def _value_failures(
-        self, decoded: Decoded, chosen: Rows, keys: pa.Table, failed: Mask
-    ) -> dict[str, DecodeFailure | None]:
+    def _value_failures(self, decoded: Decoded, chosen: Rows, keys: pa.Table, failed: Mask) -> Errors:
         """The errors of values that cannot be decoded. Any later message of the key retracts its error."""
         is_error = failed[chosen] if self._layout.error is None else np.zeros(len(chosen), np.bool_)
         live = {int(id[6:22], 16) for id in self.failures.live if id.startswith("value:")}
@@ -151,7 +153,7 @@ class UpsertEnvelope:
             return {}
         hashes = key_hashes(keys, keys.column_names)
         touched = np.flatnonzero(is_error | np.isin(hashes, np.array(sorted(live), np.uint64)))
-        changed: dict[str, DecodeFailure | None] = {}
+        changed: Errors = {}
         for number in touched.tolist():
             values = {name: keys[i][number].as_py() for i, name in enumerate(self._layout.key_names)}
             id = identity(f"value:{int(hashes[number]):016x}", repr(values).encode())
@@ -159,7 +161,7 @@ class UpsertEnvelope:
             changed[id] = None
             if is_error[number]:
                 text = f"{_PREFIX}Value error: {decoded.value.reason(row)}, decoded key: {_text(values)}"
-                changed[id] = DecodeFailure(text, decoded.detail(row, self._topic))
+                changed[id] = CollectionError(text, decoded.detail(row, self._topic), _VALUE_HINT)
         return changed
 
     def _with_errors(self, new: pa.Table, value: Part, failed: Mask) -> pa.Table:
