@@ -129,6 +129,7 @@ class OutputRun:
         error = self.envelope.failures.error(known)
         errors = {} if error == known else {ID: error}
         await self.coordinator.commit(Request(writes=payloads, source_state={ID: dict(step.state)}, errors=errors))
+        await self.envelope.committed()
 
     async def rows(self) -> list[dict[str, Any]]:
         """The committed rows, by the names of the columns. Also while there are errors."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalog.source_definition import Encoding, Envelope, Format
 from server.ingest.kafka.layout import Schemas
 from tests.examples import examples
-from tests.kafka.outputs import Message, OutputRun, run
+from tests.kafka.outputs import ID, Message, OutputRun, run
 
 JSON = Encoding("json")
 UPSERT = Format(JSON, JSON, envelope=Envelope.UPSERT)
@@ -132,3 +132,11 @@ async def test_spark_joins_the_keys(engine: Any, tmp_path: Path) -> None:
         await output.restart()
         await output.apply([Message(b"1", b"11"), Message(b"2", None), Message(b"4", b"40")])
         assert {row["key"]: row["data"] for row in await output.rows()} == {"1": "11", "3": "30", "4": "40"}
+
+
+async def test_no_history_is_held_between_steps(tmp_path: Path) -> None:
+    async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS) as output:
+        for value in (b"1", b"2", b"{", b"3"):
+            await output.apply([Message(b"1", value), Message(value, b"1")])
+            assert ID not in output.coordinator.frontiers.holders_of
+        assert [row["data"] for row in await output.rows() if row["key"] == "1"] == ["3"]

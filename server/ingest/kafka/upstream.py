@@ -28,12 +28,13 @@ from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
 from server.ingest.kafka.envelopes.envelope import Envelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
 from server.ingest.kafka.errors import Failures
-from server.ingest.kafka.keyed_output import KeyedOutput
+from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import Layout, Schemas, ends_of, events_of, layout_of, reads_headers
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
+from server.ingest.keyed_rows import KeyedRows
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes
 
@@ -74,8 +75,9 @@ def envelope_of(
     name = target.output.reference
     failures = Failures.restored(prefix_of(target), state)
 
-    def output() -> KeyedOutput:
-        return KeyedOutput(target.id, layout.schema, layout.key_positions, context.coordinator, context.engine)
+    def output() -> KeyJoin:
+        rows = KeyedRows(context.coordinator, target.id, layout.schema, layout.key_positions)
+        return KeyJoin(rows, context.engine)
 
     async def current() -> pa.Table:
         return await context.coordinator.reads.decoded_rows(target.id, context.coordinator.latest_time())
@@ -309,6 +311,8 @@ class KafkaUpstream:
         return changed
 
     async def committed(self, state: State) -> None:
+        for topic in self._topics:
+            await topic.envelope.committed()
         self._publish()
 
     def _publish(self) -> None:

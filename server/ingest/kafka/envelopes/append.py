@@ -50,6 +50,9 @@ class AppendEnvelope:
         good = ~(empty | failed | key_failed)
         return rows if good.all() else rows.filter(pa.array(good)), changed
 
+    async def committed(self) -> None:
+        """It does not read the output."""
+
     def partitions_added(self, count: int) -> None:
         """Every message is independent of the others."""
 

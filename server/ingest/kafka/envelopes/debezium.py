@@ -36,10 +36,11 @@ from server.ingest.kafka.envelopes.envelope import (
     worked,
 )
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
-from server.ingest.kafka.keyed_output import KeyedOutput, groups_of
+from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Position, Positions, Upstream, in_order, positions
+from server.ingest.keyed_rows import groups_of
 
 _STATE = "deduplication/"
 Rows = NDArray[np.intp]
@@ -70,7 +71,7 @@ class DebeziumEnvelope:
         topic: str,
         layout: Layout,
         failures: Failures,
-        output: Callable[[], KeyedOutput],
+        output: Callable[[], KeyJoin],
         current: Callable[[], Awaitable[pa.Table]],
         state: Mapping[str, bytes | None],
         *,
@@ -83,7 +84,7 @@ class DebeziumEnvelope:
         self._layout = layout
         self._origin = layout.origin
         self._open = output
-        self._output: KeyedOutput | None = None
+        self._output: KeyJoin | None = None
         self._current = current
         self._partitions = partitions
         start = failures.prefix + _STATE
@@ -119,6 +120,8 @@ class DebeziumEnvelope:
             state[f"{self.failures.prefix}{_STATE}{partition}"] = self._progress[partition].stored()
         if self._output is not None and all(progress.streaming for progress in self._progress.values()):
             self.close()
+        if self._output is not None:
+            self._output.rows.keep()
         return Step(tables, state)
 
     # -- repetitions --------------------------------------------------------------------------------------------
@@ -233,10 +236,14 @@ class DebeziumEnvelope:
             hint="Create the source again, or use ENVELOPE DEBEZIUM UPSERT.",
         )
 
+    async def committed(self) -> None:
+        if self._output is not None:
+            await self._output.rows.committed()
+
     def partitions_added(self, count: int) -> None:
         self._partitions = count
 
     def close(self) -> None:
         if self._output is not None:
-            self._output.close()
+            self._output.rows.close()
             self._output = None

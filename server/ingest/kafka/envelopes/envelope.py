@@ -36,12 +36,16 @@ class Step:
 
 
 class Envelope(Protocol):
-    """Converts messages to changes. The caller commits each step before it takes the next one."""
+    """Converts messages to changes. The caller commits each step and calls `committed` before it takes the next one."""
 
     failures: Failures
 
     async def step(self, messages: Messages) -> Step:
         """PgError if the topic cannot be read on. UpstreamError if something else cannot be reached."""
+        ...
+
+    async def committed(self) -> None:
+        """Called when the last step is committed."""
         ...
 
     def partitions_added(self, count: int) -> None:

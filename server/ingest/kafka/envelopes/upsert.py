@@ -22,9 +22,10 @@ from catalog.hashing import key_hashes
 from server.ingest.kafka.avro_format import Part
 from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Mask, Step, decode, replaced, unavailable, worked
 from server.ingest.kafka.errors import Failures, identity
-from server.ingest.kafka.keyed_output import KeyedOutput, Numbers, groups_of, last_of_each
+from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, Layout
 from server.ingest.kafka.messages import Messages
+from server.ingest.keyed_rows import Numbers, groups_of, last_of_each
 
 Rows = NDArray[np.intp]
 
@@ -69,7 +70,7 @@ class UpsertEnvelope:
         topic: str,
         layout: Layout,
         failures: Failures,
-        output: Callable[[], KeyedOutput],
+        output: Callable[[], KeyJoin],
         *,
         is_debezium: bool = False,
     ) -> None:
@@ -78,7 +79,7 @@ class UpsertEnvelope:
         self._topic = topic
         self._layout = layout
         self._open = output
-        self._output: KeyedOutput | None = None
+        self._output: KeyJoin | None = None
         self._is_debezium = is_debezium
 
     async def step(self, messages: Messages) -> Step:
@@ -89,6 +90,7 @@ class UpsertEnvelope:
             self._output = self._open()
         old, numbers = await self._output.find(last.keys)
         new = await worked(messages, self._new, decoded, last, old, numbers)
+        self._output.rows.keep()
         state = self.failures.changed(last.failures)
         if old.num_rows == 0:
             return Step([new], state)
@@ -198,12 +200,16 @@ class UpsertEnvelope:
                 new = replaced(new, position, mask, values.take(pa.array(sources)))
         return new
 
+    async def committed(self) -> None:
+        if self._output is not None:
+            await self._output.rows.committed()
+
     def partitions_added(self, count: int) -> None:
         """A key may be in any partition."""
 
     def close(self) -> None:
         if self._output is not None:
-            self._output.close()
+            self._output.rows.close()
             self._output = None
 
 
