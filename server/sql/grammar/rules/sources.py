@@ -388,7 +388,8 @@ def _parse_encoding(tokens: TokenReader) -> EncodingClause:
         return EncodingClause("csv", position, options=_parse_csv(tokens))
     if tokens.at("text", "bytes", "json", "parquet"):
         return EncodingClause(tokens.choose("text", "bytes", "json", "parquet"), position)
-    tokens.reject(f"FORMAT {tokens.word.upper()}", "protobuf", "regex")
+    hint = "The formats are AVRO, JSON, CSV, TEXT and BYTES, and PARQUET for files."
+    tokens.reject(f"FORMAT {tokens.word.upper()}", "protobuf", "regex", hint=hint)
     raise tokens.expected("one of AVRO or TEXT or BYTES or JSON or CSV or PARQUET")
 
 
