@@ -294,3 +294,29 @@ def test_a_write_that_read_the_table_before_the_error_is_refused(run: Run) -> No
             await coordinator.commit(Request(writes=[(other, payload)], unchanged={t: time}))
 
     run.server.call(refused())
+
+
+def test_views_that_are_created_during_the_error_have_rows_after_it(run: Run) -> None:
+    run.set_error(ERROR)
+    run.execute("CREATE MATERIALIZED VIEW late AS SELECT * FROM t", "CREATE INDEX late_index ON late (v)")
+    run.execute("INSERT INTO t VALUES (2, 'b')")
+    for query in ("SELECT * FROM late", "SELECT * FROM late WHERE v = 'b'"):
+        run.fails(query)
+    run.set_error(None)
+    run.hydrated()
+    assert sorted(run.rows("SELECT * FROM late")) == [(1, "a"), (2, "b")]
+    assert run.rows("SELECT * FROM late WHERE v = 'b'") == [(2, "b")]
+
+
+def test_an_error_during_a_restart_concerns_the_changes_before_it(run: Run) -> None:
+    run.rows("SELECT * FROM over_kept")
+    run.execute("INSERT INTO t VALUES (2, 'b')")
+    run.set_error(ERROR)
+    run.execute("INSERT INTO t VALUES (3, 'c')")
+    run.close()
+    run.start()
+    run.execute("INSERT INTO t VALUES (4, 'd')")
+    run.fails("SELECT * FROM kept")
+    run.set_error(None)
+    for relation in ("t", "kept", "over_kept"):
+        assert sorted(run.rows(f"SELECT * FROM {relation}")) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
