@@ -311,9 +311,9 @@ class KafkaUpstream:
         return changed
 
     async def committed(self, state: State) -> None:
+        self._publish()
         for topic in self._topics:
             await topic.envelope.committed()
-        self._publish()
 
     def _publish(self) -> None:
         """Updates the statistics, and the errors of collections that cannot be read."""
