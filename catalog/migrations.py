@@ -140,6 +140,20 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         -- not know. The tables are the same.
         """,
     ),
+    (
+        "errors of collections",
+        """
+        -- Why a collection cannot be read, from a time on: see catalog/collection_errors.py.
+        CREATE TABLE collection_errors (
+            id TEXT NOT NULL,
+            time INTEGER NOT NULL,
+            message TEXT,                -- NULL: the collection can be read
+            detail TEXT,
+            hint TEXT,
+            PRIMARY KEY (id, time)
+        ) WITHOUT ROWID;
+        """,
+    ),
 )
 
 

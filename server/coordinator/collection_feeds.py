@@ -58,6 +58,11 @@ class CollectionFeeds:
         finally:
             holder.release()
 
+    def end(self, id: ObjectId, time: Timestamp, error: PgError) -> None:
+        """Ends the feed of a collection that has an error at `time`, before anything is appended at this time."""
+        if (feed := self._feeds.pop(id, None)) is not None:
+            feed.ends(time, error)
+
     def close_times(self, ids: Iterable[ObjectId] | None = None) -> None:
         """Advances the feeds of these collections, by default of all, to their `upper`."""
         for id in self._feeds if ids is None else self._feeds.keys() & set(ids):

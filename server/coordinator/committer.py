@@ -21,6 +21,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence, source_state, updates
+from catalog.collection_errors import CollectionError, CollectionErrors
 from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
@@ -70,6 +71,7 @@ class Request:
     The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
     `source_state`: the state of sources after the changes in `writes`.
+    `errors`: collections whose error changes; None: they can be read again.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -82,12 +84,13 @@ class Request:
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
     source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
+    errors: Mapping[ObjectId, CollectionError | None] = field(default_factory=dict)
     done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
     def written(self) -> set[ObjectId]:
         """The collections that the request changes."""
-        return {*self.rows, *self.changes, *(id for id, _ in self.writes)}
+        return {*self.rows, *self.changes, *(id for id, _ in self.writes), *self.errors}
 
     @property
     def unread(self) -> list[ObjectId]:
@@ -114,6 +117,12 @@ class _Group:
     moves: Moves
     writes: Mapping[ObjectId, list[Write]]
 
+    @property
+    def errors(self) -> Mapping[ObjectId, CollectionError | None]:
+        """The new errors of collections that no later request of the group drops."""
+        errors = (item for request in self.accepted for item in request.errors.items())
+        return {id: error for id, error in errors if id in self.state.items}
+
 
 Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
 
@@ -125,6 +134,7 @@ class Committer:
         self,
         store: Store,
         log_: Log,
+        errors: CollectionErrors,
         oracle: Oracle,
         state: CatalogState,
         frontiers: Frontiers,
@@ -135,6 +145,7 @@ class Committer:
     ) -> None:
         self._store = store
         self._log = log_
+        self._errors = errors
         self._oracle = oracle
         self._frontiers = frontiers
         self._holds = holds
@@ -217,16 +228,19 @@ class Committer:
         except BaseException:
             group.moves.roll_back()
             raise
-        self._empty_commits = 0 if written else self._empty_commits + 1
+        has_changes = bool(written or group.errors)
+        self._empty_commits = 0 if has_changes else self._empty_commits + 1
         self._log.committed(written)
-        for batch, _ in written:
-            self._last_write[batch.collection] = time
+        for id, error in group.errors.items():
+            self._errors.committed(id, time, error)
+        for id in (*(batch.collection for batch, _ in written), *group.errors):
+            self._last_write[id] = time
         for id, writes in group.writes.items():
             self._recent_writes.add(id, time, writes)
         group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
-        for listener in self.announced if written else ():
+        for listener in self.announced if has_changes else ():
             listener(time, written)
         self._frontiers.tables_upper = Timestamp(time + 1)
         for listener in self.listeners:
@@ -253,7 +267,7 @@ class Committer:
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
         ]
-        if not (writes or positions or sources or extension is not None or new is not old):
+        if not (writes or positions or sources or group.errors or extension is not None or new is not old):
             return []
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
@@ -265,6 +279,8 @@ class Committer:
                 self._save_items(tx, old, group, time)
             for source, state in sources:
                 source_state.save(tx, source, state)
+            for id, error in group.errors.items():
+                self._errors.save(tx, id, time, error)
             if unread:
                 tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
             return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
@@ -303,6 +319,8 @@ class Committer:
                 written.setdefault(id, []).append(Write(buffer))
             for id, table in request.changes.items():
                 written.setdefault(id, []).append(Write(table))
+            for id in request.errors:
+                written.setdefault(id, []).append(Write(None))
             accepted.append(request)
             replaced.append(old)
         return _Group(accepted, replaced, state, begins, moves, written)
@@ -343,6 +361,7 @@ class Committer:
         gone = old.items.keys() - new.items.keys()
         holds.drop(tx, gone)
         source_state.drop(tx, gone)
+        self._errors.drop(tx, gone)
         for id in gone:
             self._log.drop(tx, id)
 
@@ -374,6 +393,7 @@ class Committer:
                 self._holds.dropped(item)
             self._frontiers.dropped(id)
             self._log.dropped(id)
+            self._errors.dropped(id)
             self._last_write.pop(id, None)
             self._recent_writes.forget(id)
             self._unread.pop(id, None)

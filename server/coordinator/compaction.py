@@ -4,16 +4,21 @@ One pass per interval makes at most two merges per collection: one of batches at
 consolidated, and one of held history, whose updates keep their times. A merge runs in a thread, and one transaction
 replaces the batches. A merge that fails is logged and repeated by the next pass. Readers do not depend on it. A damaged
 batch is never merged, because the merged batch would have a valid checksum. The damage is logged once.
+
+The same pass deletes errors of collections that no readable time needs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
+from catalog.collection_errors import CollectionErrors
 from catalog.log import Batch, Damaged, Log, Payload
-from catalog.objects import ObjectId
+from catalog.objects import ObjectId, Timestamp
 from catalog.store import MustEnd, Store
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Metrics
@@ -22,8 +27,15 @@ from server.timeline.frontiers import RETENTION_MS, Frontiers
 log = structlog.get_logger()
 
 
-async def compact(store: Store, log_: Log, frontiers: Frontiers, metrics: Metrics, interval_s: float) -> None:
-    """Runs passes until cancelled."""
+async def compact(
+    store: Store,
+    log_: Log,
+    frontiers: Frontiers,
+    metrics: Metrics,
+    interval_s: float,
+    errors_compacted: Callable[[], Awaitable[None]],
+) -> None:
+    """Runs passes until cancelled. `errors_compacted` is `compact_errors`."""
     damaged: set[str] = set()
     while True:
         await asyncio.sleep(interval_s)
@@ -45,12 +57,24 @@ async def compact(store: Store, log_: Log, frontiers: Frontiers, metrics: Metric
                 raise_if_cancelled()
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
         try:
+            await errors_compacted()
             await store.give_back()
         except MustEnd:
             return
         except Exception as error:  # for example a full disk, which may have room at the next pass
             raise_if_cancelled()
             log.error("free pages not released", error=str(error), exc_info=error)
+
+
+async def compact_errors(
+    store: Store, errors: CollectionErrors, frontiers: Frontiers, kept: Callable[[ObjectId], Timestamp]
+) -> None:
+    """Deletes the errors that no time needs at which the collections can be read. These times begin at `kept`."""
+    for id in errors.collections:
+        if id in frontiers.floors and errors.is_compactable(id, since := kept(id)):
+            frontiers.compacted(id, since)
+            await store.transaction(partial(errors.compact, id=id, since=since))
+            errors.compacted(id, since)
 
 
 async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: ObjectId) -> int:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence
+from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
 from catalog.log import Batch, Log, Payload
 from catalog.objects import Collection, Hold, Index, MaterializedView, ObjectId, Timestamp
@@ -31,7 +32,7 @@ from server.coordinator.arrangements import Arrangements
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.committer import Commit, Committer, Request, index_created
-from server.coordinator.compaction import compact
+from server.coordinator.compaction import compact, compact_errors
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows
 from server.coordinator.hold_lag import HoldLag
@@ -40,7 +41,7 @@ from server.coordinator.indexes import Indexes
 from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.queries import Queries
-from server.coordinator.reads import DataflowInputs, Reads
+from server.coordinator.reads import DataflowInputs, Reads, error_of
 from server.coordinator.snapshot_cache import SnapshotCache
 from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
@@ -91,6 +92,7 @@ class Coordinator:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=DIRECTORY_MODE)
         self.log = Log(store, Payloads(directory / "payloads"), scratch, self._description)
+        self.errors = errors = CollectionErrors(store)
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
@@ -103,6 +105,7 @@ class Coordinator:
         self._committer = committer = Committer(
             store,
             self.log,
+            errors,
             Oracle(reserved_until),
             persistence.load(store),
             frontiers,
@@ -126,7 +129,7 @@ class Coordinator:
             self.arrangements.use_directory(arrangement_directory, name, engine, setting)
         self.dataflows = dataflows = Dataflows(frontiers, self.backpressure, tasks, metrics, frozenset(system_tables))
         committer.announced.append(self._announced)
-        self.reads = reads = Reads(committer, self.log, frontiers, snapshots, self.system_tables, dataflows)
+        self.reads = reads = Reads(committer, self.log, errors, frontiers, snapshots, self.system_tables, dataflows)
         self.inputs = inputs = DataflowInputs(reads, self.log, self.system_tables)
         self.computations = Computations(committer, engine, reads, inputs, self.arrangements.shared)
         self.feeds = feeds = CollectionFeeds(committer, frontiers, reads, scratch)
@@ -166,7 +169,9 @@ class Coordinator:
         except sqlite3.DatabaseError as error:
             raise explained(self.store.directory, error) from error
         self._tasks.start(self._committer.run(), "committer")
-        self._tasks.start(compact(self.store, self.log, self.frontiers, self.metrics, self.interval_s), "compaction")
+        errors = partial(compact_errors, self.store, self.errors, self.frontiers, self._errors_kept)
+        passes = compact(self.store, self.log, self.frontiers, self.metrics, self.interval_s, errors)
+        self._tasks.start(passes, "compaction")
         self._tasks.start(self._hold_lag.run(), "lag of holds")
         self._tasks.start(self._measure_lag(), "lag of dataflows")
 
@@ -220,6 +225,8 @@ class Coordinator:
 
     def _announced(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
         """Wakes the dataflows that a commit to tables may concern, before it becomes visible."""
+        for id in self._errors_changed(time):
+            self.dataflows.resting.written(id, (), all=True)
         tables: dict[ObjectId, list[pa.Table]] = {}
         for batch, payload in written:
             tables.setdefault(batch.collection, []).append(payload.table)
@@ -244,9 +251,21 @@ class Coordinator:
             self.metrics.commits.inc()
             self.metrics.rows_written.inc(sum(payload.table.num_rows for _, payload in written))
         self.backpressure.written(written)
+        for id in self._errors_changed(time):
+            if (error := self.errors.at(id, time)) is not None:
+                self.feeds.end(id, time, error_of(error))
         self.feeds.append(written)
         self.feeds.close_times()
         self.dataflows.resting.close_times()
+
+    def _errors_changed(self, time: Timestamp) -> list[ObjectId]:
+        """The collections whose error the commit at `time`, the latest, has changed."""
+        return [id for id in self.errors.collections if self.errors.times(id, time, time + 1)]
+
+    def _errors_kept(self, id: ObjectId) -> Timestamp:
+        """The least time at which a collection, or a materialized view that reads it, can be read."""
+        floors = self.frontiers.floors
+        return min(self.frontiers.kept(found) for found in self.dataflows.dependent_views(id) if found in floors)
 
     def _stop_dataflows(self, old: CatalogState) -> None:
         """Stops what maintains or reads the items that were dropped since `old`."""

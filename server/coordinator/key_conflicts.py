@@ -39,13 +39,13 @@ class Keys:
 
 
 class Write:
-    """The rows that a request adds to or removes from a table."""
+    """What a request changes in a collection: the rows that it adds or removes, or its error."""
 
     __slots__ = ("_keys", "_rows")
 
-    def __init__(self, rows: pa.Table | RowBuffer) -> None:
-        """A `RowBuffer` has few rows. They are converted only if they are compared."""
-        self._rows = rows if isinstance(rows, RowBuffer) or rows.num_rows <= ROWS_MAX else None
+    def __init__(self, rows: pa.Table | RowBuffer | None) -> None:
+        """A `RowBuffer` has few rows. They are converted only if they are compared. None: the error, for all rows."""
+        self._rows = rows if rows is None or isinstance(rows, RowBuffer) or rows.num_rows <= ROWS_MAX else None
         self._keys: dict[int, Keys] = {}
 
     def touches(self, keys: Keys) -> bool:

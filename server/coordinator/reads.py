@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from catalog.collection_errors import CollectionError, CollectionErrors
 from catalog.log import Log
-from catalog.objects import Collection, ObjectId, SystemTable, Timestamp, WrittenCollection
+from catalog.objects import Collection, DerivedRelation, ObjectId, SystemTable, Timestamp, WrittenCollection
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
@@ -25,6 +26,7 @@ class Reads:
         self,
         committer: Committer,
         log: Log,
+        errors: CollectionErrors,
         frontiers: Frontiers,
         snapshots: SnapshotCache,
         system_tables: SystemTableHistory,
@@ -32,6 +34,7 @@ class Reads:
     ) -> None:
         self._committer = committer
         self._log = log
+        self._errors = errors
         self._frontiers = frontiers
         self._snapshots = snapshots
         self._system_tables = system_tables
@@ -40,23 +43,37 @@ class Reads:
     async def rows(self, id: ObjectId, as_of: Timestamp, wanted: Wanted = ()) -> pa.Table:
         """Returns the rows of a collection at `as_of`, or the current rows of a system table; only the wanted ones.
 
-        Waits until `as_of < upper`. PgError if the relation was dropped, or is a materialized view that fails.
+        Waits until `as_of < upper`. PgError if the relation was dropped, is a materialized view that fails, or has an
+        error at `as_of`.
         """
         item = self._committer.state.items.get(id)
         match item:
             case SystemTable():
                 return selected(self._system_tables.current_rows(item), wanted)
             case Collection():
-                if wanted:
-                    await self.final_and_valid(id, as_of)
-                    rows = await self._snapshots.selected(item, as_of, wanted)
-                else:
-                    await self.final(item, as_of)
-                    rows = await self._snapshots.rows(item, as_of)
+                await self.final(item, as_of)
+                self.check_errors((id,), as_of)
+                if not wanted:
+                    return await self._rows(item, as_of)
+                await self.check_multiplicities(id, 1, as_of)
+                rows = await self._snapshots.selected(item, as_of, wanted)
                 self.require(item)
                 return rows
             case _:
                 raise _dropped(id)
+
+    async def decoded_rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
+        """As `rows`, also if the collection has an error: the rows that could be decoded."""
+        item = self._committer.state.items.get(id)
+        if not isinstance(item, Collection):
+            return await self.rows(id, as_of)
+        await self.final(item, as_of)
+        return await self._rows(item, as_of)
+
+    async def _rows(self, item: Collection, as_of: Timestamp) -> pa.Table:
+        rows = await self._snapshots.rows(item, as_of)
+        self.require(item)
+        return rows
 
     async def final(self, item: Collection, as_of: Timestamp) -> None:
         """Waits until `as_of < upper`. PgError if the collection was dropped, or is a materialized view that fails."""
@@ -72,10 +89,14 @@ class Reads:
             raise _dropped(item.name)
 
     async def final_and_valid(self, id: ObjectId, as_of: Timestamp) -> None:
-        """As `final`, and NegativeCount if a row has a negative multiplicity. Other relations are not checked."""
+        """As `final`. PgError if the collection has an error, NegativeCount if a row has a negative multiplicity.
+
+        Relations that are no collections are not checked.
+        """
         item = self._committer.state.items.get(id)
         if isinstance(item, Collection):
             await self.final(item, as_of)
+            self.check_errors((id,), as_of)
             await self.check_multiplicities(id, 1, as_of)
 
     async def check_multiplicities(self, id: ObjectId, lower: int, time: Timestamp) -> None:
@@ -87,6 +108,21 @@ class Reads:
         item = self._committer.state.items.get(id)
         if isinstance(item, WrittenCollection) and not self._committer.has_read(id, lower):
             await self._snapshots.rows(item, time)
+
+    def check_errors(self, ids: Iterable[ObjectId], time: int) -> None:
+        """PgError if one of the collections has an error at `time`, or one that a materialized view reads."""
+        for id in self._with_errors(ids):
+            if (error := self._errors.at(id, time)) is not None:
+                raise error_of(error)
+
+    def error_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
+        """The times in [lower, upper) at which the result of `check_errors` may change."""
+        return [time for found in self._with_errors((id,)) for time in self._errors.times(found, lower, upper)]
+
+    def _with_errors(self, ids: Iterable[ObjectId]) -> Iterator[ObjectId]:
+        """Those of the collections, and of the ones that they are computed from, whose errors are to be checked."""
+        if self._errors:
+            yield from self._committer.state.collections(ids, through=DerivedRelation)
 
     def is_logged(self, id: ObjectId) -> bool:
         """Whether the relation is a collection of the log."""
@@ -128,12 +164,24 @@ class DataflowInputs:
         """As `Inputs.rows`."""
         if id in self._system_tables:
             return self._system_tables.rows(id, as_of)
-        return await self._reads.rows(id, as_of)
+        return await self._reads.decoded_rows(id, as_of)
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         """As `Inputs.change_times`."""
         history = self._system_tables if id in self._system_tables else self._log
-        return history.times(id, lower, upper)
+        times = history.times(id, lower, upper)
+        errors = self._reads.error_times(id, lower, upper)
+        return sorted({*times, *errors}) if errors else times
+
+    def check_errors(self, ids: Iterable[ObjectId], times: Iterable[Timestamp]) -> None:
+        """As `Inputs.check_errors`."""
+        for time in times:
+            self._reads.check_errors(ids, time)
+
+
+def error_of(error: CollectionError) -> PgError:
+    """The error of reads of a collection."""
+    return PgError(SqlState.DATA_EXCEPTION, error.message, detail=error.detail, hint=error.hint or None)
 
 
 def _dropped(name: str) -> PgError:

@@ -29,7 +29,8 @@ class Joined:
     """A reader of a feed, the relation at `as_of`, and the changes after `as_of` that precede the reader.
 
     `tables` are rows or changes whose sum is the relation at `as_of`. `times` are the times of the changes between
-    `as_of` and the reader's first entry. `changes` returns the changes of one of them, until `release` is called.
+    `as_of` and the reader's first entry. `changes` returns the changes of one of them, until `release` is called;
+    PgError if the relation has an error then.
     """
 
     feed: Feed
@@ -91,6 +92,7 @@ class Subscriptions:
         upper = feed.upper
 
         async def changes(time: Timestamp) -> list[pa.Table]:
+            self._reads.check_errors((id,), time)
             found = await asyncio.to_thread(self._log.tables, id, time, time + 1)
             if any(map(updates.takes_away, found)):
                 await self._reads.check_multiplicities(id, as_of + 1, time)
@@ -100,6 +102,7 @@ class Subscriptions:
         try:
             if selection is None:
                 await self._reads.final(item, as_of)
+                self._reads.check_errors((id,), as_of)
                 tables = await asyncio.to_thread(self._log.tables, id, 0, as_of + 1)
                 self._reads.require(item)
             else:
@@ -108,7 +111,8 @@ class Subscriptions:
             reader.close()
             holder.release()
             raise
-        times = self._log.times(id, as_of + 1, upper)
+        lower = as_of + 1
+        times = sorted({*self._log.times(id, lower, upper), *self._reads.error_times(id, lower, upper)})
         if times:
             holder.advance(times[0] - 1)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ class Inputs(Protocol):
         ...
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """The rows at a time."""
+        """The rows at a time, also if the collection has an error then."""
         ...
 
     def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
@@ -29,7 +30,11 @@ class Inputs(Protocol):
         ...
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
-        """The times in [lower, upper) at which the collection has updates, ascending."""
+        """The times in [lower, upper) at which the collection has updates or its error changes, ascending."""
+        ...
+
+    def check_errors(self, ids: Iterable[ObjectId], times: Iterable[Timestamp]) -> None:
+        """PgError if one of the collections has an error at one of the times (`catalog.collection_errors`)."""
         ...
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:

@@ -230,7 +230,7 @@ async def _snapshot_stream(joined: Joined, bounds: Bounds, envelope: Envelope) -
             if not bounds.past(time):
                 async for changes in ordered(await joined.changes(time), directory, envelope):
                     yield Entry(time, changes, shared=False)
-    except updates.NegativeCount as error:
+    except (updates.NegativeCount, PgError) as error:
         raise evaluation_error(to_pg_error(error)) from None
 
 

@@ -101,7 +101,14 @@ class Ingestion:
         state = {self.source: changes.state}
 
         async def commit() -> None:
-            await coordinator.commit(Request(writes=payloads, unchanged=changes.read_at, source_state=state))
+            failing = {id for id in changes.errors if coordinator.errors.latest(id) is not None}
+            request = Request(writes=payloads, unchanged=changes.read_at, source_state=state, errors=changes.errors)
+            await coordinator.commit(request)
+            for id, error in changes.errors.items():
+                if error is not None and id not in failing:
+                    log.warning("collection cannot be read", id=id, error=error.message, detail=error.detail)
+                elif error is None and id in failing:
+                    log.info("collection can be read again", id=id)
             self.rows += sum(payload.table.num_rows for _, payload in payloads)
 
         await to_the_end(commit())

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.file_source import FileSource
 from server.ingest.generators.load_generator import LoadGenerator
-from server.ingest.kafka.kind import KafkaKind
+from server.ingest.kafka.kind import KafkaKind, validate_registry
 from server.ingest.postgres.kind import PostgresSource
-from server.ingest.source_kind import SourceKind
+from server.ingest.source_kind import Options, SourceKind
 
 KINDS: Mapping[str, SourceKind] = {
     "file": FileSource(),
@@ -17,6 +17,14 @@ KINDS: Mapping[str, SourceKind] = {
     "postgres": PostgresSource(),
     "load generator": LoadGenerator(),
 }
+
+
+async def validate_connection(system: str, options: Options) -> None:
+    """Contacts the external system of a connection. PgError if it cannot be reached."""
+    if system == "confluent schema registry":
+        await validate_registry(options)
+    else:
+        await kind_of(system).validate(options)
 
 
 def kind_of(system: str) -> SourceKind:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from catalog.collection_errors import CollectionError
 from catalog.log import Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.source_state import State
@@ -33,12 +34,14 @@ class Changes:
     `payloads`: more of the same, which are too large for memory and already in files of the log.
     `read_at`: the collections whose retracted rows are known to exist, with the time at which they do. Others are
     checked for negative multiplicities when they are read.
+    `errors`: the collections whose reads fail from now on, with the error, or no longer fail (None).
     """
 
     writes: Mapping[ObjectId, list[pa.Table]] = field(default_factory=dict)
     state: State = field(default_factory=dict)
     payloads: Sequence[tuple[ObjectId, Payload]] = ()
     read_at: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
+    errors: Mapping[ObjectId, CollectionError | None] = field(default_factory=dict)
 
 
 class Upstream(Protocol):

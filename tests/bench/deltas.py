@@ -12,6 +12,7 @@ import asyncio
 import os
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,6 +77,9 @@ class Logged:
 
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(_table(id)))
+
+    def check_errors(self, ids: Iterable[ObjectId], times: Iterable[Timestamp]) -> None:
+        """No collection has an error."""
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         """Needs no check: every deleted row existed."""

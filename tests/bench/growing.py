@@ -8,6 +8,7 @@ ones. `u` and `w` have one row per key, and a deleted row is inserted again with
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -70,6 +71,9 @@ class Growing:
 
     def is_logged(self, id: ObjectId) -> bool:
         return True
+
+    def check_errors(self, ids: Iterable[ObjectId], times: Iterable[Timestamp]) -> None:
+        """No collection has an error."""
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         """Needs no check: every deleted row existed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,9 @@ class Skewed:
         hundreds = pa.array(numbers % 100).cast(pa.decimal128(19, 0)).cast(pa.decimal128(10, 2))
         columns = [pa.array(numbers.astype(np.int32)), hundreds, pa.array(numbers / 4)]
         return pa.table(columns, names=["c0", "c1", "c2"])
+
+    def check_errors(self, ids: Iterable[ObjectId], times: Iterable[Timestamp]) -> None:
+        """No collection has an error."""
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         """Needs no check: every deleted row existed."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import holds, migrations, persistence, source_state
+from catalog.collection_errors import CollectionErrors
 from catalog.log import INLINE_BYTES, Frontiers, Log
 from catalog.migrations import MIGRATIONS
 from catalog.objects import NamedSecret, Timestamp
@@ -32,6 +33,7 @@ from tests.data import make_catalog_v3 as sample_3
 from tests.data import make_catalog_v4 as sample_4
 from tests.data import make_catalog_v5 as sample_5
 from tests.data import make_catalog_v6 as sample_6
+from tests.data import make_catalog_v7 as sample_7
 
 
 @pytest.fixture
@@ -418,6 +420,15 @@ class TestMigrations:
         assert secret.value.reveal() == "correct horse"
         assert "horse" not in f"{state!r} {secret.value} {secret.value!r}"
         assert source_state.load(store, sample_6.TOPIC.id) == sample_6.STATE
+        store.close()
+
+    def test_a_directory_of_format_7_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_7.DIRECTORY, directory)
+        assert dump(directory)[0] == "7"
+        store = Store(directory)
+        errors = CollectionErrors(store)
+        assert [(time, errors.at(sample_7.TOPIC.id, time)) for time in (10, 20)] == list(sample_7.ENTRIES)
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

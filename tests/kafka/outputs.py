@@ -14,6 +14,7 @@ import pyarrow as pa
 from catalog import source_state
 from catalog.objects import ObjectId, Table
 from catalog.source_definition import Format
+from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
@@ -124,15 +125,28 @@ class OutputRun:
         """Commits the changes of messages."""
         step = await self.envelope.step(self._topic.messages(batch))
         payloads = await prepare_payloads(self.coordinator.log, {ID: list(step.tables)})
-        await self.coordinator.commit(Request(writes=payloads, source_state={ID: dict(step.state)}))
+        known = self.coordinator.errors.latest(ID)
+        error = self.envelope.failures.error(known)
+        errors = {} if error == known else {ID: error}
+        await self.coordinator.commit(Request(writes=payloads, source_state={ID: dict(step.state)}, errors=errors))
+        await self.envelope.committed()
 
     async def rows(self) -> list[dict[str, Any]]:
-        """The committed rows, by the names of the columns."""
-        found = await self.coordinator.reads.rows(ID, self.coordinator.latest_time())
+        """The committed rows, by the names of the columns. Also while there are errors."""
+        found = await self.coordinator.reads.decoded_rows(ID, self.coordinator.latest_time())
         return found.rename_columns([column.name for column in self.layout.columns]).to_pylist()
+
+    async def error(self) -> PgError | None:
+        """The error of reads of the collection."""
+        try:
+            await self.coordinator.reads.rows(ID, self.coordinator.latest_time())
+        except PgError as error:
+            return error
+        return None
 
     @property
     def errors(self) -> list[str]:
+        """The messages of the live errors."""
         return sorted(failure.message for failure in self.envelope.failures.live.values())
 
 

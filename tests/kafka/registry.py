@@ -40,6 +40,7 @@ class Registry:
     @asynccontextmanager
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Registry]:
         app = web.Application(middlewares=[self._checked])
+        app.router.add_get("/subjects", self._subjects)
         app.router.add_get("/schemas/ids/{id}", self._schema)
         app.router.add_get("/subjects/{subject}/versions/latest", self._latest)
         app.router.add_get("/subjects/{subject}/versions/{version}", self._version)
@@ -66,6 +67,9 @@ class Registry:
                 return web.json_response({"error_code": 401, "message": "Unauthorized"}, status=401)
         found: web.StreamResponse = await handler(request)
         return found
+
+    async def _subjects(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(sorted(self.subjects))
 
     async def _schema(self, request: web.Request) -> web.StreamResponse:
         id = int(request.match_info["id"])

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from catalog.source_definition import Secret
@@ -14,6 +15,7 @@ from protocol.avro.schema import Record
 from protocol.pgwire.errors import PgError
 from server.ingest.kafka.registry import SCHEMA_BYTES_MAX, SchemaRegistry, Undecodable
 from server.ingest.upstream import UpstreamError
+from tests.fix_server import ServerThread
 from tests.kafka.registry import Registry
 
 SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
@@ -63,6 +65,30 @@ async def test_users(registry: Registry) -> None:
     with pytest.raises(UpstreamError, match="refused access") as error:
         await wrong.schema(1)
     assert "hidden" not in f"{error.value} {error.value.hint}"
+
+
+async def test_connections_are_validated(registry: Registry, passing_server: ServerThread) -> None:
+    registry.login = ("user", "right")
+    async with await psycopg.AsyncConnection.connect(passing_server.dsn(), autocommit=True) as connection:
+
+        async def refused(statement: str) -> str:
+            with pytest.raises(psycopg.OperationalError) as error:
+                await connection.execute(statement.encode())
+            assert error.value.diag.sqlstate == "08006"
+            assert "hidden" not in str(error.value)
+            return str(error.value.diag.message_primary)
+
+        await connection.execute("CREATE SECRET p AS 'hidden'")
+        create = f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{registry.url}', USERNAME 'user', "
+        create += "PASSWORD SECRET p) WITH (VALIDATE)"
+        assert "refused access" in await refused(create)
+        await connection.execute("ALTER SECRET p AS 'right'")
+        await connection.execute(create.encode())
+        await connection.execute("VALIDATE CONNECTION r")
+        alter = f"ALTER CONNECTION r SET (URL '{registry.url}/nothing') WITH (VALIDATE)"
+        assert "is not the address of a schema registry" in await refused(alter)
+        registry.failure = 500
+        assert "answered with status 500" in await refused("VALIDATE CONNECTION r")
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x", "localhost:8081"])

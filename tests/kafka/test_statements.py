@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, captured
 from tests.kafka.mock_cluster import MockCluster, Record
@@ -50,6 +51,14 @@ async def test_an_upsert_source_is_joined_and_subscribed_to(dsn: str) -> None:
             errors = "error LIKE 'Envelope error: Upsert: Value error: %'"
             status = f"SELECT count(*) FROM mz_internal.mz_source_statuses WHERE name = 't' AND {errors}"
             await until(connection, status, [(1,)])
+            for query in ("SELECT * FROM n", "SELECT v FROM t WHERE id = 1", "SELECT count(*) FROM t"):
+                with pytest.raises(psycopg.errors.DataException, match="Value error") as caught:
+                    await connection.execute(query)
+                assert caught.value.diag.message_detail == 'Topic "t", partition 0, offset 4.'
+            kafka.produce("t", [Record(framed(key, avro(2)), framed(value, b"\2\2c"), 0)])
+            await until(connection, status, [(0,)])
+            rows = await (await connection.execute("SELECT * FROM n ORDER BY v")).fetchall()
+            assert rows == [("a", 2), ("b", 1), ("c", 1)]
 
 
 async def test_tables_of_debezium_topics_with_whole_transactions(dsn: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalog.source_definition import Encoding, Envelope, Format
 from server.ingest.kafka.layout import Schemas
 from tests.examples import examples
-from tests.kafka.outputs import Message, OutputRun, run
+from tests.kafka.outputs import ID, Message, OutputRun, run
 
 JSON = Encoding("json")
 UPSERT = Format(JSON, JSON, envelope=Envelope.UPSERT)
@@ -71,6 +71,8 @@ def test_the_output_is_the_last_value_of_each_key_at_every_commit(history: Any) 
                         key.decode(): value.decode() for key, value in rows.items()
                     }
                     assert len(output.errors) == len(errors)
+                    error = await output.error()
+                    assert error.message in output.errors if error is not None else not errors
                     if then == "resume":
                         output.envelope.close()
                         output.resume()
@@ -92,11 +94,14 @@ async def test_the_messages_of_errors(tmp_path: Path) -> None:
         )
         assert value.startswith("Envelope error: Upsert: Value error: Failed to decode JSON: ")
         assert value.endswith(", decoded key: (1)")
-        error = output.envelope.failures.error
+        error = await output.error()
         assert error is not None
+        assert error.sqlstate == "22000"
         assert error.detail in [f'Topic "topic", partition 0, offset {n}.' for n in range(3)]
+        assert error.hint is not None
+        assert error.hint.startswith("To remove the error, produce a message with ")
         await output.apply([Message(b"[", None), Message(b"1", b"2"), Message(None, None)])
-        assert output.envelope.failures.error is None
+        assert await output.error() is None
 
 
 async def test_inline_errors_are_rows(tmp_path: Path) -> None:
@@ -127,3 +132,11 @@ async def test_spark_joins_the_keys(engine: Any, tmp_path: Path) -> None:
         await output.restart()
         await output.apply([Message(b"1", b"11"), Message(b"2", None), Message(b"4", b"40")])
         assert {row["key"]: row["data"] for row in await output.rows()} == {"1": "11", "3": "30", "4": "40"}
+
+
+async def test_no_history_is_held_between_steps(tmp_path: Path) -> None:
+    async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS) as output:
+        for value in (b"1", b"2", b"{", b"3"):
+            await output.apply([Message(b"1", value), Message(value, b"1")])
+            assert ID not in output.coordinator.frontiers.holders_of
+        assert [row["data"] for row in await output.rows() if row["key"] == "1"] == ["3"]

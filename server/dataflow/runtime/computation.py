@@ -237,6 +237,7 @@ class Recomputation:
         self.hydration = Hydration()
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        self._reads.check_errors(self.inputs, (as_of,))
         hydration = self.hydration
 
         async def read(id: ObjectId, as_of: Timestamp) -> pa.Table:
@@ -253,6 +254,7 @@ class Recomputation:
         return sorted({time for id in self.inputs for time in self._reads.change_times(id, lower, upper)})[:TOGETHER]
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        self._reads.check_errors(self.inputs, times)
         rows, changes = self._rows, []
         for new in await self._computed_at(times):
             changes.append(await asyncio.to_thread(updates.difference, new, rows))

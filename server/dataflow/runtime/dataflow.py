@@ -248,6 +248,8 @@ class Dataflow:
         while times := self.computation.times(self.processed_upper, upper):
             async for time, changes in advanced(self.computation, times, self._rows, self.ticks):
                 if isinstance(changes, Exception):
+                    if self.error is None:
+                        self.sink.advance(time)
                     self._query_failed(changes, time)
                 else:
                     await self._write(time, changes)

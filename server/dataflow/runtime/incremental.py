@@ -103,6 +103,7 @@ class IncrementalComputation:
         return self._operators or self._hydrating
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+        self._reads.check_errors(self.inputs, (as_of,))
         operators = operators_of(
             self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._step_cost)
         )
@@ -140,6 +141,7 @@ class IncrementalComputation:
         return sum(self._reads.log_row_count(id, lower, last + 1) for id in self.inputs)
 
     async def advance(self, times: Sequence[Timestamp], present: Present | None = None) -> list[pa.Table]:
+        self._reads.check_errors(self.inputs, times)
         if not self._has_state:  # a commit failed or was cancelled, or `_changes_by_recomputing` dropped the state
             if present is not None and len(times) == 1:
                 return [await self._changes_by_hydrating(times[0], present)]

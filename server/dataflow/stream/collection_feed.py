@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import Timestamp
+from protocol.pgwire.errors import PgError
 from server.dataflow.stream.consolidation import RESIDENT_BYTES, consolidated
 from server.dataflow.stream.feed import Entry, Feed
 from server.runtime.errors import to_pg_error
@@ -45,6 +46,18 @@ class CollectionFeed(Feed):
             self.advance(upper)
         else:
             self._arrived.append((upper, None, None))
+
+    def ends(self, time: Timestamp, error: PgError) -> None:
+        """The feed ends at `time` with an error: readers get the entries before it, and progress up to it."""
+
+        async def check(_: Timestamp) -> None:
+            raise error
+
+        self.closed(time)
+        if self._working is None:
+            self.fail(error)
+        else:
+            self._arrived.append((time, None, check))
 
     async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> AsyncIterator[tuple[Entry, bool]]:
         """The entries of a commit, each with whether it is on disk."""

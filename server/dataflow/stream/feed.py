@@ -156,8 +156,8 @@ class FeedGroup:
             watcher[feed] = None
 
     def advance(self, upper: Timestamp) -> None:
-        """Makes all times before `upper` final."""
-        if upper > self.upper:
+        """Makes all times before `upper` final, unless the feeds have failed."""
+        if upper > self.upper and self.failure is None:
             self.upper = upper
             self.moved.fire()
 

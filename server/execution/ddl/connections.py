@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from catalog.objects import Connection, NamedSecret, ObjectId
 from catalog.roles import Privilege
@@ -14,8 +15,7 @@ from server.authorization import privileges
 from server.execution.ddl.named_objects import altered_item, named_item, unless_exists
 from server.execution.names import qualified_name, schema_of
 from server.ingest.definitions import connection_options
-from server.ingest.kinds import KINDS, kind_of
-from server.ingest.source_kind import Options
+from server.ingest.kinds import validate_connection
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode
@@ -34,14 +34,6 @@ _REQUIRED: Mapping[str, tuple[tuple[str, ...], ...]] = {
 """The options that a connection must have: one of each tuple."""
 
 
-async def _contact(system: str, options: Options) -> None:
-    """PgError if the external system cannot be reached, 0A000 for a schema registry."""
-    if system not in KINDS:
-        message = f"VALIDATE of a connection to {system.upper()} is not supported"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="CREATE SOURCE contacts it.")
-    await kind_of(system).validate(options)
-
-
 async def evaluate(context: Context, statement: CreateConnection | AlterConnection) -> object:
     """Contacts the external system, if the statement has VALIDATE. PgError if it cannot be reached."""
     await context.enter(Mode.DEFINE, statement.tag)
@@ -52,11 +44,11 @@ async def evaluate(context: Context, statement: CreateConnection | AlterConnecti
                 schema, last = schema_of(context, name)
                 if state.item_named(schema.id, last) is None:
                     connection = _connection(context, ObjectId(""), schema.id, last, statement)
-                    await _contact(connection.system, connection_options(state, connection))
+                    await validate_connection(connection.system, connection_options(state, connection))
             case AlterConnection():
                 altered = _altered(context, statement)
                 if altered is not None:
-                    await _contact(altered.system, connection_options(state, altered))
+                    await validate_connection(altered.system, connection_options(state, altered))
     return statement
 
 
@@ -79,7 +71,7 @@ def alter(context: Context, statement: AlterConnection) -> CatalogState:
 async def validate(context: Context, statement: ValidateConnection) -> Result:
     """Executes VALIDATE CONNECTION: contacts the external system. PgError if it cannot be reached."""
     connection = used_connection(context, statement.name)
-    await _contact(connection.system, connection_options(context.state, connection))
+    await validate_connection(connection.system, connection_options(context.state, connection))
     return Result(statement.tag)
 
 
@@ -138,12 +130,18 @@ def _check_known(system: str, option: Option | Ident) -> None:
 
 
 def _check(connection: Connection) -> None:
-    """PgError 22023 without a required option."""
+    """PgError 22023 without a required option, or with a password in a URL, which is no secret."""
     given = connection.options.keys() | connection.secrets.keys()
     for choices in _REQUIRED[connection.system]:
         if not given & set(choices):
             message = f"connection to {connection.system.upper()} needs the option {choices[0].upper()}"
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+    if "@" in urlsplit(connection.options.get("url", "")).netloc:
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            "option URL contains a user name or password",
+            hint="Use the options USERNAME and PASSWORD.",
+        )
 
 
 def _split(context: Context, options: Sequence[Option]) -> tuple[dict[str, str], dict[str, ObjectId]]:

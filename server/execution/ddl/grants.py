@@ -31,13 +31,17 @@ def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
         PUBLIC if name.special is SpecialRole.PUBLIC else role_named(context, name).id for name in statement.grantees
     ]
     for id in dict.fromkeys(id for name in statement.objects for id in _objects(context, statement.kind, name)):
+        object = state.object(id)
+        if statement.privileges is not None and statement.kind is GrantKind.TABLE:
+            for privilege in sorted(wanted - object.privileges):
+                _refuse_privilege(privilege, object.kind)
         if not privileges.owns(state, context.role, id):
             _refuse(context, state, id, revoke=statement.revoke)
             continue
         acl = dict(state.acl(id))
         for grantee in grantees:
             old = acl.get(grantee, frozenset())
-            acl[grantee] = old - wanted if statement.revoke else old | wanted
+            acl[grantee] = old - wanted if statement.revoke else old | wanted & object.privileges
         if any(acl[grantee] != state.acl(id).get(grantee, frozenset()) for grantee in grantees):
             state = state.with_acl(id, acl)
     return state
@@ -61,9 +65,13 @@ def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privile
         if privilege not in all_of:
             # in PostgreSQL the relation could be a sequence, which has USAGE
             on = "relation" if kind == "table" and privilege is not Privilege.USAGE else kind
-            raise PgError(SqlState.INVALID_GRANT_OPERATION, f"invalid privilege type {privilege} for {on}")
+            _refuse_privilege(privilege, on)
         wanted.add(privilege)
     return frozenset(wanted)
+
+
+def _refuse_privilege(privilege: Privilege, kind: str) -> None:
+    raise PgError(SqlState.INVALID_GRANT_OPERATION, f"invalid privilege type {privilege} for {kind}")
 
 
 def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:

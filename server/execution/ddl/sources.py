@@ -73,12 +73,6 @@ async def evaluate(context: Context, statement: CreateSource) -> EvaluatedSource
     connection = None
     if statement.connection is not None:
         connection = used_connection(context, statement.connection, system=statement.system).id
-    options: dict[str, str] = {}
-    for option in statement.options:
-        if option.secret is not None:
-            message = f"option {option.name.upper()} cannot be a secret"
-            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=option.position)
-        options[option.name] = option.value
     source = Source(
         ObjectId(""),
         schema.id,
@@ -86,7 +80,7 @@ async def evaluate(context: Context, statement: CreateSource) -> EvaluatedSource
         (),
         system=statement.system,
         connection=connection,
-        options=options,
+        options={option.name: option.value for option in statement.options},
         format=_format(context, statement.format),
         tables=statement.tables,
         given=_typed(statement),

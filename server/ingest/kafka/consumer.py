@@ -40,6 +40,7 @@ _OPTIONS = {
     "ssl certificate": "ssl.certificate.pem",
     "ssl key": "ssl.key.pem",
 }
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _IGNORED = frozenset(("progress topic", "progress topic replication factor", "type"))
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -69,6 +70,14 @@ def configuration(connection: Mapping[str, str | Secret]) -> dict[str, str]:
         elif has_tls:
             found["security.protocol"] = "ssl"
     found["security.protocol"] = found.get("security.protocol", "plaintext").lower()
+    if found["security.protocol"].startswith("sasl_") or "sasl.mechanisms" in found:
+        found["sasl.mechanisms"] = found.get("sasl.mechanisms", "").upper()
+        if found["sasl.mechanisms"] not in _MECHANISMS:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                "option SASL MECHANISMS of a Kafka connection is missing or not supported",
+                hint=f"Use one of {', '.join(_MECHANISMS)}.",
+            )
     return found
 
 

@@ -1,30 +1,27 @@
-"""Messages that could not be decoded. An error lives until a later message retracts it.
+"""Messages that could not be decoded. An error is live until a later message retracts it.
 
-Errors are stored with the source's position, so that they can be retracted after a restart.
+Live errors are stored with the source's position, so that they can be retracted after a restart. While there are some,
+one of them is the error of the collection (`catalog.collection_errors`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 
+from catalog.collection_errors import CollectionError
 from protocol.pgwire.errors import PgError, SqlState
 
 ERRORS_MAX = 100_000  # of one output; bounds the memory of a topic that does not have the output's format
 _PREFIX = "error/"
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeFailure:
-    """Why the messages with an identity make the output unreadable."""
-
-    message: str
-    detail: str
-
-    def error(self) -> PgError:
-        return PgError(SqlState.DATA_EXCEPTION, self.message, detail=self.detail)
+LASTING_HINT = (
+    "No later message removes this error. Drop the source, and create it again with the format of the topic or with a "
+    "START OFFSET after the message."
+)
 
 
 def identity(kind: str, data: bytes) -> str:
@@ -37,19 +34,19 @@ class Failures:
     """The live errors of an output, by identity. `prefix`: of their keys in the source's state."""
 
     prefix: str
-    live: dict[str, DecodeFailure] = field(default_factory=dict)
+    live: dict[str, CollectionError] = field(default_factory=dict)
 
     @classmethod
     def restored(cls, prefix: str, state: Mapping[str, bytes | None]) -> Failures:
         start = prefix + _PREFIX
         live = {
-            key[len(start) :]: DecodeFailure(**json.loads(value))
+            key[len(start) :]: CollectionError(**json.loads(value))
             for key, value in state.items()
             if key.startswith(start) and value is not None
         }
         return cls(prefix, live)
 
-    def changed(self, changes: Mapping[str, DecodeFailure | None]) -> dict[str, bytes | None]:
+    def changed(self, changes: Mapping[str, CollectionError | None]) -> dict[str, bytes | None]:
         """Applies changes by identity (None: retracted), and returns the changes of the state.
 
         PgError if there are too many errors.
@@ -61,8 +58,7 @@ class Failures:
                     state[f"{self.prefix}{_PREFIX}{id}"] = None
                 continue
             self.live[id] = failure
-            value = {"message": failure.message, "detail": failure.detail}
-            state[f"{self.prefix}{_PREFIX}{id}"] = json.dumps(value).encode()
+            state[f"{self.prefix}{_PREFIX}{id}"] = json.dumps(asdict(failure)).encode()
         if len(self.live) > ERRORS_MAX:
             raise PgError(
                 SqlState.DATA_EXCEPTION,
@@ -72,7 +68,7 @@ class Failures:
             )
         return state
 
-    @property
-    def error(self) -> PgError | None:
-        """The error of queries on the output; None if they can be answered."""
-        return next((failure.error() for failure in self.live.values()), None)
+    def error(self, current: CollectionError | None) -> CollectionError | None:
+        """The error of the output: `current`, the last one, while it is live; otherwise another live error."""
+        live = self.live.values()
+        return current if current in live else next(iter(live), None)

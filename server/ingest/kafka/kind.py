@@ -8,6 +8,7 @@ from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.consumer import TopicConsumer, deleted
 from server.ingest.kafka.layout import ends_of, layout_of
+from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.upstream import KafkaUpstream
@@ -106,6 +107,14 @@ class KafkaKind:
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """Nothing was created in Kafka."""
+
+
+async def validate_registry(connection: Options) -> None:
+    """Contacts a schema registry. PgError if it cannot be reached, or refuses access."""
+    try:
+        await SchemaRegistry(connection).validate()
+    except UpstreamError as error:
+        raise _failed(error) from None
 
 
 def _failed(error: UpstreamError) -> PgError:

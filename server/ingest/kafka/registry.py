@@ -75,6 +75,13 @@ class SchemaRegistry:
         assert isinstance(body, dict)
         return str(body["schema"])
 
+    async def validate(self) -> None:
+        """UpstreamError if the registry cannot be reached, or refuses access."""
+        if await self._get("/subjects") is None:
+            raise UpstreamError(
+                f'"{self.url}" is not the address of a schema registry', "Check the path in URL of the connection."
+            )
+
     async def _get(self, path: str) -> object:
         """The JSON of an answer; None for 404."""
         try:

@@ -15,23 +15,26 @@ from time import monotonic, time
 
 import pyarrow as pa
 
+from catalog.collection_errors import CollectionError
 from catalog.objects import ObjectId
 from catalog.source_definition import Envelope as EnvelopeKind
 from catalog.source_definition import Format
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
+from server.coordinator.reads import error_of
 from server.ingest.kafka.consumer import TopicConsumer, deleted, missing
 from server.ingest.kafka.envelopes.append import AppendEnvelope
 from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
 from server.ingest.kafka.envelopes.envelope import Envelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
 from server.ingest.kafka.errors import Failures
-from server.ingest.kafka.keyed_output import KeyedOutput
+from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import Layout, Schemas, ends_of, events_of, layout_of, reads_headers
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
+from server.ingest.keyed_rows import KeyedRows
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes
 
@@ -72,11 +75,12 @@ def envelope_of(
     name = target.output.reference
     failures = Failures.restored(prefix_of(target), state)
 
-    def output() -> KeyedOutput:
-        return KeyedOutput(target.id, layout.schema, layout.key_positions, context.coordinator, context.engine)
+    def output() -> KeyJoin:
+        rows = KeyedRows(context.coordinator, target.id, layout.schema, layout.key_positions)
+        return KeyJoin(rows, context.engine)
 
     async def current() -> pa.Table:
-        return await context.coordinator.reads.rows(target.id, context.coordinator.latest_time())
+        return await context.coordinator.reads.decoded_rows(target.id, context.coordinator.latest_time())
 
     match format.envelope:
         case EnvelopeKind.NONE:
@@ -217,10 +221,11 @@ class KafkaUpstream:
 
     async def read(self, bytes_max: int) -> Changes:
         fresh = {key: value for topic in self._topics for key, value in topic.fresh.items()}
-        if fresh:
+        errors = self._changed_errors()  # a version that did not commit them has opened the source before
+        if fresh or errors:
             for topic in self._topics:
                 topic.fresh = {}
-            return Changes({}, fresh)
+            return Changes({}, fresh, errors=errors)
         if not self._topics:
             await asyncio.Event().wait()
         while True:
@@ -294,10 +299,21 @@ class KafkaUpstream:
             for key, value in state.items():
                 if key.startswith(start) and value is not None:
                     topic.offsets[int(key.removeprefix(start))] = int(value)
-        return Changes(writes, states)
+        return Changes(writes, states, errors=self._changed_errors())
+
+    def _changed_errors(self) -> dict[ObjectId, CollectionError | None]:
+        """The errors of collections that differ from the committed ones."""
+        known = self._context.coordinator.errors
+        changed = {}
+        for id, failures in ((topic.target.id, topic.envelope.failures) for topic in self._topics):
+            if (error := failures.error(known.latest(id))) != known.latest(id):
+                changed[id] = error
+        return changed
 
     async def committed(self, state: State) -> None:
         self._publish()
+        for topic in self._topics:
+            await topic.envelope.committed()
 
     def _publish(self) -> None:
         """Updates the statistics, and the errors of collections that cannot be read."""
@@ -310,11 +326,11 @@ class KafkaUpstream:
         ]
         statistics.offset_known = max(sum(known), statistics.offset_committed)
         for topic in self._topics:
-            error = topic.envelope.failures.error
+            error = self._context.coordinator.errors.latest(topic.target.id)
             if error is None:
                 statistics.errors.pop(topic.target.id, None)
             else:
-                statistics.errors[topic.target.id] = error
+                statistics.errors[topic.target.id] = error_of(error)
 
     async def close(self) -> None:
         polls, self._polls = list(self._polls), {}

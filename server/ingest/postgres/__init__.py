@@ -10,5 +10,4 @@
 `table_writer`   messages of one table to changes of its collection
 `typed_rows`     texts to columns
 `merge`          changes from messages and old rows
-`keyed_rows`     old rows by key, from an arrangement of the collection
 """

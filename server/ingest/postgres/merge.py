@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from catalog import updates
 from protocol.pgoutput.messages import INSERT
 from protocol.pgoutput.rows import Mask, Positions
+from server.ingest.keyed_rows import groups_of
 from server.ingest.postgres.typed_rows import Rows, TypedRows
 
 _NONE = -1
@@ -60,7 +60,7 @@ def changes_of_keys(rows: TypedRows, key: Sequence[str], found: pa.Table) -> pa.
     is missing.
     """
     new = _with_keys(rows, key)
-    groups = _groups(pa.concat_tables([table.select(key) for table in (found, rows.keys.table, new)]))
+    groups = groups_of(pa.concat_tables([table.select(key) for table in (found, rows.keys.table, new)]))
     of_found, of_keys, of_new = np.split(groups, [found.num_rows, found.num_rows + rows.keys.table.num_rows])
     group_of_new = np.full(len(rows.kinds), _NONE)
     group_of_new[rows.new.messages] = of_new
@@ -119,16 +119,6 @@ def _filled(values: pa.Array, mask: Mask, messages: Positions, before: Rows, nam
     source = np.arange(len(values))
     source[mask] = len(values) + np.searchsorted(before.messages, messages[mask])
     return pa.concat_arrays([values, before.table[name].combine_chunks()]).take(pa.array(source))
-
-
-def _groups(keys: pa.Table) -> NDArray[np.int64]:
-    """A number for each row: equal exactly for equal keys."""
-    codes = np.zeros(keys.num_rows, np.int64)
-    for column in keys.columns:
-        values = updates.comparable(column.combine_chunks()).dictionary_encode(null_encoding="encode").indices
-        own = values.to_numpy().astype(np.int64)
-        _, codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
-    return codes
 
 
 def _complete(found: pa.Table, new: pa.Table, rows: Rows, predecessor: Positions) -> pa.Table:

@@ -17,7 +17,7 @@ from protocol.pgoutput.rows import Positions
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import merged
-from server.ingest.postgres.keyed_rows import KeyedRows
+from server.ingest.keyed_rows import KeyedRows
 from server.ingest.postgres.merge import UnknownRow, changes_of_keys, changes_of_rows, keys_of, needs_old_rows
 from server.ingest.postgres.typed_rows import Layout, typed
 from server.runtime.threads import THREAD_ROWS

@@ -30,13 +30,17 @@ $ kafka-ingest topic=inline format=bytes key-format=bytes
 "\"a\"" "Failed to decode JSON" <null>
 "\"b\"" <null> 2
 
-# The bytes of a key are not JSON: the error is in the status of the source, until the key has no value.
+# The bytes of a key are not JSON: queries fail with the error, until the key has no value.
 $ kafka-ingest topic=inline format=bytes key-format=bytes
 bad:1
 
 > SELECT error LIKE 'Envelope error: Upsert: Key decode: Failed to decode JSON%'
   FROM mz_internal.mz_source_statuses WHERE name = 'inline'
 true
+
+! SELECT key, reason, data FROM inline
+contains:Envelope error: Upsert: Key decode: Failed to decode JSON
+detail:Topic "testdrive-inline-${testdrive.seed}", partition 0, offset 6.
 
 $ kafka-ingest topic=inline format=bytes key-format=bytes
 bad:

@@ -43,9 +43,12 @@ async def test_compaction_continues_when_free_pages_cannot_be_returned(
         passes.put_nowait(None)
         raise sqlite3.OperationalError("database or disk is full")
 
+    async def nothing() -> None:
+        """No collection has an error."""
+
     monkeypatch.setattr(Store, "give_back", full)
     log = Log(store, Payloads(tmp_path / "payloads"))
-    task = asyncio.create_task(compact(store, log, Frontiers(), Metrics(), 0.001))
+    task = asyncio.create_task(compact(store, log, Frontiers(), Metrics(), 0.001, nothing))
     async with asyncio.timeout(10):
         for _ in range(3):
             await passes.get()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -80,6 +80,9 @@ class History:
     async def changes(self, id: ObjectId, lower: int, upper: int) -> pa.Table:
         found = [changes for time, changes in self.changes_of.get(id, []) if lower <= time < upper]
         return updates.consolidate(pa.concat_tables([empty_changes(id), *found]))
+
+    def check_errors(self, ids: Iterable[ObjectId], times: Iterable[Timestamp]) -> None:
+        """No collection has an error."""
 
     async def check(self, id: ObjectId, lower: int, time: Timestamp) -> None:
         await self.rows(id, time)

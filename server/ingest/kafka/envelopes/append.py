@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from server.ingest.kafka.envelopes.envelope import Decoded, Step, decode, permanent, worked
-from server.ingest.kafka.errors import DecodeFailure, Failures, identity
+from catalog.collection_errors import CollectionError
+from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Step, decode, permanent, worked
+from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
 
@@ -24,7 +25,7 @@ class AppendEnvelope:
         rows, changed = await worked(messages, self._rows, decoded)
         return Step([rows], self.failures.changed(changed))
 
-    def _rows(self, decoded: Decoded) -> tuple[pa.Table, dict[str, DecodeFailure | None]]:
+    def _rows(self, decoded: Decoded) -> tuple[pa.Table, Errors]:
         """The rows of the messages, and those that could not be decoded."""
         messages = decoded.messages
         empty = np.asarray(messages.values.is_null())
@@ -35,17 +36,22 @@ class AppendEnvelope:
             key_failed = decoded.key.failed & np.asarray(messages.keys.is_valid())
             for row in np.flatnonzero(key_failed).tolist():
                 place = f"{messages.partitions[row]}/{messages.offsets[row]}"
-                changed[identity("message", place.encode())] = DecodeFailure(
-                    f"Decode error: {decoded.key.reason(row)}", decoded.detail(row, self._topic, of_key=True)
+                changed[identity("message", place.encode())] = CollectionError(
+                    f"Decode error: {decoded.key.reason(row)}",
+                    decoded.detail(row, self._topic, of_key=True),
+                    LASTING_HINT,
                 )
         for row in np.flatnonzero(empty & np.asarray(messages.keys.is_valid())).tolist():
             place = f"{messages.partitions[row]}/{messages.offsets[row]}"
-            changed[identity("message", place.encode())] = DecodeFailure(
-                "Envelope error: Flat: Value not present for message", decoded.detail(row, self._topic)
+            changed[identity("message", place.encode())] = CollectionError(
+                "Envelope error: Flat: Value not present for message", decoded.detail(row, self._topic), LASTING_HINT
             )
         rows = self._layout.rows(messages, decoded.key, decoded.value)
         good = ~(empty | failed | key_failed)
         return rows if good.all() else rows.filter(pa.array(good)), changed
+
+    async def committed(self) -> None:
+        """It does not read the output."""
 
     def partitions_added(self, count: int) -> None:
         """Every message is independent of the others."""

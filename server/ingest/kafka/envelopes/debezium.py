@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates
+from catalog.collection_errors import CollectionError
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.envelopes.envelope import (
     Decoded,
+    Errors,
     Mask,
     Step,
     decode,
@@ -33,11 +35,12 @@ from server.ingest.kafka.envelopes.envelope import (
     unavailable,
     worked,
 )
-from server.ingest.kafka.errors import DecodeFailure, Failures, identity
-from server.ingest.kafka.keyed_output import KeyedOutput, groups_of
+from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
+from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Position, Positions, Upstream, in_order, positions
+from server.ingest.keyed_rows import groups_of
 
 _STATE = "deduplication/"
 Rows = NDArray[np.intp]
@@ -68,7 +71,7 @@ class DebeziumEnvelope:
         topic: str,
         layout: Layout,
         failures: Failures,
-        output: Callable[[], KeyedOutput],
+        output: Callable[[], KeyJoin],
         current: Callable[[], Awaitable[pa.Table]],
         state: Mapping[str, bytes | None],
         *,
@@ -81,7 +84,7 @@ class DebeziumEnvelope:
         self._layout = layout
         self._origin = layout.origin
         self._open = output
-        self._output: KeyedOutput | None = None
+        self._output: KeyJoin | None = None
         self._current = current
         self._partitions = partitions
         start = failures.prefix + _STATE
@@ -117,6 +120,8 @@ class DebeziumEnvelope:
             state[f"{self.failures.prefix}{_STATE}{partition}"] = self._progress[partition].stored()
         if self._output is not None and all(progress.streaming for progress in self._progress.values()):
             self.close()
+        if self._output is not None:
+            self._output.rows.keep()
         return Step(tables, state)
 
     # -- repetitions --------------------------------------------------------------------------------------------
@@ -214,13 +219,14 @@ class DebeziumEnvelope:
             return [after]
         return [updates.with_diff(before.filter(pa.array(has_before)), -1), updates.with_diff(after, 1)]
 
-    def _invalid(self, decoded: Decoded, rows: Rows, source: Mapping[str, pa.Array]) -> dict[str, DecodeFailure | None]:
+    def _invalid(self, decoded: Decoded, rows: Rows, source: Mapping[str, pa.Array]) -> Errors:
         name = "sequence" if self._origin is Upstream.POSTGRES else "file"
-        found: dict[str, DecodeFailure | None] = {}
+        found: Errors = {}
         for row in rows.tolist():
             place = f"{decoded.messages.partitions[row]}/{decoded.messages.offsets[row]}"
             text = f"Debezium: invalid {name}: {source[name][row].as_py()}"
-            found[identity("message", place.encode())] = DecodeFailure(text, decoded.detail(row, self._topic))
+            detail = decoded.detail(row, self._topic)
+            found[identity("message", place.encode())] = CollectionError(text, detail, LASTING_HINT)
         return found
 
     def _refused(self, reason: str) -> PgError:
@@ -230,10 +236,14 @@ class DebeziumEnvelope:
             hint="Create the source again, or use ENVELOPE DEBEZIUM UPSERT.",
         )
 
+    async def committed(self) -> None:
+        if self._output is not None:
+            await self._output.rows.committed()
+
     def partitions_added(self, count: int) -> None:
         self._partitions = count
 
     def close(self) -> None:
         if self._output is not None:
-            self._output.close()
+            self._output.rows.close()
             self._output = None

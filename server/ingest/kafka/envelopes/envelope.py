@@ -12,15 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from catalog.collection_errors import CollectionError
 from protocol.avro.columns import UNAVAILABLE
 from server.ingest.kafka.avro_format import Part, schema_id
-from server.ingest.kafka.errors import DecodeFailure, Failures, identity
+from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
 
 MESSAGES_ON_LOOP = 1_024  # work on more messages than these is done in a thread
 
 Mask = NDArray[np.bool_]
+Errors = dict[str, CollectionError | None]
+"""Changes of live errors by their identity; None: retracted."""
 Result = TypeVar("Result")
 
 
@@ -33,12 +36,16 @@ class Step:
 
 
 class Envelope(Protocol):
-    """Converts messages to changes. The caller commits each step before it takes the next one."""
+    """Converts messages to changes. The caller commits each step and calls `committed` before it takes the next one."""
 
     failures: Failures
 
     async def step(self, messages: Messages) -> Step:
         """PgError if the topic cannot be read on. UpstreamError if something else cannot be reached."""
+        ...
+
+    async def committed(self) -> None:
+        """Called when the last step is committed."""
         ...
 
     def partitions_added(self, count: int) -> None:
@@ -85,12 +92,12 @@ async def worked(messages: Messages, work: Callable[..., Result], *args: Any) ->
     return await asyncio.to_thread(work, *args) if len(messages) > MESSAGES_ON_LOOP else work(*args)
 
 
-def permanent(decoded: Decoded, rows: NDArray[np.intp], topic: str, text: str) -> dict[str, DecodeFailure | None]:
+def permanent(decoded: Decoded, rows: NDArray[np.intp], topic: str, text: str) -> Errors:
     """Failures of the values of messages that no later message retracts. `text` precedes the reason."""
-    found: dict[str, DecodeFailure | None] = {}
+    found: Errors = {}
     for row in rows.tolist():
         place = f"{decoded.messages.partitions[row]}/{decoded.messages.offsets[row]}"
-        failure = DecodeFailure(f"{text}{decoded.value.reason(row)}", decoded.detail(row, topic))
+        failure = CollectionError(f"{text}{decoded.value.reason(row)}", decoded.detail(row, topic), LASTING_HINT)
         found[identity("message", place.encode())] = failure
     return found
 

@@ -17,13 +17,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
+from catalog.collection_errors import CollectionError
 from catalog.hashing import key_hashes
 from server.ingest.kafka.avro_format import Part
-from server.ingest.kafka.envelopes.envelope import Decoded, Mask, Step, decode, replaced, unavailable, worked
-from server.ingest.kafka.errors import DecodeFailure, Failures, identity
-from server.ingest.kafka.keyed_output import KeyedOutput, Numbers, groups_of, last_of_each
+from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Mask, Step, decode, replaced, unavailable, worked
+from server.ingest.kafka.errors import Failures, identity
+from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, Layout
 from server.ingest.kafka.messages import Messages
+from server.ingest.keyed_rows import Numbers, groups_of, last_of_each
 
 Rows = NDArray[np.intp]
 
@@ -33,6 +35,9 @@ _NULL_KEY = (
     "a NULL key and NULL value"
 )
 _NULL_ID = "null key"
+_NULL_HINT = "To remove the error, produce a message with a NULL key and a NULL value."
+_KEY_HINT = "To remove the error, produce a message with the same bytes as key and a NULL value."
+_VALUE_HINT = "To remove the error, produce a message with the same key, and with a valid value or a NULL value."
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class _Last:
     ends: Rows
     deleted: Mask
     failed: Mask
-    failures: dict[str, DecodeFailure | None]
+    failures: Errors
 
     @property
     def chosen(self) -> Rows:
@@ -65,7 +70,7 @@ class UpsertEnvelope:
         topic: str,
         layout: Layout,
         failures: Failures,
-        output: Callable[[], KeyedOutput],
+        output: Callable[[], KeyJoin],
         *,
         is_debezium: bool = False,
     ) -> None:
@@ -74,7 +79,7 @@ class UpsertEnvelope:
         self._topic = topic
         self._layout = layout
         self._open = output
-        self._output: KeyedOutput | None = None
+        self._output: KeyJoin | None = None
         self._is_debezium = is_debezium
 
     async def step(self, messages: Messages) -> Step:
@@ -85,6 +90,7 @@ class UpsertEnvelope:
             self._output = self._open()
         old, numbers = await self._output.find(last.keys)
         new = await worked(messages, self._new, decoded, last, old, numbers)
+        self._output.rows.keep()
         state = self.failures.changed(last.failures)
         if old.num_rows == 0:
             return Step([new], state)
@@ -124,13 +130,13 @@ class UpsertEnvelope:
         present = ~last.deleted[chosen] & (~last.failed[chosen] if self._layout.error is None else True)
         return new.take(pa.array(chosen[present]))
 
-    def _key_failures(self, decoded: Decoded, null: Rows, bad: Rows) -> dict[str, DecodeFailure | None]:
+    def _key_failures(self, decoded: Decoded, null: Rows, bad: Rows) -> Errors:
         """The errors of keys that are null or cannot be decoded. A message without value retracts the error."""
-        changed: dict[str, DecodeFailure | None] = {}
+        changed: Errors = {}
         values = decoded.messages.values
         for row in null[-1:].tolist():
             is_error = values[row].is_valid
-            failure = DecodeFailure(_NULL_KEY, decoded.detail(row, self._topic)) if is_error else None
+            failure = CollectionError(_NULL_KEY, decoded.detail(row, self._topic), _NULL_HINT) if is_error else None
             changed[_NULL_ID] = failure
         assert decoded.key is not None
         for row in bad.tolist():
@@ -138,12 +144,10 @@ class UpsertEnvelope:
             changed[id] = None
             if values[row].is_valid:
                 text = f"{_PREFIX}Key decode: {decoded.key.reason(row)}"
-                changed[id] = DecodeFailure(text, decoded.detail(row, self._topic, of_key=True))
+                changed[id] = CollectionError(text, decoded.detail(row, self._topic, of_key=True), _KEY_HINT)
         return changed
 
-    def _value_failures(
-        self, decoded: Decoded, chosen: Rows, keys: pa.Table, failed: Mask
-    ) -> dict[str, DecodeFailure | None]:
+    def _value_failures(self, decoded: Decoded, chosen: Rows, keys: pa.Table, failed: Mask) -> Errors:
         """The errors of values that cannot be decoded. Any later message of the key retracts its error."""
         is_error = failed[chosen] if self._layout.error is None else np.zeros(len(chosen), np.bool_)
         live = {int(id[6:22], 16) for id in self.failures.live if id.startswith("value:")}
@@ -151,7 +155,7 @@ class UpsertEnvelope:
             return {}
         hashes = key_hashes(keys, keys.column_names)
         touched = np.flatnonzero(is_error | np.isin(hashes, np.array(sorted(live), np.uint64)))
-        changed: dict[str, DecodeFailure | None] = {}
+        changed: Errors = {}
         for number in touched.tolist():
             values = {name: keys[i][number].as_py() for i, name in enumerate(self._layout.key_names)}
             id = identity(f"value:{int(hashes[number]):016x}", repr(values).encode())
@@ -159,7 +163,7 @@ class UpsertEnvelope:
             changed[id] = None
             if is_error[number]:
                 text = f"{_PREFIX}Value error: {decoded.value.reason(row)}, decoded key: {_text(values)}"
-                changed[id] = DecodeFailure(text, decoded.detail(row, self._topic))
+                changed[id] = CollectionError(text, decoded.detail(row, self._topic), _VALUE_HINT)
         return changed
 
     def _with_errors(self, new: pa.Table, value: Part, failed: Mask) -> pa.Table:
@@ -196,12 +200,16 @@ class UpsertEnvelope:
                 new = replaced(new, position, mask, values.take(pa.array(sources)))
         return new
 
+    async def committed(self) -> None:
+        if self._output is not None:
+            await self._output.rows.committed()
+
     def partitions_added(self, count: int) -> None:
         """A key may be in any partition."""
 
     def close(self) -> None:
         if self._output is not None:
-            self._output.close()
+            self._output.rows.close()
             self._output = None
 
 

@@ -7,12 +7,16 @@ from server.sql.grammar.statements.objects import AlterRetention, ObjectKind
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.token_reader import TokenReader
 
+_INTERVAL_HINT = "All sources and tables have the interval that the server was started with (--timestamp-interval)."
+
 
 def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
     """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000 naming `unsupported` for other options."""
     if not tokens.at("with"):
         return None
     if not (tokens.ahead().value == "(" and tokens.ahead(2).value == "retain"):
+        if [tokens.ahead(n).value for n in (2, 3)] == ["timestamp", "interval"]:
+            raise tokens.not_supported("option TIMESTAMP INTERVAL", _INTERVAL_HINT)
         raise tokens.not_supported(unsupported)
     tokens.expect("with")
     return _parse_retain_history(tokens)

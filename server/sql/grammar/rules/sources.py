@@ -40,6 +40,8 @@ CONNECTION_OPTIONS: dict[str, tuple[str, ...]] = {
 """The options of each system's connections."""
 SECRET_OPTIONS = ("password", "sasl password", "ssl key")
 """The options whose value must be a secret."""
+_MAY_BE_SECRET = (*SECRET_OPTIONS, "username", "sasl username", "ssl certificate", "ssl certificate authority")
+"""The options whose value may be a secret. Errors and the log name the values of the others."""
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
     "kafka": ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"),
     "postgres": ("publication", "text columns", "exclude columns"),
@@ -166,6 +168,9 @@ def _parse_option(tokens: TokenReader, known: Sequence[str], of: str) -> Option:
     name = _parse_option_name(tokens, known, of)
     tokens.take("=")
     if tokens.take("secret"):
+        if name.name not in _MAY_BE_SECRET:
+            message = f"option {name.name.upper()} cannot be a secret"
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=name.position)
         return Option(name.name, "", name.position, tokens.name())
     if name.name in SECRET_OPTIONS:  # the error does not quote the value
         raise PgError(
@@ -388,7 +393,8 @@ def _parse_encoding(tokens: TokenReader) -> EncodingClause:
         return EncodingClause("csv", position, options=_parse_csv(tokens))
     if tokens.at("text", "bytes", "json", "parquet"):
         return EncodingClause(tokens.choose("text", "bytes", "json", "parquet"), position)
-    tokens.reject(f"FORMAT {tokens.word.upper()}", "protobuf", "regex")
+    hint = "The formats are AVRO, JSON, CSV, TEXT and BYTES, and PARQUET for files."
+    tokens.reject(f"FORMAT {tokens.word.upper()}", "protobuf", "regex", hint=hint)
     raise tokens.expected("one of AVRO or TEXT or BYTES or JSON or CSV or PARQUET")
 
 

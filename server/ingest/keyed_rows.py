@@ -1,15 +1,23 @@
-"""The rows of a collection that a source writes, found by key in an arrangement that indexes and operators share."""
+"""The rows of a collection that a source writes, found by key in an arrangement that indexes and operators share.
+
+The arrangement is filled from the log, and nothing else is stored, so that after a restart it has exactly the committed
+rows.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.hashing import key_codes
 from catalog.objects import ObjectId, Timestamp
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.run import ByKey
+from server.runtime.threads import in_thread
+
+Numbers = NDArray[np.int64]
 
 
 class KeyedRows:
@@ -19,6 +27,7 @@ class KeyedRows:
     """
 
     def __init__(self, coordinator: Coordinator, id: ObjectId, schema: pa.Schema, key: tuple[int, ...]) -> None:
+        """`key`: the positions of the columns by which rows are found."""
         self.key = tuple(schema.names[position] for position in key)
         self._coordinator = coordinator
         self._id = id
@@ -57,14 +66,14 @@ class KeyedRows:
             self.added = 0
 
     async def find(self, keys: pa.Table) -> pa.Table:
-        """The rows with these keys, and possibly others with equal hashes."""
-        hashes = np.unique(key_codes(keys, self.key))
+        """The rows with these keys, and possibly others with equal hashes. `keys` has the columns of the key."""
+        hashes = await in_thread(_distinct_codes, keys, self.key)
         time = await self._reach()
         found = await self._lease.arrangement.probe(hashes, time)
         if self.added:
             pending = await self._pending.probe(hashes, self._pending.upper)
             found = updates.consolidate(pa.concat_tables([found, pending]))
-        return updates.expand(found)
+        return await in_thread(updates.expand, found)
 
     async def _reach(self) -> Timestamp:
         """Brings the arrangement up to the latest time, and returns it."""
@@ -73,6 +82,28 @@ class KeyedRows:
         return time
 
     def close(self) -> None:
+        """Releases the arrangement. May be called twice."""
         self._lease.release()
         self._holder.release()
         self._pending.close()
+
+
+def _distinct_codes(keys: pa.Table, names: tuple[str, ...]) -> NDArray[np.uint32]:
+    return np.unique(key_codes(keys, names))
+
+
+def groups_of(keys: pa.Table) -> Numbers:
+    """A number for each row: equal exactly for equal keys. NULL equals NULL."""
+    numbers = np.zeros(keys.num_rows, np.int64)
+    for column in keys.columns:
+        codes = updates.comparable(column.combine_chunks()).dictionary_encode(null_encoding="encode").indices
+        own = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        numbers = np.unique(numbers * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
+    return numbers
+
+
+def last_of_each(groups: Numbers) -> NDArray[np.intp]:
+    """The last row of each group, in the order of the rows."""
+    reversed_groups = groups[::-1]
+    first = np.unique(reversed_groups, return_index=True)[1]
+    return np.sort(len(groups) - 1 - first)
