@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from server.ingest.kafka import transactions
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Position, Positions, Upstream
-from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger
+from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger, Until
 
 TOPICS = ("kc.public.a", "kc.public.b")
 Event = tuple[str, str | None, int, int]
@@ -198,3 +198,17 @@ def test_ids_of_mysql() -> None:
         23,
         {},
     )
+
+
+def test_the_end_of_a_partition_is_stored_after_its_messages() -> None:
+    """The marks of Kafka's transactions are between the last message and the end."""
+    buffer = TopicBuffer(Upstream.POSTGRES, [0], {})
+    batch = batch_of([(0, (TOPICS[0], "1:10", 5, 10))])
+    buffer.add(*batch)
+    buffer.reach({0: 2})
+    buffer.release(Until({}), release := Release())
+    assert release.offsets == {}
+    buffer.release(Until({"": 100}, "1"), release)
+    assert release.offsets == {0: 2}
+    buffer.release(Until({"": 100}), release := Release())
+    assert release.offsets == {}

@@ -109,10 +109,14 @@ class Events:
 
 @dataclass
 class _Queue:
-    """The unreleased messages of a partition. `highest`: the position of all that were added."""
+    """The unreleased messages of a partition. `highest`: the position of all that were added.
+
+    `end`: the offset up to which nothing follows them, if it is known.
+    """
 
     parts: deque[Events] = field(default_factory=deque)
     highest: Position | None = None
+    end: int | None = None
 
 
 @dataclass
@@ -143,6 +147,7 @@ class TopicBuffer:
             queue = self._queues.setdefault(partition, _Queue())
             rows = np.flatnonzero(messages.partitions == partition)
             accepted, queue.highest = in_order(found, rows, queue.highest)
+            queue.end = None
             own = messages.take(rows)
             own_keys = keys[rows]
             own_keys[~accepted] = None
@@ -151,6 +156,11 @@ class TopicBuffer:
                 Events(own, own_keys, servers[rows], orders[rows], found.coordinates[rows], known, accepted)
             )
             self.nbytes += own.nbytes
+
+    def reach(self, ends: Mapping[int, int]) -> None:
+        """Partitions were read to their ends, whose offsets are stored once the messages before them are released."""
+        for partition, end in ends.items():
+            self._queues.setdefault(partition, _Queue()).end = end
 
     def _transactions(
         self, ids: pa.Array, found: Positions
@@ -205,6 +215,8 @@ class TopicBuffer:
                         into.messages.append(events.messages.take(accepted))
                 if stop < len(events.keys):
                     break
+            if not queue.parts and queue.end is not None:
+                into.offsets[partition], queue.end = queue.end, None
 
 
 class TransactionMerger:
