@@ -75,13 +75,19 @@ test-faults: $(VENV)/.installed
 test-attacks: $(VENV)/.installed
 	$(PYTEST) tests/attacks -m attacks $(ARGS)
 
-# Sources on Apache Kafka, which Maven downloads to .venv/kafka.
-test-kafka: $(VENV)/.installed $(VENV)/kafka/.installed
+# Sources on Apache Kafka, which Maven downloads to .venv/kafka, and Debezium, which is installed to .venv/debezium.
+test-kafka: $(VENV)/.installed $(VENV)/kafka/.installed $(VENV)/debezium/.installed
 	$(PARALLEL) --dist loadfile tests/kafka/broker -m kafka $(ARGS)
 
 $(VENV)/kafka/.installed: tests/kafka/broker/pom.xml | $(VENV)/.installed
 	rm -rf $(@D)
 	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
+	touch $@
+
+$(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt | $(VENV)/.installed
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 check: $(VENV)/.installed

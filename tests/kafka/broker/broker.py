@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from server.spark.embedded.java_runtime import find_java
 from tests.kafka.records import Record, produce
@@ -110,6 +110,11 @@ class KafkaBroker:
         """Deletes the messages before an offset, as retention does."""
         (deleted,) = self.admin.delete_records([TopicPartition(topic, partition, before)]).values()
         deleted.result()
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """The offset after the last message."""
+        (found,) = self.admin.list_offsets({TopicPartition(topic, partition): OffsetSpec.latest()}).values()
+        return int(found.result().offset)
 
 
 def _java(*command: str) -> list[str]:

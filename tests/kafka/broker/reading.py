@@ -42,19 +42,24 @@ def connected(
     return connection
 
 
-def until(connection: psycopg.Connection, relation: str, expected: Iterable[Row]) -> None:
-    """Waits until a subscription to the relation has the expected rows. AssertionError if a source fails before."""
-    wanted, rows = Counter(expected), Counter[Row]()
+def until(connection: psycopg.Connection, relation: str, expected: Iterable[Row]) -> int:
+    """Waits until a subscription to the relation has the expected rows, and returns the timestamp of the last change.
+
+    AssertionError if a source fails before.
+    """
+    wanted, rows, last = Counter(expected), Counter[Row](), 0
     with psycopg.connect(connection.info.dsn, autocommit=True) as session, session.transaction():
         session.execute(f"DECLARE c CURSOR FOR SUBSCRIBE {relation}".encode())
         while rows != wanted:
             changes = session.execute("FETCH ALL c WITH (timeout = '1s')").fetchall()
-            for _, diff, *row in changes:
+            for time, diff, *row in changes:
                 rows[tuple(row)] += diff
+                last = int(time)
             rows = Counter({row: count for row, count in rows.items() if count})
             if not changes:
                 failed = connection.execute(_FAILED).fetchall()
                 assert not failed, failed
+    return last
 
 
 _FAILED = "SELECT name, status, error FROM mz_internal.mz_source_statuses WHERE status = 'failed'"
