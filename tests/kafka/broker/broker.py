@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from server.spark.embedded.java_runtime import find_java
 from tests.kafka.records import Record, produce
 
 JARS = Path(sys.prefix) / "kafka"  # `make test-kafka` fills it
+CLUSTER = "dGlkZXdpcmUtdGVzdGluZw"  # 16 bytes; a random one may begin with "-", which the command line refuses
 START_S = 60.0
 REQUEST_S = 30.0
 
@@ -56,8 +55,7 @@ class KafkaBroker:
         settings = _SETTINGS.format(broker=ports[0], controller=ports[1], directory=directory / "data")
         self._settings.write_text(settings)
         self._process: subprocess.Popen[bytes] | None = None
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        storage = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", cluster]
+        storage = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", CLUSTER]
         with self._log() as log:
             subprocess.run(
                 _java(*storage, "--config", str(self._settings)),
