@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tests.kafka.registry import Registry
 
 AVRO = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry"
 Row = tuple[Any, ...]
+FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 
 
 @contextmanager

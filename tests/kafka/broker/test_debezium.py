@@ -1,4 +1,7 @@
-"""Debezium reads a PostgreSQL that is written to, is killed, and repeats messages: the collections equal the tables."""
+"""Debezium reads a PostgreSQL that is written to, is killed, and repeats messages: the collections equal the tables.
+
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 from tests.fix_postgres import PostgresServer
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.debezium import BALANCE, ROWS, Debezium, writing
-from tests.kafka.broker.reading import AVRO, Row, until
+from tests.kafka.broker.reading import AVRO, FACTOR, Row, until
 from tests.kafka.registry import Registry
 
 pytestmark = pytest.mark.kafka
@@ -30,7 +33,7 @@ def rows_of(session: psycopg.Connection, table: str) -> list[Row]:
     return session.execute(f"SELECT id, balance FROM {table}".encode()).fetchall()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(FACTOR))
 def test_debezium_is_killed(
     upstream: PostgresServer,
     kafka: KafkaBroker,

@@ -1,4 +1,7 @@
-"""kill -9 of the server and of the broker while messages are written: each message has its effect once."""
+"""kill -9 of the server and of the broker while messages are written: each message has its effect once.
+
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.load import Load
-from tests.kafka.broker.reading import connected, serving, until_status
+from tests.kafka.broker.reading import FACTOR, connected, serving, until_status
 from tests.kafka.registry import Registry
 
 pytestmark = pytest.mark.kafka
@@ -24,7 +27,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2 * FACTOR))
 def test_the_server_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     load = Load(kafka, registry, f"server{seed}", random)
@@ -41,7 +44,7 @@ def test_the_server_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: 
         load.check(connection)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(FACTOR))
 def test_the_broker_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int) -> None:
     load = Load(kafka, registry, f"broker{seed}", Random(seed))
     ended = threading.Event()
