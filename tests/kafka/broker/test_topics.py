@@ -63,7 +63,7 @@ def test_a_message_of_ten_megabytes(kafka: KafkaBroker, connection: psycopg.Conn
 
 def test_a_source_begins_at_a_timestamp(kafka: KafkaBroker, connection: psycopg.Connection) -> None:
     start = 1_700_000_000_000
-    kafka.create_topic("dated", 2)
+    kafka.create_topic("dated", 2, retention_ms="-1")  # by default these messages are too old to be kept
     kafka.produce("dated", [Record(None, b"%d" % n, n % 2, timestamp=start + 1_000 * n) for n in range(10)])
     for name, timestamp in (
         ("middle", start + 3_500),
