@@ -9,10 +9,10 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
-OWN_TARGETS := generated or ivm or large or faults or attacks
+OWN_TARGETS := generated or ivm or large or faults or attacks or kafka
 
 .PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster generated test-ivm test-large test-faults \
-	check bench score clean
+	test-kafka check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -74,6 +74,21 @@ test-faults: $(VENV)/.installed
 # Hostile clients and damaged files: expensive statements, oversized messages, idle sockets, random bytes on every port.
 test-attacks: $(VENV)/.installed
 	$(PYTEST) tests/attacks -m attacks $(ARGS)
+
+# Sources on Apache Kafka, which Maven downloads to .venv/kafka, and Debezium, which is installed to .venv/debezium.
+test-kafka: $(VENV)/.installed $(VENV)/kafka/.installed $(VENV)/debezium/.installed
+	$(PARALLEL) --dist loadfile tests/kafka/broker -m kafka $(ARGS)
+
+$(VENV)/kafka/.installed: tests/kafka/broker/pom.xml | $(VENV)/.installed
+	rm -rf $(@D)
+	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
+	touch $@
+
+$(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt | $(VENV)/.installed
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -18,13 +18,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import confluent_kafka
+
+from tests.kafka.records import Record, produce
 
 
 class Api(IntEnum):
@@ -34,17 +35,6 @@ class Api(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A message to produce."""
-
-    key: bytes | None
-    value: bytes | None
-    partition: int = 0
-    headers: Sequence[tuple[str, bytes | None]] = field(default_factory=tuple)
-    timestamp: int = 0
 
 
 class MockCluster:
@@ -72,21 +62,7 @@ class MockCluster:
 
     def produce(self, topic: str, records: Iterable[Record], **options: Any) -> None:
         """Appends the records and waits until all of them are acknowledged. `options`: of the producer."""
-        errors: list[Any] = []
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.address, "linger.ms": 1, **options})
-        for record in records:
-            producer.produce(
-                topic,
-                record.value,
-                record.key,
-                record.partition,
-                on_delivery=lambda error, _: errors.append(error) if error else None,
-                timestamp=record.timestamp,
-                headers=list(record.headers),
-            )
-            producer.poll(0)
-        assert producer.flush(30) == 0
-        assert not errors, errors
+        produce(self.address, topic, records, **options)
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         self._call("topic_create", topic, partitions, 1)

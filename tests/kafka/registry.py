@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -99,3 +101,29 @@ class Registry:
         if "references" in body:
             self.references[id] = body["references"]
         return web.json_response({"id": id})
+
+
+class RegistryThread:
+    """A registry with an event loop in a thread of its own: a context manager, for tests that are not async."""
+
+    def __init__(self) -> None:
+        self._registry = Registry()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()), name="registry")
+
+    async def _serve(self) -> None:
+        async with self._registry.serving():
+            self._ready.set()
+            await self._stop.wait()
+
+    def __enter__(self) -> Registry:
+        self._thread.start()
+        self._ready.wait()
+        return self._registry
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()

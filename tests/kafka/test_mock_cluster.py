@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import confluent_kafka
 
-from tests.kafka.mock_cluster import Api, MockCluster, Record
+from tests.kafka.mock_cluster import Api, MockCluster
+from tests.kafka.records import Record
 
 
 def consumed(kafka: MockCluster, topic: str, count: int) -> list[bytes | None]:

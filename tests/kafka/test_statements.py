@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, captured
-from tests.kafka.mock_cluster import MockCluster, Record
+from tests.kafka.mock_cluster import MockCluster
+from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 from tests.kafka.test_upstream import KEY, VALUE, avro, framed
 

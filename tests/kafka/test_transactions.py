@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from server.ingest.kafka import transactions
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Position, Positions, Upstream
-from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger
+from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger, Until
 
 TOPICS = ("kc.public.a", "kc.public.b")
 Event = tuple[str, str | None, int, int]
@@ -198,3 +199,42 @@ def test_ids_of_mysql() -> None:
         23,
         {},
     )
+
+
+def test_the_end_of_a_partition_is_stored_after_its_messages() -> None:
+    """The marks of Kafka's transactions are between the last message and the end."""
+    buffer = TopicBuffer(Upstream.POSTGRES, [0], {})
+    batch = batch_of([(0, (TOPICS[0], "1:10", 5, 10))])
+    buffer.add(*batch)
+    buffer.reach({0: 2})
+    buffer.release(Until({}), release := Release())
+    assert release.offsets == {}
+    buffer.release(Until({"": 100}, "1"), release)
+    assert release.offsets == {0: 2}
+    buffer.release(Until({"": 100}), release := Release())
+    assert release.offsets == {}
+
+
+@pytest.mark.parametrize("restart", range(1, 7))
+def test_a_repeated_tombstone_does_not_delete_a_row_that_was_inserted_again(restart: int) -> None:
+    """A row is deleted and inserted again, and the connector repeats both. The reader restarts after `restart`."""
+    written = [("d", 10), (None, 0), ("c", 20), ("d", 10), (None, 0), ("c", 20)]
+    state: dict[int, Position] = {}
+    read: list[str | None] = []
+    offset = 0
+    for stop in (restart, len(written)):
+        buffer = TopicBuffer(Upstream.POSTGRES, [0], state)
+        for number in range(offset, stop):
+            operation, lsn = written[number]
+            event = (TOPICS[0], None if operation is None else f"1:{lsn}", 5, lsn)
+            messages, ids, found = batch_of([(number, event)])
+            if operation is None:
+                found.known[:] = False
+            values = pa.array([operation and operation.encode()], pa.binary())
+            buffer.add(replace(messages, keys=pa.array([b"k"], pa.binary()), values=values), ids, found)
+            buffer.reach({0: number + 1})
+            buffer.release(Until({"": 100}), release := Release())
+            offset = release.offsets.get(0, offset)
+            state.update(release.positions)
+            read += [value.as_py() for part in release.messages for value in part.values]
+    assert read == [b"d", None, b"c"]

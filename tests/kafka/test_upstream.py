@@ -29,8 +29,9 @@ from server.ingest.source_kind import Output, SourceContext, SourceDefinition, T
 from server.runtime.metrics import Metrics
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, Captured, captured
 from tests.kafka.debezium import Event, envelope_schema
-from tests.kafka.mock_cluster import Api, MockCluster, Record
+from tests.kafka.mock_cluster import Api, MockCluster
 from tests.kafka.outputs import JoinEngine
+from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 
 TEXT = Encoding("text")

@@ -12,7 +12,8 @@ import confluent_kafka
 import pytest
 
 from testdrive import Options, run_file
-from tests.kafka.mock_cluster import MockCluster, Record
+from tests.kafka.mock_cluster import MockCluster
+from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 
 SEED = 7

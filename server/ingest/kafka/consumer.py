@@ -9,10 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from catalog.source_definition import Secret
@@ -43,7 +44,7 @@ _OPTIONS = {
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _IGNORED = frozenset(("progress topic", "progress topic replication factor", "type"))
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 
 _logger = logging.getLogger("librdkafka")
 _logger.addHandler(logging.NullHandler())
@@ -81,6 +82,23 @@ def configuration(connection: Mapping[str, str | Secret]) -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Messages, perhaps none, and partitions that were read to their end.
+
+    `ends`: by partition, the offset of the end. It can be after the last message: the marks that end a transaction, and
+    the messages of aborted ones, have offsets.
+    """
+
+    messages: Messages
+    ends: Mapping[int, int]
+
+    def next_offsets(self) -> dict[int, int]:
+        """By partition, the offset after everything that was read."""
+        found = self.messages.next_offsets()
+        return found | {partition: max(end, found.get(partition, 0)) for partition, end in self.ends.items()}
+
+
 class TopicConsumer:
     """Reads one topic from assigned offsets. One task uses it; `close` ends it."""
 
@@ -95,6 +113,7 @@ class TopicConsumer:
             "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
@@ -139,30 +158,46 @@ class TopicConsumer:
 
     def _is_compacted(self) -> bool:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-        admin = AdminClient({**self._configuration}, logger=_logger)
+        admin = self._admin()
         try:
             found = admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
         except KafkaException:
             return False
         return "compact" in found["cleanup.policy"].value
 
+    async def topic_id(self) -> str | None:
+        """What distinguishes the topic from others that had its name; None if the brokers have no such ids."""
+        return await self._run(self._topic_id)
+
+    def _topic_id(self) -> str | None:
+        cluster = self._consumer.list_topics(self.topic, REQUEST_S)
+        if cluster.controller_id not in cluster.brokers:
+            return None  # librdkafka waits for a controller before it asks, and mock brokers have none
+        admin = self._admin()
+        described = admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
+        found = described[self.topic].result().topic_id
+        return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self._configuration}, logger=_logger)
+
     async def assign(self, offsets: Mapping[int, int]) -> None:
         """Reads these partitions, too, from these offsets on."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
         await self._run(lambda: self._consumer.incremental_assign(places))
 
-    async def poll(self, bytes_max: int, *, with_headers: bool = False) -> Messages | None:
+    async def poll(self, bytes_max: int, *, with_headers: bool = False) -> Poll | None:
         """The next messages, about `bytes_max` bytes at most; None if there are none for now.
 
         UpstreamError if the brokers cannot be reached. PgError if messages are missing.
         """
         found = await self._run(lambda: self._poll(with_headers))
-        if found is not None and len(found):
-            size = max(found.nbytes // len(found), 1)
+        if found is not None and len(found.messages):
+            size = max(found.messages.nbytes // len(found.messages), 1)
             self._messages_max = int(min(max(bytes_max // (2 * size), 1), MESSAGES_MAX))
         return found
 
-    def _poll(self, with_headers: bool) -> Messages | None:
+    def _poll(self, with_headers: bool) -> Poll | None:
         first = self._consumer.poll(POLL_S)
         if first is None:
             if self._down is not None:
@@ -170,7 +205,8 @@ class TopicConsumer:
                 raise self._unreachable(reason)
             return None
         self._down = None
-        good = []
+        good: list[Any] = []
+        ends: dict[int, int] = {}
         for message in [first, *self._consumer.consume(self._messages_max - 1, 0)]:
             if (error := message.error()) is None:
                 good.append(message)
@@ -178,9 +214,12 @@ class TopicConsumer:
                 raise missing(self.topic, message.partition())
             elif error.code() in _GONE:
                 raise deleted(self.topic)
-            elif error.code() != KafkaError._PARTITION_EOF:
+            elif error.code() == KafkaError._PARTITION_EOF:
+                place: Any = message
+                ends[place.partition()] = place.offset()
+            else:
                 raise self._error(error)
-        return Messages.of(good, with_headers=with_headers) if good else None
+        return Poll(Messages.of(good, with_headers=with_headers), ends)
 
     def high_watermark(self, partition: int) -> int | None:
         """The last known offset after the last message, without a request."""
@@ -228,6 +267,15 @@ def missing(topic: str, partition: int | None, detail: str | None = None) -> PgE
         f'topic "{topic}" no longer has the messages of partition {partition} that the source would read next',
         detail=detail,
         hint="The topic was created again, or its retention is too short. Drop the source and create it again.",
+    )
+
+
+def created_again(topic: str) -> PgError:
+    """The topic is not the one whose offsets are stored."""
+    return PgError(
+        SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+        f'topic "{topic}" was deleted and created again',
+        hint="Drop the source and create it again.",
     )
 
 

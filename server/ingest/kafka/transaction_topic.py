@@ -108,8 +108,11 @@ class TransactionTopic:
                     detail=f"Partition 0, offset {offset}: {error}.",
                 ) from None
 
-    async def add(self, topic: str, messages: Messages) -> None:
-        """Adds messages of another topic. Those that cannot be decoded are released with what precedes them."""
+    async def add(self, topic: str, messages: Messages, ends: Mapping[int, int]) -> None:
+        """Adds messages of another topic. Those that cannot be decoded are released with what precedes them.
+
+        `ends`: by partition, the offset of its end, if nothing is between it and these messages or earlier ones.
+        """
         own = self._topics[topic]
         messages = messages.in_order()
         await own.decoder.prepare(messages.values)
@@ -118,6 +121,7 @@ class TransactionTopic:
         found = positions(own.origin, source, part.columns[(OP,)])
         found.known[part.failed | np.asarray(messages.values.is_null())] = False
         own.buffer.add(messages, part.columns[(TRANSACTION, "id")], found)
+        own.buffer.reach(ends)
 
     def release(self) -> tuple[dict[str, list[Messages]], dict[str, bytes | None]]:
         """The messages of complete transactions by topic, and the state after them."""

@@ -12,7 +12,8 @@ commits. Messages without a transaction (snapshots, tombstones) are released wit
 Repetitions are dropped by position: events by their position in the database's log (`positions`), transactions by the
 number in their id, which ascends. PostgreSQL's ids are `<transaction>:<LSN>`, and the LSN differs between the events
 and the END of a transaction; the part before the colon identifies it. The LSN of an END is that of the commit, which
-later events have as their last commit. MySQL's ids are GTIDs, `<server>:<number>`.
+later events have as their last commit. MySQL's ids are GTIDs, `<server>:<number>`. A message without value (tombstone)
+that follows a repetition with the same key is one, too: the row may have been inserted again.
 
 What is stored is one position per partition and one number per upstream server. In memory are the unreleased messages:
 of the front transaction, and about BUFFER_BYTES_MAX of those after it per topic.
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from server.ingest.kafka.messages import Messages
@@ -109,10 +111,16 @@ class Events:
 
 @dataclass
 class _Queue:
-    """The unreleased messages of a partition. `highest`: the position of all that were added."""
+    """The unreleased messages of a partition. `highest`: the position of all that were added.
+
+    `end`: the offset up to which nothing follows them, if it is known. `last`: the key of the last message if it
+    was the repetition of an event, else None.
+    """
 
     parts: deque[Events] = field(default_factory=deque)
     highest: Position | None = None
+    end: int | None = None
+    last: bytes | None = None
 
 
 @dataclass
@@ -143,7 +151,10 @@ class TopicBuffer:
             queue = self._queues.setdefault(partition, _Queue())
             rows = np.flatnonzero(messages.partitions == partition)
             accepted, queue.highest = in_order(found, rows, queue.highest)
+            queue.end = None
             own = messages.take(rows)
+            accepted[_after_repetitions(own, accepted, queue.last)] = False
+            queue.last = own.keys[-1].as_py() if own.values[-1].is_valid and not accepted[-1] else None
             own_keys = keys[rows]
             own_keys[~accepted] = None
             known = found.known[rows] & accepted
@@ -151,6 +162,11 @@ class TopicBuffer:
                 Events(own, own_keys, servers[rows], orders[rows], found.coordinates[rows], known, accepted)
             )
             self.nbytes += own.nbytes
+
+    def reach(self, ends: Mapping[int, int]) -> None:
+        """Partitions were read to their ends, whose offsets are stored once the messages before them are released."""
+        for partition, end in ends.items():
+            self._queues.setdefault(partition, _Queue()).end = end
 
     def _transactions(
         self, ids: pa.Array, found: Positions
@@ -197,7 +213,10 @@ class TopicBuffer:
                     queue.parts.appendleft(rest)
                     self.nbytes += rest.messages.nbytes
                 if stop:
-                    into.offsets[partition] = int(events.messages.offsets[stop - 1]) + 1
+                    # A repetition at the end is read again after a restart, for the tombstone that may follow it.
+                    last, is_event = stop - 1, events.messages.values[stop - 1].is_valid
+                    is_read = bool(events.accepted[last]) or not is_event
+                    into.offsets[partition] = int(events.messages.offsets[last]) + is_read
                     if len(known := np.flatnonzero(events.known[:stop])):
                         first, second, third = events.coordinates[known[-1]].tolist()
                         into.positions[partition] = (first, second, third)
@@ -205,6 +224,20 @@ class TopicBuffer:
                         into.messages.append(events.messages.take(accepted))
                 if stop < len(events.keys):
                     break
+            if not queue.parts and queue.end is not None and queue.last is None:
+                into.offsets[partition], queue.end = queue.end, None
+
+
+def _after_repetitions(messages: Messages, accepted: NDArray[np.bool_], last: bytes | None) -> NDArray[np.bool_]:
+    """Where messages of a partition have no value, and the key of a repetition that directly precedes them.
+
+    `last`: the key of the message before them if it was the repetition of an event.
+    """
+    keys = pa.concat_arrays([pa.array([last], pa.binary()), messages.keys])
+    same = np.asarray(pc.equal(keys[1:], keys[:-1]).fill_null(False))
+    repeated = np.concatenate([[last is not None], ~accepted[:-1]])
+    found: NDArray[np.bool_] = np.asarray(messages.values.is_null()) & same & repeated
+    return found
 
 
 class TransactionMerger:

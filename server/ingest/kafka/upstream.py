@@ -1,9 +1,9 @@
 """Reads topics from the offsets that were committed with the changes, and converts messages to changes.
 
-The keys of a source's state, for each collection: `<id>/offset/<partition>` is the offset of the next message,
-`<id>/schema/<part>` the Avro schema of the collection's columns, `<id>/error/...` a message that could not be decoded
-(`errors`), `<id>/deduplication/<partition>` the position in the upstream database's log (`envelopes.debezium`),
-`<id>/event/<partition>` that of the last event of a released transaction (`transaction_topic`).
+The keys of a source's state, for each collection: `<id>/topic` is the id of the topic, `<id>/offset/<partition>` the
+offset of the next message, `<id>/schema/<part>` the Avro schema of the collection's columns, `<id>/error/...` a message
+that could not be decoded (`errors`), `<id>/deduplication/<partition>` the position in the upstream database's log
+(`envelopes.debezium`), `<id>/event/<partition>` that of the last event of a released transaction (`transaction_topic`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from catalog.source_definition import Format
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.reads import error_of
-from server.ingest.kafka.consumer import TopicConsumer, deleted, missing
+from server.ingest.kafka.consumer import Poll, TopicConsumer, created_again, deleted, missing
 from server.ingest.kafka.envelopes.append import AppendEnvelope
 from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
 from server.ingest.kafka.envelopes.envelope import Envelope
@@ -58,6 +58,10 @@ class Topic:
     @property
     def prefix(self) -> str:
         return prefix_of(self.target)
+
+    def after(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Those of `offsets` that are after the committed ones."""
+        return {partition: offset for partition, offset in offsets.items() if offset > self.offsets[partition]}
 
     def state_of(self, offsets: Mapping[int, int]) -> dict[str, bytes | None]:
         return {f"{self.prefix}offset/{partition}": b"%d" % offset for partition, offset in offsets.items()}
@@ -110,7 +114,7 @@ class KafkaUpstream:
         self._metadata_s = metadata_s
         self._start = Start.of(definition.options)
         self._topics: list[Topic] = []
-        self._polls: dict[asyncio.Task[Messages | None], Topic | TransactionTopic] = {}
+        self._polls: dict[asyncio.Task[Poll | None], Topic | TransactionTopic] = {}
         self._transactions: TransactionTopic | None = None
 
     async def open(self, state: State) -> None:
@@ -136,6 +140,7 @@ class KafkaUpstream:
             if partitions is None:
                 raise deleted(name)
             layout, schemas, fresh = await self._layout(target, format, state)
+            fresh |= await self._identity(consumer, prefix, state)
             offsets = await self._offsets(consumer, partitions, stored)
             envelope = envelope_of(target, format, layout, state, self._context, partitions=partitions)
             topic = Topic(target, consumer, envelope, schemas, offsets, reads_headers(format), monotonic())
@@ -202,6 +207,15 @@ class KafkaUpstream:
             )
         return layout, schemas, fresh
 
+    async def _identity(self, consumer: TopicConsumer, prefix: str, state: State) -> dict[str, bytes | None]:
+        """The state of the topic's id if it has none yet. PgError if the topic is another one."""
+        stored, found = state.get(f"{prefix}topic"), await consumer.topic_id()
+        if found is None or stored == found.encode():
+            return {}
+        if stored is not None:
+            raise created_again(consumer.topic)
+        return {f"{prefix}topic": found.encode()}
+
     async def _offsets(self, consumer: TopicConsumer, partitions: int, stored: Mapping[int, int]) -> dict[int, int]:
         """The offsets of the next messages. PgError if they are no longer in the topic."""
         found: dict[int, int] = {}
@@ -233,18 +247,19 @@ class KafkaUpstream:
             done, _ = await asyncio.wait(self._polls, return_when=asyncio.FIRST_COMPLETED)
             task = done.pop()
             polled = self._polls.pop(task)
-            if (messages := task.result()) is None:
+            if (poll := task.result()) is None:
                 continue
             statistics = self._context.statistics
-            statistics.messages_received += len(messages)
-            statistics.bytes_received += messages.nbytes
+            statistics.messages_received += len(poll.messages)
+            statistics.bytes_received += poll.messages.nbytes
             if self._transactions is not None:
-                changes = await self._merged(self._transactions, polled, messages)
-                if changes.state:
-                    return changes
-            elif isinstance(polled, Topic):
-                offsets = messages.next_offsets()
-                return await self._changes({polled.consumer.topic: messages}, polled.state_of(offsets))
+                changes = await self._merged(self._transactions, polled, poll)
+            else:
+                assert isinstance(polled, Topic)
+                state = polled.state_of(polled.after(poll.next_offsets()))
+                changes = await self._changes({polled.consumer.topic: poll.messages}, state)
+            if changes.state:
+                return changes
 
     def _begin_polls(self, bytes_max: int) -> None:
         """Polls every topic that is not being polled and whose messages are wanted."""
@@ -257,7 +272,7 @@ class KafkaUpstream:
         if transactions is not None and id(transactions) not in polled and transactions.merger.wants_ends:
             self._polls[asyncio.create_task(transactions.consumer.poll(bytes_max))] = transactions
 
-    async def _poll(self, topic: Topic, bytes_max: int) -> Messages | None:
+    async def _poll(self, topic: Topic, bytes_max: int) -> Poll | None:
         if monotonic() - topic.refreshed >= self._metadata_s:
             await self._find_partitions(topic)
             topic.refreshed = monotonic()
@@ -275,14 +290,12 @@ class KafkaUpstream:
             topic.offsets.update(found)
             await topic.consumer.assign(found)
 
-    async def _merged(
-        self, transactions: TransactionTopic, polled: Topic | TransactionTopic, messages: Messages
-    ) -> Changes:
-        """The changes of the transactions that are complete with these messages."""
+    async def _merged(self, transactions: TransactionTopic, polled: Topic | TransactionTopic, poll: Poll) -> Changes:
+        """The changes of the transactions that are complete with the messages of a poll."""
         if isinstance(polled, Topic):
-            await transactions.add(polled.consumer.topic, messages)
+            await transactions.add(polled.consumer.topic, poll.messages, polled.after(poll.ends))
         else:
-            await transactions.add_ends(messages)
+            await transactions.add_ends(poll.messages)
         found, state = transactions.release()
         return await self._changes({name: Messages.joined(parts) for name, parts in found.items()}, state)
 
@@ -291,7 +304,7 @@ class KafkaUpstream:
         writes: dict[ObjectId, list[pa.Table]] = {}
         states = dict(state)
         for topic in self._topics:
-            if (messages := found.get(topic.consumer.topic)) is not None:
+            if (messages := found.get(topic.consumer.topic)) is not None and len(messages):
                 step = await topic.envelope.step(messages)
                 writes[topic.target.id] = list(step.tables)
                 states.update(step.state)

@@ -1,0 +1,1 @@
+"""Tests on Apache Kafka instead of librdkafka's mock brokers: `make test-kafka`."""
