@@ -62,3 +62,15 @@ def parse_lsn(text: str) -> int:
 
 def format_lsn(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def timeline_end(history: str, timeline: int) -> int | None:
+    """Where a timeline ends that a timeline history names: a later timeline has the same WAL up to there.
+
+    None if the history does not have it: the later timeline does not follow it. Lines are `timeline LSN reason`.
+    """
+    for line in history.splitlines():
+        number, _, rest = line.partition("\t")
+        if number.strip() == str(timeline):
+            return parse_lsn(rest.partition("\t")[0].strip())
+    return None

@@ -16,6 +16,7 @@ from protocol.pgoutput.stream import (
     parse_keepalive,
     parse_lsn,
     status_update,
+    timeline_end,
     wal_end,
 )
 from tests.protocol.pgoutput.plain import relation_message
@@ -71,6 +72,12 @@ def test_log_sequence_numbers(lsn: int) -> None:
 def test_other_texts_are_no_log_sequence_numbers(text: str) -> None:
     with pytest.raises(BadMessage):
         parse_lsn(text)
+
+
+def test_the_ends_of_timelines() -> None:
+    history = "1\t0/A000000\tno recovery target specified\n\n11\t1/0\tbefore 2000-01-01 00:00:00+00\n"
+    ends = {timeline: timeline_end(history, timeline) for timeline in (1, 11, 12)}
+    assert ends == {1: 0xA000000, 11: 1 << 32, 12: None}
 
 
 def test_the_replication_protocol() -> None:
