@@ -281,7 +281,12 @@ class Postgres:
         if self._is_new or self._missing:
             await self._stage()
         replication = self._connected
-        await replication.start(self._slot, self._publication, format_lsn(self._transactions.lsn))
+        try:
+            await replication.start(self._slot, self._publication, format_lsn(self._transactions.lsn))
+        except PgError as error:
+            if error.sqlstate != SqlState.UNDEFINED_OBJECT:
+                raise
+            raise self._lost(f'replication slot "{self._slot}" does not exist') from None  # since `open` saw it
         self._is_streaming = True
         if self._is_new:
             return self._snapshot()

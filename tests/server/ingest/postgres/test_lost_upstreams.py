@@ -91,15 +91,16 @@ async def test_a_slot_that_is_invalidated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("then", ["INSERT INTO t VALUES (2)", TERMINATE])
 async def test_a_publication_that_is_dropped(tmp_path: Path, source_database: Database, then: str) -> None:
     async with following(tmp_path, source_database) as (source, upstream):
-        await upstream.execute(f"DROP PUBLICATION pub; {then}")
+        await upstream.execute("DROP PUBLICATION pub")
+        await upstream.execute(then)
         await reported(source, Status.FAILED, 'publication "pub" does not exist', REPUBLISH, "42704")
 
 
 async def test_a_publication_that_did_not_exist_during_a_change(tmp_path: Path, source_database: Database) -> None:
     async with following(tmp_path, source_database) as (_, upstream):
         pass
-    await upstream.execute("DROP PUBLICATION pub; INSERT INTO t VALUES (2)")
-    await upstream.execute("CREATE PUBLICATION pub FOR ALL TABLES; INSERT INTO t VALUES (3)")
+    for statement in ("DROP PUBLICATION pub", "INSERT INTO t VALUES (2)", "CREATE PUBLICATION pub FOR ALL TABLES"):
+        await upstream.execute(statement)
     async with running(tmp_path, definition(source_database[0])) as source:
         await reported(source, Status.FAILED, 'publication "pub" does not exist', REPUBLISH, "42704")
 
