@@ -337,6 +337,10 @@ class Log:
         ranges = (batch.range(lower, upper) for batch in self._between(collection, lower, upper))
         return sum(end - start for start, end in ranges)
 
+    def are_cached(self, collection: ObjectId, lower: int, upper: int) -> bool:
+        """Whether the updates at times in [lower, upper) were in memory just now, so that reading them needs no IO."""
+        return all(batch.id in self._cache for batch in self._between(collection, lower, upper))
+
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
         """The collection's rows at `as_of`, where `since <= as_of < upper`; a row occurs as often as its multiplicity.
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +42,7 @@ class PostgresServer:
             nobody = pwd.getpwnam("nobody")
             self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid}
             os.chown(self.directory, nobody.pw_uid, nobody.pw_gid)
-        data = self.directory / "data"
+        self.data = data = self.directory / "data"
         self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--locale=C", "--encoding=UTF8", "--no-sync")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -51,14 +53,52 @@ class PostgresServer:
             + f"\nlisten_addresses='127.0.0.1'\nport={self.port}\nunix_socket_directories=''\n"
             + f"fsync=off\ntimezone='UTC'\nlog_timezone='UTC'\n{settings}\n"
         )
-        self._run("pg_ctl", "-D", data, "-l", self.directory / "log", "-w", "start")
+        self.start()
+
+    def start(self) -> None:
+        """Starts it again after `shut_down` or `kill`. Returns when it accepts connections."""
+        self._run("pg_ctl", "-D", self.data, "-l", self.directory / "log", "-w", "start")
+
+    def shut_down(self) -> None:
+        """Ends it as an administrator does: all WAL is on disk and was sent."""
+        self._run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "stop")
+
+    def kill(self) -> None:
+        """Sends SIGKILL to all of its processes. `start` then recovers from its WAL."""
+        lock = self.data / "postmaster.pid"
+        postmaster = int(lock.read_text().split()[0])
+        os.kill(postmaster, signal.SIGSTOP)
+        while _state(postmaster) != "T":  # then it starts no further processes
+            time.sleep(0.005)
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
+        processes = [postmaster, *map(int, children.split())]
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+        while any(_state(process) not in "ZX" for process in processes):
+            time.sleep(0.005)
+        lock.unlink()  # the processes may be zombies, and PostgreSQL does not start while there is one with this id
+
+    def copy_data(self) -> None:
+        """While it is down: copies its data, as a backup. `restore` uses the copy."""
+        subprocess.run(["cp", "-a", self.data, self.directory / "copy"], check=True)
+
+    def restore(self) -> None:
+        """While it is down: replaces its data by the copy."""
+        shutil.rmtree(self.data)
+        (self.directory / "copy").rename(self.data)
+
+    def begin_timeline(self) -> None:
+        """While it is down: the next start begins a new timeline at the end of its WAL, as a promoted replica does."""
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.write("restore_command='false'\n")
+        (self.data / "recovery.signal").touch()
 
     @property
     def dsn(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self.directory / "data", "-m", "immediate", "-w", "stop")
+        self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _run(self, program: str, *args: str | Path) -> None:
@@ -71,6 +111,14 @@ class PostgresServer:
             cwd=self.directory,
             **self._user,  # type: ignore[call-overload]
         )
+
+
+def _state(process: int) -> str:
+    """The state of a process as /proc shows it: T stopped, Z zombie; X if there is none."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 @pytest.fixture(scope="session")

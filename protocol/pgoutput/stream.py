@@ -10,6 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocol.pgoutput import BadMessage
 
 WAL_DATA: Final = ord("w")
@@ -20,7 +23,7 @@ HEADER_BYTES: Final = 25
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
 
 _WAL_END = struct.Struct(">Q")
-_KEEPALIVE = struct.Struct(">cQQB")
+_KEEPALIVE_BYTES = 18
 _STATUS = struct.Struct(">cQQQQB")
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 
@@ -33,11 +36,12 @@ class Keepalive:
     reply_requested: bool
 
 
-def parse_keepalive(data: bytes) -> Keepalive:
-    if len(data) != _KEEPALIVE.size:
-        raise BadMessage(f"a keepalive has {_KEEPALIVE.size} bytes, not {len(data)}")
-    _, wal_end, _, reply = _KEEPALIVE.unpack(data)
-    return Keepalive(wal_end, bool(reply))
+def parse_keepalives(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Keepalive:
+    """What one or more keepalives, `data[start:end]` each, say together: the last end, and whether one asks."""
+    if (ends - starts != _KEEPALIVE_BYTES).any():
+        raise BadMessage(f"a keepalive does not have {_KEEPALIVE_BYTES} bytes")
+    wal_ends = data[starts[:, None] + np.arange(1, 9)].view(">u8")
+    return Keepalive(int(wal_ends.max()), bool(data[ends - 1].any()))
 
 
 def wal_end(data: bytes) -> int:
@@ -62,3 +66,15 @@ def parse_lsn(text: str) -> int:
 
 def format_lsn(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def timeline_end(history: str, timeline: int) -> int | None:
+    """Where a timeline ends that a timeline history names: a later timeline has the same WAL up to there.
+
+    None if the history does not have it: the later timeline does not follow it. Lines are `timeline LSN reason`.
+    """
+    for line in history.splitlines():
+        number, _, rest = line.partition("\t")
+        if number.strip() == str(timeline):
+            return parse_lsn(rest.partition("\t")[0].strip())
+    return None

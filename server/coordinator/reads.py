@@ -18,6 +18,8 @@ from server.coordinator.system_table_history import SystemTableHistory
 from server.sql.key_conditions import Wanted, selected
 from server.timeline.frontiers import Frontiers
 
+LOOP_ROWS_MAX = 256  # more changes are read from the log in a thread
+
 
 class Reads:
     """Reads relations by id. The caller holds the times that it reads; the latest time needs no hold."""
@@ -145,7 +147,10 @@ class Reads:
         if not isinstance(item, Collection):
             raise _dropped(id)
         await self.final(item, Timestamp(upper - 1))
-        return await asyncio.to_thread(self._log.changes, id, lower, upper, collection_schema(item))
+        schema, log = collection_schema(item), self._log
+        if log.lines(id, lower, upper) <= LOOP_ROWS_MAX and log.are_cached(id, lower, upper):
+            return log.changes(id, lower, upper, schema)
+        return await asyncio.to_thread(log.changes, id, lower, upper, schema)
 
 
 class DataflowInputs:

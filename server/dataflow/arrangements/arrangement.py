@@ -37,6 +37,7 @@ from server.dataflow.arrangements.run import (
     Sorting,
     first,
     first_of,
+    gathered,
     merged,
     probed,
     sorted_run,
@@ -242,9 +243,12 @@ class ServerArrangement:
 
     async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
         runs = self.runs_at(as_of)
-        if sum(run.entries(key_hashes) for run in runs) > THREAD_ROWS:
+        if len(key_hashes) > THREAD_ROWS:
             return await asyncio.to_thread(probed, runs, self.schema, key_hashes, as_of)
-        return await in_thread(probed, runs, self.schema, key_hashes, as_of)
+        found = [(run, run.spans(key_hashes)) for run in runs]
+        if sum(len(places) for _, places in found) > THREAD_ROWS:
+            return await asyncio.to_thread(gathered, found, self.schema, as_of)
+        return gathered(found, self.schema, as_of)
 
     async def whole(self, as_of: int) -> pa.Table:
         return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)

@@ -10,7 +10,7 @@ Spark's Python workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -147,12 +147,26 @@ class Run:
 
     def spans(self, key_hashes: Hashes) -> NDArray[np.intp]:
         """The positions of the entries with one of these codes, which are ascending and distinct."""
-        first = np.searchsorted(self.key_hashes, key_hashes, "left")
-        counts = np.searchsorted(self.key_hashes, key_hashes, "right") - first
-        found = counts > 0
-        first, counts = first[found], counts[found]
+        first, ends = self._bounds(key_hashes)
+        counts = ends - first
         before = np.cumsum(counts) - counts
         return np.repeat(first - before, counts) + np.arange(counts.sum())
+
+    def having(self, key_hashes: Hashes) -> NDArray[np.bool_]:
+        """A mask of the entries with one of these codes, which are ascending and distinct."""
+        first, ends = self._bounds(key_hashes)
+        steps = np.zeros(len(self.key_hashes) + 1, np.int8)
+        steps[first] += 1
+        steps[ends] -= 1
+        return np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
+
+    def _bounds(self, key_hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where the entries begin and end that have one of these codes; codes without entries are left out."""
+        if not len(self.key_hashes):
+            return np.empty(0, np.intp), np.empty(0, np.intp)
+        first = np.searchsorted(self.key_hashes, key_hashes, "left")
+        found = self.key_hashes.take(first, mode="clip") == key_hashes
+        return first[found], np.searchsorted(self.key_hashes, key_hashes[found], "right")
 
     def as_of(self, places: NDArray[np.intp], time: int) -> NDArray[np.intp]:
         """The positions among `places` with times <= `time`."""
@@ -180,12 +194,12 @@ class Run:
 
 def probed(runs: Sequence[Run], schema: pa.Schema, key_hashes: Hashes, as_of: int) -> pa.Table:
     """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
-    return _gathered(runs, schema, as_of, lambda run: run.spans(key_hashes))
+    return gathered([(run, run.spans(key_hashes)) for run in runs], schema, as_of)
 
 
 def whole(runs: Sequence[Run], schema: pa.Schema, as_of: int) -> pa.Table:
     """All rows at `as_of`, consolidated."""
-    return _gathered(runs, schema, as_of, lambda run: np.arange(len(run.key_hashes)))
+    return gathered([(run, np.arange(len(run.key_hashes))) for run in runs], schema, as_of)
 
 
 def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.Table:
@@ -201,7 +215,8 @@ def first(runs: Sequence[Run], schema: pa.Schema, count: int, as_of: int) -> pa.
         else:
             low = middle + 1
     end = np.uint64(low)
-    return _gathered(runs, schema, as_of, lambda run: np.arange(np.searchsorted(run.key_hashes, end, "right")))
+    places = [(run, np.arange(np.searchsorted(run.key_hashes, end, "right"))) for run in runs]
+    return gathered(places, schema, as_of)
 
 
 def first_of(
@@ -325,10 +340,9 @@ def _beginning(run: Run, order: ByOrder, key_hashes: Hashes, asked: NDArray[np.i
     return _Beginning(run.changes(places[seen]), keys[seen], orders[seen], ends, ~cut)
 
 
-def _gathered(
-    runs: Sequence[Run], schema: pa.Schema, as_of: int, places: Callable[[Run], NDArray[np.intp]]
-) -> pa.Table:
-    return together(schema, [run.changes(run.as_of(places(run), as_of)) for run in runs])
+def gathered(found: Sequence[tuple[Run, NDArray[np.intp]]], schema: pa.Schema, as_of: int) -> pa.Table:
+    """The rows at these positions of runs, as of a time: consolidated changes."""
+    return together(schema, [run.changes(run.as_of(places, as_of)) for run, places in found if len(places)])
 
 
 def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
@@ -386,7 +400,9 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
     diffs = np.concatenate([_diffs(run) for run in runs])
     times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
     if any(run.takes_away for run in runs):
-        touched = np.isin(key_hashes, key_hashes[diffs < 0])  # only rows that share a code with a retraction can cancel
+        # Only rows that share a code with a retraction can cancel.
+        retracted = np.unique(key_hashes[diffs < 0])
+        touched = np.concatenate([run.having(retracted) for run in runs])
         consolidated = u.consolidate(
             rows.filter(pa.array(touched))
             .append_column("time", pa.array(times[touched]))

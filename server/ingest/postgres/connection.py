@@ -53,6 +53,13 @@ _OPTIONS = frozenset(
 )
 _MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 _NEEDS_CHANGE = ("0A", "22", "3F", "42", "54")  # SQLSTATE classes of errors that a retry does not repair
+_CONNECT_HINTS = {
+    "28P01": "Change the password of the connection: ALTER SECRET ... AS ..., which the source uses at once.",
+    "28000": "Allow it in the server's pg_hba.conf, or change the connection: ALTER CONNECTION ... SET (...).",
+    "3D000": "Create it there, or change the connection: ALTER CONNECTION ... SET (DATABASE = ...).",
+    "42501": "Let the user replicate there: ALTER ROLE ... REPLICATION.",
+    "53300": "Raise max_connections or max_wal_senders there.",
+}
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,8 @@ class Server:
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             reason = str(error) or type(error).__name__
-            raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}') from error
+            hint = _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
+            raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}', hint) from error
 
     def error(self, sqlstate: str, message: str, hint: str | None = None) -> PgError | UpstreamError:
         """The error for one that the server reports: a PgError if a retry cannot repair it."""

@@ -16,7 +16,7 @@ import asyncpg
 import numpy as np
 
 from protocol.pgoutput.rows import Positions
-from protocol.pgoutput.stream import HEADER_BYTES, KEEPALIVE, WAL_DATA, parse_keepalive, status_update, wal_end
+from protocol.pgoutput.stream import HEADER_BYTES, KEEPALIVE, WAL_DATA, parse_keepalives, status_update, wal_end
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
@@ -105,35 +105,44 @@ class Replication:
 
     def _take(self) -> Received | None:
         buffer = self._messages.buffer
-        starts: list[int] = []
-        ends: list[int] = []
-        position, size, known, keepalive = 0, len(buffer), 0, 0
-        unpack = _LENGTH.unpack_from
+        size = len(buffer)
+        positions: list[int] = []
+        position, unpack = 0, _LENGTH.unpack_from
         while size - position >= 5 and position < TAKE_BYTES:
             end = position + 1 + unpack(buffer, position + 1)[0]
             if end > size:
                 break
-            kind = buffer[position]
-            if kind == _COPY_DATA and buffer[position + 5] == WAL_DATA:
-                starts.append(position + 5 + HEADER_BYTES)
-                ends.append(end)
-            elif kind == _COPY_DATA and buffer[position + 5] == KEEPALIVE:
-                message = parse_keepalive(bytes(buffer[position + 5 : end]))
-                known = keepalive = max(keepalive, message.wal_end)
-                if message.reply_requested:
-                    self.confirm(self._confirmed)
-            elif kind == _ERROR:
-                raise self._error(bytes(buffer[position + 5 : end]))
-            elif kind == _COPY_DONE:
-                raise self._lost()
+            positions.append(position)
             position = end
-        if not position:
+        if not positions:
             return None
         data = bytes(buffer[:position])
+        begins, ends = np.array(positions, np.int64), np.array([*positions[1:], position], np.int64)
+        content = np.frombuffer(data, np.uint8)
+        is_copy = content[begins] == _COPY_DATA
+        inner = content.take(begins + 5, mode="clip")  # a message may have only five bytes
+        is_wal, is_keepalive = is_copy & (inner == WAL_DATA), is_copy & (inner == KEEPALIVE)
+        for other in np.flatnonzero(~(is_wal | is_keepalive)).tolist():
+            self._check_kind(data[begins[other] : ends[other]])
         self._messages.taken(position)
-        if starts:
-            known = max(known, wal_end(data[starts[-1] - HEADER_BYTES : starts[-1]]))
-        return Received(data, np.array(starts, np.int64), np.array(ends, np.int64), known, keepalive)
+        known = keepalive = 0
+        if is_keepalive.any():
+            said = parse_keepalives(content, begins[is_keepalive] + 5, ends[is_keepalive])
+            known = keepalive = said.wal_end
+            if said.reply_requested:
+                self.confirm(self._confirmed)
+        starts = begins[is_wal] + 5 + HEADER_BYTES
+        if len(starts):
+            last = int(starts[-1])
+            known = max(known, wal_end(data[last - HEADER_BYTES : last]))
+        return Received(data, starts, ends[is_wal], known, keepalive)
+
+    def _check_kind(self, message: bytes) -> None:
+        """Raises if the message ends the stream. Notices and the like are ignored."""
+        if message[0] == _ERROR:
+            raise self._error(message[5:])
+        if message[0] == _COPY_DONE:
+            raise self._lost()
 
     def confirm(self, lsn: int) -> None:
         """Reports that everything before `lsn` is on disk here: the server may remove that WAL."""

@@ -4,6 +4,7 @@ The state of the source:
 
     lsn         all transactions that committed before it are in the collections
     system      the identifier of the database cluster
+    timeline    the timeline of its WAL at `lsn`, a number
     table ID    JSON of `_Known`: the table of a collection whose snapshot is committed
     error ID    JSON: why a table is no longer read
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -30,7 +32,7 @@ from catalog.source_state import State
 from protocol.pgoutput import BadMessage
 from protocol.pgoutput.messages import Relation, Truncate
 from protocol.pgoutput.rows import relations_of
-from protocol.pgoutput.stream import format_lsn, parse_lsn
+from protocol.pgoutput.stream import format_lsn, parse_lsn, timeline_end
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.postgres.connection import Server
 from server.ingest.postgres.publication import PublishedTable, find, incompatibility, published_tables
@@ -44,8 +46,9 @@ from server.ingest.upstream import Changes
 
 STATUS_S = 10.0  # between two status updates; PostgreSQL's wal_sender_timeout is 60 s by default
 IDLE_LSN_S = 10.0  # how often the position is committed while other tables of the server are written
-LSN, SYSTEM = "lsn", "system"
+LSN, SYSTEM, TIMELINE = "lsn", "system", "timeline"
 RECREATE = "Drop the collection and create it again."
+RECREATE_SOURCE = "Drop the source and create it again."
 
 _SLOT = """
 SELECT confirmed_flush_lsn::text AS confirmed, to_jsonb(s) ->> 'wal_status' AS wal_status
@@ -117,15 +120,18 @@ class Postgres:
         self._reset(parse_lsn(stored[LSN].decode()) if LSN in stored else 0)
         self._is_new = LSN not in stored
         self._replication = await Replication.open(self._server)
-        ((system, *_),) = await self._replication.query("IDENTIFY_SYSTEM")
-        self._due[SYSTEM] = (system or "").encode()
+        ((system, timeline, *_),) = await self._replication.query("IDENTIFY_SYSTEM")
+        self._due |= {SYSTEM: (system or "").encode(), TIMELINE: (timeline or "").encode()}
         if stored.get(SYSTEM, self._due[SYSTEM]) != self._due[SYSTEM]:
             raise self._lost("this is not the database cluster that the source was created with")
+        if stored.get(TIMELINE, self._due[TIMELINE]) != self._due[TIMELINE]:
+            await self._check_timeline(int(stored[TIMELINE]), int(timeline or 0))
         connection = await self._server.connect()
         try:
             if not self._is_new:
                 await self._check_slot(connection)
-            published = await published_tables(connection, self._server, self._publication)
+            with self._unpublished():
+                published = await published_tables(connection, self._server, self._publication)
         finally:
             connection.terminate()
         self._attach(stored, published)
@@ -138,7 +144,8 @@ class Postgres:
             while True:
                 if self._staged_lsn <= self._transactions.next_lsn():
                     return self._snapshot()
-                await self._receive(bytes_max)
+                with self._unpublished():
+                    await self._receive(bytes_max)
                 items = self._transactions.complete(self._staged_lsn)
                 if items is None and self._transactions.bytes >= bytes_max:
                     items = self._transactions.everything()
@@ -184,19 +191,49 @@ class Postgres:
         if found is None:
             raise self._lost(f'replication slot "{self._slot}" does not exist')
         if found["wal_status"] == "lost":
-            raise self._lost(f'replication slot "{self._slot}" has lost changes that were not read')
+            raise self._lost(
+                f'replication slot "{self._slot}" has lost changes that were not read',
+                f"Raise max_slot_wal_keep_size there. {RECREATE_SOURCE}",
+            )
         if found["confirmed"] is not None and parse_lsn(found["confirmed"]) > lsn:
             raise self._lost(f'replication slot "{self._slot}" was advanced beyond {format_lsn(lsn)} by another client')
         if end is not None and parse_lsn(end) < lsn:
             raise self._lost(f"the server is at {end}, before {format_lsn(lsn)}, which was read from it")
 
-    def _lost(self, reason: str) -> PgError:
+    async def _check_timeline(self, known: int, now: int) -> None:
+        """PgError if the WAL that was read is not a part of the server's, as after a failover to a replica behind."""
+        lsn = self._transactions.lsn
+        if now < known:
+            raise self._lost(f"the server's timeline is {now}, and {format_lsn(lsn)} was read from timeline {known}")
+        ((_, history),) = await self._connected.query(f"TIMELINE_HISTORY {now}")
+        end = timeline_end(history or "", known)
+        if end is None or end < lsn:
+            relation = f"left timeline {known} at {format_lsn(end)}" if end else f"does not follow timeline {known}"
+            raise self._lost(f"the server's timeline {now} {relation}, from which {format_lsn(lsn)} was read")
+
+    def _lost(self, reason: str, hint: str = RECREATE_SOURCE) -> PgError:
         return PgError(
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
             f"{self._server}: {reason}",
             detail=f'The source reads publication "{self._publication}" through slot "{self._slot}".',
-            hint="Drop the source and create it again.",
+            hint=hint,
         )
+
+    @contextmanager
+    def _unpublished(self) -> Iterator[None]:
+        """Says what to do if the body finds that the publication was dropped.
+
+        PostgreSQL decodes a change with the publications of its time. It cannot decode one that was made without the
+        publication, also when that exists again.
+        """
+        try:
+            yield
+        except PgError as error:
+            if error.sqlstate != SqlState.UNDEFINED_OBJECT or self._is_new:
+                raise
+            create = f"CREATE PUBLICATION {identifier(self._publication)}"
+            hint = f"After {create} there, drop the source and create it again."
+            raise PgError(error.sqlstate, error.message, hint=hint) from None
 
     def _attach(self, stored: Mapping[str, bytes], published: Sequence[PublishedTable]) -> None:
         """Finds the table of each collection."""
@@ -244,7 +281,12 @@ class Postgres:
         if self._is_new or self._missing:
             await self._stage()
         replication = self._connected
-        await replication.start(self._slot, self._publication, format_lsn(self._transactions.lsn))
+        try:
+            await replication.start(self._slot, self._publication, format_lsn(self._transactions.lsn))
+        except PgError as error:
+            if error.sqlstate != SqlState.UNDEFINED_OBJECT:
+                raise
+            raise self._lost(f'replication slot "{self._slot}" does not exist') from None  # since `open` saw it
         self._is_streaming = True
         if self._is_new:
             return self._snapshot()

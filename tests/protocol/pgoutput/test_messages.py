@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,10 @@ from protocol.pgoutput.messages import Begin, Commit, Relation, RelationColumn, 
 from protocol.pgoutput.stream import (
     Keepalive,
     format_lsn,
-    parse_keepalive,
+    parse_keepalives,
     parse_lsn,
     status_update,
+    timeline_end,
     wal_end,
 )
 from tests.protocol.pgoutput.plain import relation_message
@@ -73,12 +75,25 @@ def test_other_texts_are_no_log_sequence_numbers(text: str) -> None:
         parse_lsn(text)
 
 
+def test_the_ends_of_timelines() -> None:
+    history = "1\t0/A000000\tno recovery target specified\n\n11\t1/0\tbefore 2000-01-01 00:00:00+00\n"
+    ends = {timeline: timeline_end(history, timeline) for timeline in (1, 11, 12)}
+    assert ends == {1: 0xA000000, 11: 1 << 32, 12: None}
+
+
 def test_the_replication_protocol() -> None:
     assert format_lsn(0x16_B374_D848) == "16/B374D848"
-    assert parse_keepalive(b"k" + struct.pack(">QQB", 9, 0, 1)) == Keepalive(9, True)
     assert wal_end(b"w" + struct.pack(">QQQ", 8, 9, 0)) == 9
     assert status_update(5, 946_684_800_000_001) == b"r" + struct.pack(">QQQQB", 5, 5, 5, 1, 0)
     with pytest.raises(BadMessage):
-        parse_keepalive(b"k")
-    with pytest.raises(BadMessage):
         wal_end(b"w")
+
+
+@given(st.lists(st.tuples(LSN, st.booleans()), min_size=1, max_size=5))
+def test_keepalives(said: list[tuple[int, bool]]) -> None:
+    data = b"?" + b"".join(b"k" + struct.pack(">QQB", lsn, 7, asks) for lsn, asks in said)
+    starts = np.arange(1, len(data), 18)
+    found = parse_keepalives(np.frombuffer(data, np.uint8), starts, starts + 18)
+    assert found == Keepalive(max(lsn for lsn, _ in said), any(asks for _, asks in said))
+    with pytest.raises(BadMessage):
+        parse_keepalives(np.frombuffer(data, np.uint8), starts, starts + 17)
