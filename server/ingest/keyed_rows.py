@@ -92,16 +92,6 @@ def _distinct_codes(keys: pa.Table, names: tuple[str, ...]) -> NDArray[np.uint32
     return np.unique(key_codes(keys, names))
 
 
-def groups_of(keys: pa.Table) -> Numbers:
-    """A number for each row: equal exactly for equal keys. NULL equals NULL."""
-    numbers = np.zeros(keys.num_rows, np.int64)
-    for column in keys.columns:
-        codes = updates.comparable(column.combine_chunks()).dictionary_encode(null_encoding="encode").indices
-        own = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        numbers = np.unique(numbers * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
-    return numbers
-
-
 def last_of_each(groups: Numbers) -> NDArray[np.intp]:
     """The last row of each group, in the order of the rows."""
     reversed_groups = groups[::-1]

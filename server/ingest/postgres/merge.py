@@ -18,7 +18,6 @@ import pyarrow as pa
 from catalog import updates
 from protocol.pgoutput.messages import INSERT
 from protocol.pgoutput.rows import Mask, Positions
-from server.ingest.keyed_rows import groups_of
 from server.ingest.postgres.typed_rows import Rows, TypedRows
 
 _NONE = -1
@@ -60,7 +59,7 @@ def changes_of_keys(rows: TypedRows, key: Sequence[str], found: pa.Table) -> pa.
     is missing.
     """
     new = _with_keys(rows, key)
-    groups = groups_of(pa.concat_tables([table.select(key) for table in (found, rows.keys.table, new)]))
+    groups = updates.row_numbers(pa.concat_tables([table.select(key) for table in (found, rows.keys.table, new)]))
     of_found, of_keys, of_new = np.split(groups, [found.num_rows, found.num_rows + rows.keys.table.num_rows])
     group_of_new = np.full(len(rows.kinds), _NONE)
     group_of_new[rows.new.messages] = of_new

@@ -40,7 +40,6 @@ from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Position, Positions, Upstream, in_order, positions
-from server.ingest.keyed_rows import groups_of
 
 _STATE = "deduplication/"
 Rows = NDArray[np.intp]
@@ -182,7 +181,7 @@ class DebeziumEnvelope:
             raise self._refused("has a row without a key that can be decoded")
         columns = [decoded.key.columns[path].take(pa.array(rows)) for _, path in self._layout.key]
         keys = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
-        first = np.sort(np.unique(groups_of(keys), return_index=True)[1])
+        first = np.sort(np.unique(updates.row_numbers(keys), return_index=True)[1])
         if is_empty:
             return rows[first]
         if self._output is None:
