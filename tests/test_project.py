@@ -111,3 +111,14 @@ def test_documented_psql_commands_name_the_server() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for line in page.read_text().splitlines():
             assert not re.match(r"psql -c ", line), f"{page.name}: {line}"
+
+
+@pytest.mark.parametrize("package", ["catalog", "protocol", "server", "testdrive", "tidewire"])
+def test_regular_expressions_repeat_no_group_possessively(package: str) -> None:
+    """Before Python 3.11.5 `re` matches `(?:...)*+` wrongly if the group has choices. `(?>(?:...)*)` is equivalent."""
+    for path in (ROOT / package).rglob("*.py"):
+        constants = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        for text in constants:
+            pattern = text.decode("latin-1") if isinstance(text, bytes) else text
+            if isinstance(pattern, str):
+                assert not re.search(r"\)(?:[*+?]|\{[^}]*\})\+(?![*+?/ ])", pattern.replace("\\)", "")), (path, pattern)

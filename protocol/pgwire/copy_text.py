@@ -52,9 +52,9 @@ class Lines:
         self._end_of_line = b""  # of the first line; all others must be the same
         self._ended = False
         quote, escape = (re.escape(c.encode()) for c in (options.quote, options.escape))
-        inside = rb"[^%b]*+" % quote if quote == escape else rb"(?:[^%b%b]|%b[\s\S])*+" % (quote, escape, escape)
-        self._csv_record = re.compile(rb"(?:[^%b\r\n]++|%b%b%b)*+" % (quote, quote, inside, quote))
-        self._text_field = re.compile(rf"(?:[^\\{re.escape(options.delimiter)}]++|\\[\s\S]?)*+")
+        inside = rb"[^%b]*+" % quote if quote == escape else rb"(?>(?:[^%b%b]|%b[\s\S])*)" % (quote, escape, escape)
+        self._csv_record = re.compile(rb"(?>(?:[^%b\r\n]++|%b%b%b)*)" % (quote, quote, inside, quote))
+        self._text_field = re.compile(rf"(?>(?:[^\\{re.escape(options.delimiter)}]++|\\[\s\S]?)*)")
 
     def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
         if self._ended:
@@ -391,7 +391,7 @@ class Lines:
             raise self._where.at(bad_file(error), record.line, shown=quoted(record.text))
 
 
-_TEXT_RECORD = re.compile(rb"[^\\\r\n]*+(?:\\[^.][^\\\r\n]*+)*+", re.DOTALL)
+_TEXT_RECORD = re.compile(rb"[^\\\r\n]*+(?>(?:\\[^.][^\\\r\n]*+)*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|([\s\S])|$)")
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 

@@ -52,29 +52,29 @@ class Token(NamedTuple):
 
 
 _NAME = r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*+"
-_DIGITS = r"[0-9](?:_?[0-9])*+"
-STRING = r"'[^']*+(?:''[^']*+)*+'"
-_ESCAPE_STRING = r"'[^'\\]*+(?:(?:''|\\.)[^'\\]*+)*+'"
+_DIGITS = r"[0-9](?>(?:_?[0-9])*)"
+STRING = r"'[^']*+(?>(?:''[^']*+)*)'"
+_ESCAPE_STRING = r"'[^'\\]*+(?>(?:(?:''|\\.)[^'\\]*+)*)'"
 # Strings that are separated by whitespace with a newline are one string (whitespace_with_newline in scan.l).
-_CONTINUED = r"(?:[ \t\f\v]|--[^\n\r]*+)*+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
+_CONTINUED = r"(?>(?:[ \t\f\v]|--[^\n\r]*+)*)[\n\r](?>(?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*)"
 
 _TOKEN = re.compile(
     rf"""
-      (?P<space> (?: [ \t\n\r\f\v]++ | --[^\n\r]*+ )++ )
+      (?P<space> (?> (?: [ \t\n\r\f\v]++ | --[^\n\r]*+ )+ ) )
     | (?P<comment> /\* )
-    | (?P<escape> [eE]{_ESCAPE_STRING}(?:{_CONTINUED}{_ESCAPE_STRING})*+ )
+    | (?P<escape> [eE]{_ESCAPE_STRING}(?>(?:{_CONTINUED}{_ESCAPE_STRING})*) )
     | (?P<refused> [uU]&['"] | [bBxX]' )
-    | (?P<string> [nN]?{STRING}(?:{_CONTINUED}{STRING})*+ )
-    | (?P<broken> [eEnN]?' | " (?! [^"]*+(?:""[^"]*+)*+" ) )
+    | (?P<string> [nN]?{STRING}(?>(?:{_CONTINUED}{STRING})*) )
+    | (?P<broken> [eEnN]?' | " (?! [^"]*+(?>(?:""[^"]*+)*)" ) )
     | (?P<word> {_NAME} )
     | (?P<number>
-        (?: 0[xX](?:_?[0-9A-Fa-f])++ | 0[oO](?:_?[0-7])++ | 0[bB](?:_?[01])++
-          | (?: {_DIGITS}(?:\.(?!\.)(?:{_DIGITS})?+)?+ | \.{_DIGITS} )(?:[eE][+-]?{_DIGITS})?+ )
-        (?P<junk> [eE][+-] | {_NAME} )?+ )
-    | (?P<parameter> \$[0-9]++(?P<after>{_NAME})?+ )
-    | (?P<dollar> \$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*+)?+\$ )
-    | (?P<ident> "[^"]*+(?:""[^"]*+)*+" )
-    | (?P<operator> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] )++ )
+        (?: 0[xX](?>(?:_?[0-9A-Fa-f])+) | 0[oO](?>(?:_?[0-7])+) | 0[bB](?>(?:_?[01])+)
+          | (?: {_DIGITS}(?>(?:\.(?!\.)(?:{_DIGITS})?)?) | \.{_DIGITS} )(?>(?:[eE][+-]?{_DIGITS})?) )
+        (?P<junk> [eE][+-] | {_NAME} )? )
+    | (?P<parameter> \$[0-9]++(?P<after>{_NAME})? )
+    | (?P<dollar> \$(?:[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*+)?\$ )
+    | (?P<ident> "[^"]*+(?>(?:""[^"]*+)*)" )
+    | (?P<operator> (?> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] )+ ) )
     | (?P<symbol> :: | := | \.\. | . )
     """,
     re.VERBOSE | re.DOTALL,

@@ -32,18 +32,18 @@ CHUNK_ROWS = 500  # matched at once, in a few milliseconds, during which no othe
 HEAD_CHARS_MAX = 4_096
 
 _SPACE = r"[ \t\n\r\f\v]*+"
-_NUMBER = r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?+"
+_NUMBER = r"[-+]?(?:[0-9]++(?>(?:\.[0-9]*+)?)|\.[0-9]++)(?>(?:[eE][-+]?[0-9]++)?)"
 _CELL = rf"(?:{STRING}|{_NUMBER}|(?i:null|true|false))(?={_SPACE}[,)])"
 _NAMES = r'(?:[A-Za-z0-9_.$\x80-\U0010ffff \t\n\r\f\v]|"[^"]*")+?'
 _HEAD = re.compile(
     rf"(?i:{_SPACE}insert\s+into\s){_NAMES}(?:\((?:[A-Za-z0-9_$,\x80-\U0010ffff \t\n\r\f\v]|\"[^\"]*\")*\))?"
     rf"{_SPACE}(?<![\w$])(?i:values){_SPACE}(?=\()"
 )
-_ROW = re.compile(rf"\({_SPACE}{_CELL}(?:{_SPACE},{_SPACE}{_CELL})*+{_SPACE}\)")
+_ROW = re.compile(rf"\({_SPACE}{_CELL}(?>(?:{_SPACE},{_SPACE}{_CELL})*){_SPACE}\)")
 _CELLS = re.compile(_CELL)
 _COMMA = re.compile(rf"{_SPACE},{_SPACE}")
 _END = re.compile(rf"{_SPACE};?{_SPACE}")
-_FEW = re.compile(rf"{_ROW.pattern}(?:{_SPACE},{_SPACE}{_ROW.pattern}){{0,{ROWS_MIN - 2}}}+(?={_END.pattern}\Z)")
+_FEW = re.compile(rf"{_ROW.pattern}(?>(?:{_SPACE},{_SPACE}{_ROW.pattern}){{0,{ROWS_MIN - 2}}})(?={_END.pattern}\Z)")
 _INTEGER = "^[-+]?[0-9]+$"
 _INTEGERS = ("int2", "int4", "int8")
 _FRACTIONS = ("numeric", "float4", "float8")
@@ -52,8 +52,8 @@ _FRACTIONS = ("numeric", "float4", "float8")
 @lru_cache(64)
 def _rows_of(width: int) -> re.Pattern[str]:
     """Matches between 1 and CHUNK_ROWS rows of `width` values."""
-    row = rf"\({_SPACE}{_CELL}(?:{_SPACE},{_SPACE}{_CELL}){{{width - 1}}}+{_SPACE}\)"
-    return re.compile(rf"{row}(?:{_SPACE},{_SPACE}{row}){{0,{CHUNK_ROWS - 1}}}+")
+    row = rf"\({_SPACE}{_CELL}(?>(?:{_SPACE},{_SPACE}{_CELL}){{{width - 1}}}){_SPACE}\)"
+    return re.compile(rf"{row}(?>(?:{_SPACE},{_SPACE}{row}){{0,{CHUNK_ROWS - 1}}})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
