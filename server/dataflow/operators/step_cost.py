@@ -22,7 +22,8 @@ class StepCost:
     """
 
     def __init__(self) -> None:
-        self._whole = 0  # rows that statements read in the last full computation
+        self._whole = 0  # rows that statements read in the last full computation, or would read in one now
+        self._reads_per_row = 1.0  # of the inputs, in the last full computation
         self._rows = 0
         self._cost = 0.0
         self._followed = 0.0  # the cost if each row that was read had been a change
@@ -60,9 +61,17 @@ class StepCost:
         """The step succeeded. `whole`: it computed all rows, from this number of rows of the inputs."""
         if whole is not None:
             self._whole = self._rows
+            self._reads_per_row = max(self._rows / max(whole, 1), 1.0)
             self._a_change = self._followed / max(whole, 1)
         elif self._cost > FEW_ROWS:
             self._learn(self._cost)
+
+    def recomputed(self, rows: int) -> None:
+        """All rows were computed without the step's statements, from this number of rows of the inputs.
+
+        A full computation with them would read more rows than the last one if the inputs have grown.
+        """
+        self._whole = max(self._whole, int(rows * self._reads_per_row))
 
     def _learn(self, cost: float) -> None:
         self._a_change = cost / max(self._changes, 1)

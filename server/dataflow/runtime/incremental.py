@@ -192,6 +192,7 @@ class IncrementalComputation:
         plan = replace(self._plan, relation=relation, template=spark_text(relation))
         rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
         changes = await in_thread(updates.difference, rows, await present())
+        self._step_cost.recomputed(sum(self._reads.log_row_count(id, 0, time + 1) for id in self.inputs))
         self.close()
         self._time, self._has_state = time, False
         return changes

@@ -55,6 +55,18 @@ def test_the_cost_of_a_change_is_estimated_from_the_last_full_computation() -> N
         work.begin(most + 1, limited=True)
 
 
+def test_the_limit_grows_with_inputs_that_are_recomputed() -> None:
+    """A query over tables that were empty, whose first changes were all too many."""
+    work = StepCost()
+    work.begin()
+    work.end(whole=0)
+    work.recomputed(WHOLE)
+    work.begin(10, limited=True)
+    work.add(WHOLE // 4, COST)
+    with pytest.raises(TooMuch):
+        work.add(1, 1.0)
+
+
 def test_the_cost_of_a_large_step_is_the_estimate_for_the_next(work: StepCost) -> None:
     work.begin(1000, limited=True)
     work.add(WHOLE // 8, COST)
