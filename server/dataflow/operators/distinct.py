@@ -30,6 +30,8 @@ COUNT = "count"
 class DistinctOperator(Operator):
     """Arranges each distinct row with its multiplicity as a column. The cost of a step depends on the changes only."""
 
+    row_cost, rows_met = 1.5, 1.0
+
     def __init__(self, node: DistinctRows, context: OperatorContext) -> None:
         super().__init__(node, context)
         self._positions = node.positions
@@ -56,6 +58,7 @@ class DistinctOperator(Operator):
                 return self.none
         key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
         held = await slice_of(self._own[0], key_hashes, tick)
+        self._step_cost.add(held.num_rows + changes.num_rows, self.row_cost, self.rows_met)
         found, pending = await in_thread(self._changes, tick, held, changes)
         self._pending.append((self._own[0], tick.times[-1], pending))
         return found

@@ -15,21 +15,23 @@ class StepCost:
     A step looks up the rows of the touched keys, computes them before and after the change and stores the new state.
     So a row costs several units in a step, and a step that touches many keys is more work than computing all rows.
     This is detected as early as possible, by three estimates:
-    - before the changes are read: their number times the cost of a change, as of the last full computation or the last
-      large step (`begin`);
+    - before the changes are read: their number times the cost of a change, as of the last large step, or of the last
+      full computation if there was none (`begin`);
     - before rows are looked up: the number of entries with the touched keys (`expect`);
     - before a statement runs: the number of rows that it reads (`add`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reads_per_row: float = 1.0) -> None:
+        """`reads_per_row`: how often a full computation reads a row of the inputs, until one has measured it."""
         self._whole = 0  # rows that statements read in the last full computation, or would read in one now
-        self._reads_per_row = 1.0  # of the inputs, in the last full computation
+        self._reads_per_row = reads_per_row
         self._rows = 0
         self._cost = 0.0
         self._followed = 0.0  # the cost if each row that was read had been a change
         self._limit: int | None = None
         self._changes = 0
         self._a_change = 1.0  # the estimated cost of one change
+        self._is_learned = False  # from a large step
 
     def begin(self, changes: int = 0, *, limited: bool = False) -> None:
         """Begins a step with this number of changes. TooMuch if it is `limited` and its estimate exceeds the limit."""
@@ -59,10 +61,11 @@ class StepCost:
 
     def end(self, *, whole: int | None = None) -> None:
         """The step succeeded. `whole`: it computed all rows, from this number of rows of the inputs."""
-        if whole is not None:
+        if whole:
             self._whole = self._rows
-            self._reads_per_row = max(self._rows / max(whole, 1), 1.0)
-            self._a_change = self._followed / max(whole, 1)
+            self._reads_per_row = max(self._rows / whole, 1.0)
+            if not self._is_learned:
+                self._a_change = self._followed / whole
         elif self._cost > FEW_ROWS:
             self._learn(self._cost)
 
@@ -74,4 +77,4 @@ class StepCost:
         self._whole = max(self._whole, int(rows * self._reads_per_row))
 
     def _learn(self, cost: float) -> None:
-        self._a_change = cost / max(self._changes, 1)
+        self._a_change, self._is_learned = cost / max(self._changes, 1), True

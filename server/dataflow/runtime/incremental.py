@@ -21,7 +21,7 @@ from server.dataflow.operators.linear import SourceOperator
 from server.dataflow.operators.operator import Operator, OperatorContext, Tick
 from server.dataflow.operators.step_cost import StepCost, TooMuch
 from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
-from server.dataflow.plan.nodes import VERSION, Node, Recompute, Temporal, nodes_of
+from server.dataflow.plan.nodes import VERSION, Concat, Constant, Node, Recompute, Source, Temporal, nodes_of
 from server.dataflow.plan.relevance import KeyValues, relevant_rows
 from server.dataflow.runtime.computation import Computation, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
@@ -65,7 +65,7 @@ class IncrementalComputation:
         self._hydrating: list[Operator] = []  # the operators that are being hydrated
         self._time: Timestamp | None = None
         self._has_state = True  # every operator has the state at `_time`
-        self._step_cost = StepCost()
+        self._step_cost = StepCost(sum(not isinstance(node, Source | Constant | Concat) for node in nodes_of(root)))
         self._is_temporal = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._plan = plan
         one_time = any(

@@ -57,12 +57,12 @@ def test_the_cost_of_a_change_is_estimated_from_the_last_full_computation() -> N
 
 def test_the_limit_grows_with_inputs_that_are_recomputed() -> None:
     """A query over tables that were empty, whose first changes were all too many."""
-    work = StepCost()
+    work = StepCost(reads_per_row=2)
     work.begin()
     work.end(whole=0)
     work.recomputed(WHOLE)
     work.begin(10, limited=True)
-    work.add(WHOLE // 4, COST)
+    work.add(WHOLE // 2, COST)
     with pytest.raises(TooMuch):
         work.add(1, 1.0)
 
