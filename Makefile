@@ -59,7 +59,7 @@ generated: $(VENV)/.installed
 # Runs random queries over random histories, TPC-H and NEXMark. Compares with PostgreSQL's results after each commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
 test-ivm: $(VENV)/.installed
-	$(PYTEST) tests/ivm tests/server -m ivm --timeout 0 $(ARGS)
+	$(PARALLEL) --dist worksteal tests/ivm tests/server -m ivm --timeout 0 $(ARGS)
 
 # Reads a snapshot of two gigabytes with a slow client while others write. The server's memory must remain bounded.
 test-large: $(VENV)/.installed
