@@ -269,18 +269,16 @@ class Log:
 
         Dropped if the collection no longer exists.
         """
-        rows, spans = payload.table.num_rows, payload.spans
-        times = spans.dump() if spans is not None else None
-        crc = row_crc(collection, time, rows, payload.bytes, payload.file, payload.crc, times)
-        cursor = tx.execute(
-            "INSERT INTO batches (collection, time, rows, bytes, times, file, payload_crc, row_crc, payload) "
-            "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM collections WHERE id = ?",
-            (time, rows, payload.bytes, times, payload.file, payload.crc, crc, payload.inline, collection),
-        )
+        cursor = tx.execute(_INSERT, _stored_values(collection, time, payload))
         if cursor.rowcount == 0:
             raise Dropped(collection)
         assert cursor.lastrowid is not None
-        return Batch(cursor.lastrowid, collection, time, rows, payload.bytes, payload.file, payload.crc, spans)
+        return _inserted(cursor.lastrowid, collection, time, payload)
+
+    async def insert_alone(self, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch | None:
+        """As `insert`, in a transaction of its own. None if nothing was inserted: `insert` reports why."""
+        id = await self._store.insert_alone(_INSERT, _stored_values(collection, time, payload))
+        return None if id is None else _inserted(id, collection, time, payload)
 
     def committed(self, written: Iterable[tuple[Batch, Payload]]) -> None:
         """Makes batches visible to readers, after the commit of the transaction that inserted them."""
@@ -550,6 +548,24 @@ class Log:
     def sizes(self) -> Mapping[ObjectId, tuple[int, int]]:
         """The numbers of rows and bytes that are stored for each collection."""
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
+
+
+_INSERT = (
+    "INSERT INTO batches (collection, time, rows, bytes, times, file, payload_crc, row_crc, payload) "
+    "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM collections WHERE id = ?"
+)
+
+
+def _stored_values(collection: ObjectId, time: Timestamp, payload: Payload) -> tuple[object, ...]:
+    """The parameters of _INSERT."""
+    rows, times = payload.table.num_rows, payload.spans.dump() if payload.spans is not None else None
+    crc = row_crc(collection, time, rows, payload.bytes, payload.file, payload.crc, times)
+    return time, rows, payload.bytes, times, payload.file, payload.crc, crc, payload.inline, collection
+
+
+def _inserted(id: int, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
+    rows, bytes_, spans = payload.table.num_rows, payload.bytes, payload.spans
+    return Batch(id, collection, time, rows, bytes_, payload.file, payload.crc, spans)
 
 
 def _memory_bytes(batch: Batch, table: pa.Table) -> int:
