@@ -16,8 +16,8 @@ import pyarrow as pa
 from catalog.objects import ObjectId, Timestamp
 from server.coordinator.row_buffer import RowBuffer, table_of
 
-WRITES_MAX = 512  # per table; more writes since a read count as a conflict
-ROWS_MAX = 4_096  # a write of more rows is a conflict for all keys; shared payloads have fewer
+WRITES_MAX = 256  # commits kept per table; more since a read count as a conflict
+ROWS_MAX = 4_096  # a write of more rows is a conflict for all keys; shared payloads seldom have more
 
 
 @dataclass(frozen=True, slots=True)

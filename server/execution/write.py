@@ -56,7 +56,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         return _changed(context, plan, table, verb, rows)
     for attempt in range(RETRIES_MAX):
         try:
-            keys = _keys(context, plan, parameters) if attempt == 0 else None
+            keys = _keys(plan, parameters) if attempt == 0 else None
             return await _read_then_write(context, plan, table, verb, parameters, keys)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
@@ -157,12 +157,12 @@ async def _end(context: Context) -> None:
         await context.commit()
 
 
-def _keys(context: Context, plan: WritePlan, parameters: tuple[object, ...]) -> Keys | None:
+def _keys(plan: WritePlan, parameters: tuple[object, ...]) -> Keys | None:
     """The keys of the rows that an UPDATE or DELETE reads and changes.
 
     None if it reads others, has too many keys, or assigns their column, so that a row gets another key.
     """
-    bindings = context.bindings(parameters)
+    bindings = Bindings(parameters)  # a key condition compares with nothing else
     if plan.old is None or plan.query.inputs != {plan.table} or not bindings.are_short:
         return None
     for key in plan.query.key_filters.get(plan.table, ()):

@@ -1,6 +1,6 @@
 """What a session waits for, and the reason why it is cancelled: a task, or a commit that needs no task.
 
-A task costs about 30 microseconds, which is as much as the rest of a small INSERT.
+A task costs about 30 microseconds, which is as much as the rest of a small write.
 """
 
 from __future__ import annotations

@@ -227,13 +227,22 @@ class Context:
         When the commit is done, call `end_commit`. A `rollback` before that does not undo it.
         """
         transaction, coordinator = self.transaction, self.coordinator
-        if not transaction.only_adds_few_rows or coordinator.backpressure.delays(transaction.rows):
+        written = transaction.written
+        if not written or transaction.payloads or transaction.catalog is not None or transaction.holder is not None:
             return None
-        locked = coordinator.locks.acquire_at_once(transaction.rows, ADD)
-        if locked is None:
+        rows, changes, tables = transaction.changes()
+        if tables:
             return None
-        transaction.locked = locked
-        return coordinator.submit(Request(rows=transaction.rows))
+        if not transaction.locked:  # a locked transaction was admitted before it read
+            if coordinator.backpressure.delays(written):
+                return None
+            locked = coordinator.locks.acquire_at_once(written, ADD)
+            if locked is None:
+                return None
+            transaction.locked = locked
+        return coordinator.submit(
+            Request(rows=rows, changes=changes, unchanged=transaction.unchanged, keys=transaction.keys)
+        )
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
         """As the end of `commit`, when the future of `begin_commit` is done."""

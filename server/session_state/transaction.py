@@ -118,17 +118,6 @@ class Transaction:
                 )
 
     @property
-    def only_adds_few_rows(self) -> bool:
-        """Whether all effects are few rows that the committer converts, and nothing was read, locked or held."""
-        return (
-            bool(self.rows)
-            and not (self.writes or self.payloads or self.unchanged or self.locked)
-            and self.catalog is None
-            and self.holder is None
-            and all(buffer.is_few for buffer in self.rows.values())
-        )
-
-    @property
     def written(self) -> set[ObjectId]:
         """The changed tables."""
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}

@@ -1,4 +1,4 @@
-"""Commits of small INSERTs, for which sessions wait without a task: acknowledged rows are there once, and no others."""
+"""Commits of small writes, for which sessions wait without a task: acknowledged rows are there once, and no others."""
 
 from __future__ import annotations
 
@@ -116,6 +116,25 @@ def test_a_statement_whose_commit_waits_can_be_cancelled(
         client.send(Query("SELECT 7").serialize())
         assert [message[0] for message in client.until_ready()] == ["T", "D", "C", "Z"]
     await_condition(lambda: rows(admin) == [(1,)])  # as in PostgreSQL, a commit that has begun is not undone
+    check_unlocked(admin)
+
+
+def test_a_delete_whose_commit_waits_can_be_cancelled(
+    passing_server: ServerThread, admin: psycopg.Connection, connected: Callable[[], RawClient]
+) -> None:
+    admin.execute("INSERT INTO t VALUES (1)")
+    client = connected()
+    client.send(Query("SET statement_timeout = '500ms'").serialize())
+    client.until_ready()
+    delete = Parse("", "DELETE FROM t").serialize() + Bind("", "", (), ()).serialize()
+    with blocked_writer(passing_server):
+        client.send(delete + Execute("").serialize() + Sync().serialize())
+        answer = client.until_ready()
+    assert [message[0] for message in answer] == ["1", "2", "C", "E", "Z"], "the commit is at Sync"
+    assert answer[3] == ("E", ("ERROR", "57014", "canceling statement due to statement timeout"))
+    await_condition(lambda: rows(admin) == [])
+    admin.execute("INSERT INTO t VALUES (2)")
+    assert rows(admin) == [(2,)]
     check_unlocked(admin)
 
 
