@@ -26,6 +26,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
@@ -40,6 +41,7 @@ PAGE_CACHE_KIB = 16 * 1024
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a checkpoint truncates a log that a burst has made longer
 FREE_PAGES_KEPT = 1024  # of 4 KiB, kept for the next commits
 FREE_PAGES_STEP = 256  # pages freed per transaction, which takes the writer a few milliseconds
+_IF_NOT_FENCED = " AND EXISTS (SELECT 1 FROM meta WHERE key = 'epoch' AND value = ?)"
 _SYNC_FAILED = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 _UNUSABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_BUSY", "SQLITE_IOERR", "SQLITE_FULL")
 
@@ -117,6 +119,19 @@ class Store:
 
     async def transaction(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `act` in the writer thread in one transaction, which any exception rolls back."""
+        return await self._in_writer(partial(self._transact, act))
+
+    async def insert_alone(self, insert: str, parameters: tuple[object, ...]) -> int | None:
+        """Executes an INSERT with a WHERE clause as a transaction of its own. Returns the row's id.
+
+        Returns None if no row was inserted: because of its WHERE clause, or because this server is fenced.
+        `transaction` reports which.
+
+        A transaction of one statement takes the interpreter's lock from the event loop 4 instead of 13 times.
+        """
+        return await self._in_writer(partial(self._insert_alone, insert, parameters))
+
+    async def _in_writer(self, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -125,7 +140,7 @@ class Store:
                 return
             result, error = None, None
             try:
-                result = self._transact(act)
+                result = work()
             except BaseException as raised:
                 error = raised
             with suppress(RuntimeError):  # the event loop is closed
@@ -157,23 +172,42 @@ class Store:
             run()
 
     def _transact(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        if self._undecided is not None:
-            raise self._undecided
+        self._check_decided()
         connection = self._writer
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            connection.execute("BEGIN IMMEDIATE")
             if connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone() != (self.epoch,):
                 raise Fenced(f'another server has opened "{self.directory}"')
             result = act(connection)
             connection.execute("COMMIT")
-            self.transactions += 1
         except BaseException as error:
-            if connection.in_transaction:  # SQLite has rolled back already if the disk is full or failed
-                connection.execute("ROLLBACK")
-            if getattr(error, "sqlite_errorname", "") in _SYNC_FAILED:
-                self._undo_unsynced(error)
+            self._undo(error)
             raise
+        self.transactions += 1
         return result
+
+    def _insert_alone(self, insert: str, parameters: tuple[object, ...]) -> int | None:
+        self._check_decided()
+        try:
+            cursor = self._writer.execute(insert + _IF_NOT_FENCED, (*parameters, self.epoch))
+        except BaseException as error:
+            self._undo(error)
+            raise
+        if cursor.rowcount == 0:
+            return None
+        self.transactions += 1
+        return cursor.lastrowid
+
+    def _check_decided(self) -> None:
+        if self._undecided is not None:
+            raise self._undecided
+
+    def _undo(self, error: BaseException) -> None:
+        """Rolls back a transaction that has failed. Undecided if it may be on disk."""
+        if self._writer.in_transaction:  # SQLite has rolled back already if the disk is full or failed
+            self._writer.execute("ROLLBACK")
+        if getattr(error, "sqlite_errorname", "") in _SYNC_FAILED:
+            self._undo_unsynced(error)
 
     def _undo_unsynced(self, error: BaseException) -> None:
         """Overwrites the frames of a commit whose sync failed, by another commit. Undecided if it fails, too.

@@ -237,12 +237,14 @@ class Settings(Mapping[str, str]):
         """Replaced by another object at each change. A copy has the revision of its original."""
         self._style: OutputStyle | None = None
         self._naming: tuple[str, str, str, str] | None = None
+        self._timeouts_s: dict[str, float | None] = {}
 
     def copy(self) -> Settings:
         made = Settings.__new__(Settings)
         made._system = self._system
         made._values, made._defaults = dict(self._values), dict(self._defaults)
         made.revision, made._style, made._naming = self.revision, self._style, self._naming
+        made._timeouts_s = {}
         return made
 
     def __getitem__(self, name: str) -> str:
@@ -324,5 +326,6 @@ class Settings(Mapping[str, str]):
 
     def timeout_s(self, name: str) -> float | None:
         """Returns a variable of milliseconds in seconds; None if it is 0, which means off."""
-        total = milliseconds(self[name])
-        return total / 1_000 if total else None
+        if name not in self._timeouts_s:
+            self._timeouts_s[name] = milliseconds(self[name]) / 1_000 or None
+        return self._timeouts_s[name]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
@@ -175,9 +175,13 @@ class Backpressure:
             self._throttled = frozenset(throttled)
             self._moved.fire()
 
+    def delays(self, tables: Collection[ObjectId]) -> bool:
+        """Whether `admit` waits."""
+        return not self._throttled.isdisjoint(tables)
+
     async def admit(self, tables: Sequence[ObjectId]) -> None:
         """Returns when a writer of these tables may proceed. Cancel safety: nothing is locked or written yet."""
-        if self._throttled.isdisjoint(tables):
+        if not self.delays(tables):
             return
         begun = monotonic()
         self._metrics.writes_throttled.inc()

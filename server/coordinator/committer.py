@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import pyarrow as pa
 import structlog
@@ -42,8 +41,6 @@ CLOSE_S = (0.002, 0.02)  # pauses before the empty commits after a write; the se
 GATHER_S = 0.002  # how long ADVANCE requests wait for others to share a transaction; no reader depends on them
 
 log = structlog.get_logger()
-
-Value = TypeVar("Value")
 
 
 class Conflict(Exception):
@@ -92,6 +89,13 @@ class Request:
         """The collections that the request changes."""
         return {*self.rows, *self.changes, *(id for id, _ in self.writes), *self.errors}
 
+    def each_write(self) -> Iterator[tuple[ObjectId, pa.Table | RowBuffer | None]]:
+        """What the request changes, by collection. None: the error."""
+        yield from ((id, payload.table) for id, payload in self.writes)
+        yield from self.rows.items()
+        yield from self.changes.items()
+        yield from ((id, None) for id in self.errors)
+
     @property
     def unread(self) -> list[ObjectId]:
         """The collections from which the request retracts rows that it had not read."""
@@ -103,25 +107,27 @@ class Request:
         return bool(self.advances or self.overdue) and not (self.written or self.source_state) and self.catalog is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Group:
     """The accepted requests of one commit, and the positions of holds that each replaces.
 
-    `state`: the catalog after them. `begins`: the times at which new history begins. `writes`: what they write.
+    `state`: the catalog after them. `begins`: the times at which new history begins. `rows`, `changes`: by collection.
+    `errors`: the new errors of collections. What belongs to a collection that a later request drops is left out.
     """
 
-    accepted: list[Request]
-    replaced: list[Mapping[ObjectId, HoldPosition]]
     state: CatalogState
-    begins: Mapping[ObjectId, Timestamp]
     moves: Moves
-    writes: Mapping[ObjectId, list[Write]]
+    accepted: list[Request] = field(default_factory=list)
+    replaced: list[Mapping[ObjectId, HoldPosition]] = field(default_factory=list)
+    begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    rows: dict[ObjectId, list[RowBuffer]] = field(default_factory=dict)
+    changes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
+    errors: dict[ObjectId, CollectionError | None] = field(default_factory=dict)
 
-    @property
-    def errors(self) -> Mapping[ObjectId, CollectionError | None]:
-        """The new errors of collections that no later request of the group drops."""
-        errors = (item for request in self.accepted for item in request.errors.items())
-        return {id: error for id, error in errors if id in self.state.items}
+    def leave_out(self, dropped: Set[ObjectId]) -> None:
+        for by_collection in (self.rows, self.changes, self.errors):
+            for id in by_collection.keys() & dropped:
+                del by_collection[id]
 
 
 Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
@@ -170,25 +176,27 @@ class Committer:
 
         Cancel safety: a queued request is committed even if the caller is cancelled.
         """
+        return await asyncio.shield(self.submit(request))
+
+    def submit(self, request: Request) -> asyncio.Future[Commit]:
+        """Queues a request. The result is that of `commit`. Do not cancel it."""
         self._queue.append(request)
         self._wake.set()
-        return await asyncio.shield(request.done)
+        return request.done
 
     async def run(self) -> None:
         """Commits until cancelled. After a `MustEnd` it sets `failed` and returns, and the server must end."""
         loop = asyncio.get_running_loop()
         while True:
-            # While idle, an empty commit advances the frontier.
-            pause_s = CLOSE_S[self._empty_commits] if self._empty_commits < len(CLOSE_S) else self._interval_s
-            timer = loop.call_later(pause_s, self._wake.set)
-            await self._wake.wait()
-            timer.cancel()
+            if not self._queue:  # while idle, an empty commit advances the frontier
+                pause_s = CLOSE_S[self._empty_commits] if self._empty_commits < len(CLOSE_S) else self._interval_s
+                timer = loop.call_later(pause_s, self._wake.set)
+                await self._wake.wait()
+                timer.cancel()
             if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
             group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
-            if self._queue:
-                self._wake.set()
             await self._commit_or_fail(group)
             if self.failed.done():
                 return
@@ -233,10 +241,9 @@ class Committer:
         self._log.committed(written)
         for id, error in group.errors.items():
             self._errors.committed(id, time, error)
-        for id in (*(batch.collection for batch, _ in written), *group.errors):
-            self._last_write[id] = time
-        for id, writes in group.writes.items():
-            self._recent_writes.add(id, time, writes)
+            self._wrote(id, time, Write(None))
+        for batch, payload in written:
+            self._wrote(batch.collection, time, Write(payload.table))
         group.moves.commit()
         if group.state is not self.state:
             self._adopt(self.state, group, time)
@@ -249,9 +256,14 @@ class Committer:
             except Exception as error:  # the commit is on disk, so its requests must not fail
                 log.error("commit listener failed", time=time, error=str(error), exc_info=error)
         self._frontiers.moved.fire()
+        commit = Commit(time)
         for request, replaced in zip(group.accepted, group.replaced, strict=True):
             if not request.done.cancelled():
-                request.done.set_result(Commit(time, replaced))
+                request.done.set_result(Commit(time, replaced) if replaced else commit)
+
+    def _wrote(self, id: ObjectId, time: Timestamp, write: Write) -> None:
+        self._last_write[id] = time
+        self._recent_writes.add(id, time, write)
 
     async def _write(self, group: _Group, time: Timestamp) -> list[tuple[Batch, Payload]]:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
@@ -259,16 +271,21 @@ class Committer:
         extension = self._oracle.extension()
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
-        for id, buffers in _gathered(request.rows for request in group.accepted).items():
-            writes += [(id, payload) for payload in payloads_of(self._log, buffers) if id in new.items]
-        for id, tables in _gathered(request.changes for request in group.accepted).items():
-            writes += [(id, payload) for payload in shared_payloads(self._log, tables) if id in new.items]
+        for id, buffers in group.rows.items():
+            writes += [(id, payload) for payload in payloads_of(self._log, buffers)]
+        for id, tables in group.changes.items():
+            writes += [(id, payload) for payload in shared_payloads(self._log, tables)]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
         ]
-        if not (writes or positions or sources or group.errors or extension is not None or new is not old):
+        is_more = bool(positions or sources or group.errors or unread) or extension is not None or new is not old
+        if not (writes or is_more):
             return []
+        if len(writes) == 1 and not is_more:
+            ((id, payload),) = writes
+            if (batch := await self._log.insert_alone(id, time, payload)) is not None:
+                return [(batch, payload)]
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
             if extension is not None:
@@ -293,37 +310,37 @@ class Committer:
 
     def _accept(self, requests: list[Request]) -> _Group:
         """Returns the requests that are still valid, in order. The others fail with Conflict or a hold's PgError."""
-        state = self.state
-        written: dict[ObjectId, list[Write]] = {}
-        accepted: list[Request] = []
-        replaced: list[Mapping[ObjectId, HoldPosition]] = []
-        begins: dict[ObjectId, Timestamp] = {}
-        moves = Moves(self._holds)
+        group = _Group(self.state, moves := Moves(self._holds))
+        written: dict[ObjectId, list[Write]] | None = None
+        if any(request.unchanged for request in requests):
+            written = {}
         for request in requests:
             try:
-                if self._is_stale(request, state, written):
+                if self._is_stale(request, group.state, written or {}):
                     raise Conflict
-                old = {advance.hold: moves.advance(state, advance) for advance in request.advances}
+                replaced = {advance.hold: moves.advance(group.state, advance) for advance in request.advances}
                 for overdue in request.overdue:
-                    moves.advance_overdue(state, overdue)
+                    moves.advance_overdue(group.state, overdue)
             except (Conflict, PgError) as error:
                 request.done.set_exception(error)
                 request.done.exception()
                 continue
-            if request.catalog is not None:
-                state = request.catalog[1]
-            begins.update(request.begins)
-            for id, payload in request.writes:
-                written.setdefault(id, []).append(Write(payload.table))
+            group.accepted.append(request)
+            group.replaced.append(replaced)
+            if written is not None:
+                for id, write in request.each_write():
+                    written.setdefault(id, []).append(Write(write))
             for id, buffer in request.rows.items():
-                written.setdefault(id, []).append(Write(buffer))
+                group.rows.setdefault(id, []).append(buffer)
             for id, table in request.changes.items():
-                written.setdefault(id, []).append(Write(table))
-            for id in request.errors:
-                written.setdefault(id, []).append(Write(None))
-            accepted.append(request)
-            replaced.append(old)
-        return _Group(accepted, replaced, state, begins, moves, written)
+                group.changes.setdefault(id, []).append(table)
+            group.errors.update(request.errors)
+            group.begins.update(request.begins)
+            if request.catalog is not None:
+                dropped = group.state.items.keys() - request.catalog[1].items.keys()
+                group.state = request.catalog[1]
+                group.leave_out(dropped)
+        return group
 
     def _is_stale(self, request: Request, state: CatalogState, written: Mapping[ObjectId, Sequence[Write]]) -> bool:
         """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
@@ -332,7 +349,7 @@ class Committer:
                 id not in state.items or self._has_changed(id, read_at, request.keys.get(id), written.get(id, ()))
                 for id, read_at in request.unchanged.items()
             )
-            or any(collection not in state.items for collection in request.written)
+            or not request.written <= state.items.keys()
             or any(source not in state.items for source in request.source_state)
             or (request.catalog is not None and request.catalog[0].version != state.version)
         )
@@ -397,15 +414,6 @@ class Committer:
             self._last_write.pop(id, None)
             self._recent_writes.forget(id)
             self._unread.pop(id, None)
-
-
-def _gathered(by_table: Iterable[Mapping[ObjectId, Value]]) -> dict[ObjectId, list[Value]]:
-    """The values of several mappings, by key."""
-    found: dict[ObjectId, list[Value]] = {}
-    for values in by_table:
-        for id, value in values.items():
-            found.setdefault(id, []).append(value)
-    return found
 
 
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:

@@ -223,6 +223,10 @@ class Coordinator:
         with self.log.discarding(payload for _, payload in request.writes):
             return await self._committer.commit(request)
 
+    def submit(self, request: Request) -> asyncio.Future[Commit]:
+        """Like `Committer.submit`, for a request without payload files."""
+        return self._committer.submit(request)
+
     def _announced(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
         """Wakes the dataflows that a commit to tables may concern, before it becomes visible."""
         for id in self._errors_changed(time):

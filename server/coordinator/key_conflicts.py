@@ -8,7 +8,6 @@ versions of the row are in the commit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,8 @@ import pyarrow as pa
 from catalog.objects import ObjectId, Timestamp
 from server.coordinator.row_buffer import RowBuffer, table_of
 
-WRITES_MAX = 512  # per table; more writes since a read count as a conflict
-ROWS_MAX = 1_024  # a write of more rows is a conflict for all keys
+WRITES_MAX = 256  # commits kept per table; more since a read count as a conflict
+ROWS_MAX = 4_096  # a write of more rows is a conflict for all keys; shared payloads seldom have more
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Keys:
 
 
 class Write:
-    """What a request changes in a collection: the rows that it adds or removes, or its error."""
+    """What a request or a commit changes in a collection: the rows that it adds or removes, or its error."""
 
     __slots__ = ("_keys", "_rows")
 
@@ -71,10 +70,10 @@ class RecentWrites:
         self._writes: dict[ObjectId, deque[tuple[Timestamp, Write]]] = {}
         self._forgotten: dict[ObjectId, Timestamp] = {}  # the time of the latest write that is not kept
 
-    def add(self, table: ObjectId, time: Timestamp, writes: Iterable[Write]) -> None:
+    def add(self, table: ObjectId, time: Timestamp, write: Write) -> None:
         kept = self._writes.setdefault(table, deque())
-        kept.extend((time, write) for write in writes)
-        while len(kept) > WRITES_MAX:
+        kept.append((time, write))
+        if len(kept) > WRITES_MAX:
             self._forgotten[table], _ = kept.popleft()
 
     def touch(self, table: ObjectId, after: Timestamp, keys: Keys) -> bool:

@@ -44,10 +44,16 @@ class TableLock:
     def idle(self) -> bool:
         return self._holders == 0 and not self._waiting
 
+    def acquire_at_once(self, mode: Mode) -> bool:
+        """Whether the lock was granted, because nobody waits for it and no holder excludes the mode."""
+        if self._waiting or not (self._holders == 0 or mode == self._mode != EXCLUSIVE):
+            return False
+        self._mode = mode
+        self._holders += 1
+        return True
+
     async def acquire(self, mode: Mode) -> None:
-        if not self._waiting and (self._holders == 0 or mode == self._mode != EXCLUSIVE):
-            self._mode = mode
-            self._holders += 1
+        if self.acquire_at_once(mode):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((mode, turn))
@@ -95,6 +101,16 @@ class TableLocks:
         """Locks all tables. Returns the locks for `release`. Cancel safety: no lock is kept."""
         return await self._acquire([(table, mode) for table in sorted(set(tables))])
 
+    def acquire_at_once(self, tables: Iterable[ObjectId], mode: Mode) -> tuple[str, ...] | None:
+        """Locks all tables if that needs no waiting. Returns the locks for `release`, or None."""
+        taken: list[str] = []
+        for table in tables:
+            if not self._lock(table).acquire_at_once(mode):
+                self.release(taken)
+                return None
+            taken.append(table)
+        return tuple(taken)
+
     async def acquire_keys(self, table: ObjectId, keys: Keys) -> tuple[str, ...]:
         """Locks keys of a table. Returns the locks for `release`. Cancel safety: no lock is kept."""
         mode = f"column {keys.column}"
@@ -106,15 +122,18 @@ class TableLocks:
         taken: list[str] = []
         try:
             for name, mode in wanted:
-                lock = self._locks.get(name)
-                if lock is None:
-                    lock = self._locks[name] = TableLock()
-                await lock.acquire(mode)
+                await self._lock(name).acquire(mode)
                 taken.append(name)
         except asyncio.CancelledError:
             self.release(taken)
             raise
         return tuple(taken)
+
+    def _lock(self, name: str) -> TableLock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = TableLock()
+        return lock
 
     def release(self, names: Iterable[str]) -> None:
         for name in names:

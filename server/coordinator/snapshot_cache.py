@@ -146,7 +146,8 @@ class SnapshotCache:
         positions = keys.positions(values)
         if len(positions) > LOOP_POSITIONS_MAX:
             return await asyncio.to_thread(lambda: selected(at_positions(rows, positions), wanted))
-        return selected(at_positions(rows, positions), wanted)
+        found = at_positions(rows, positions)
+        return selected(found, wanted[1:] if keys.is_exact else wanted)
 
     def _read(self, collection: Collection, as_of: int) -> pa.Table:
         return self._log.rows(collection.id, as_of, collection_schema(collection))

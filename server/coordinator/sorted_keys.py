@@ -14,10 +14,11 @@ from catalog.hashing import key_codes
 class SortedKeys:
     """A column's values, or their hashes, sorted, with the positions of the rows. At most 16 bytes for each row."""
 
-    __slots__ = ("_codes", "_is_plain", "_positions")
+    __slots__ = ("_codes", "_positions", "is_exact")
 
     def __init__(self, column: pa.ChunkedArray) -> None:
-        self._is_plain = pa.types.is_integer(column.type) and column.null_count == 0
+        self.is_exact = pa.types.is_integer(column.type) and column.null_count == 0
+        """Whether `positions` returns the rows with the values only."""
         codes = self._codes_of(column)
         positions = np.argsort(codes)
         self._codes = codes[positions]
@@ -36,6 +37,6 @@ class SortedKeys:
         return np.sort(np.concatenate(parts)) if parts else self._positions[:0]
 
     def _codes_of(self, column: pa.Array | pa.ChunkedArray) -> NDArray[np.integer[Any]]:
-        if self._is_plain:
+        if self.is_exact:
             return column.to_numpy()  # type: ignore[no-any-return]
         return key_codes(pa.table([column], names=["c0"]), ["c0"])

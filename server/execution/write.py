@@ -56,7 +56,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         return _changed(context, plan, table, verb, rows)
     for attempt in range(RETRIES_MAX):
         try:
-            keys = _keys(context, plan, parameters) if attempt == 0 else None
+            keys = _keys(plan, parameters) if attempt == 0 else None
             return await _read_then_write(context, plan, table, verb, parameters, keys)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
@@ -68,12 +68,27 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
 def insert_constants(
     context: Context, plan: WritePlan, added: AddedRows, parameters: tuple[object, ...]
 ) -> Result | None:
-    """Executes an INSERT of constant rows. Returns None if it has to wait: then call `write`."""
+    """Executes an INSERT of constant rows. PgError 42501 if the role lacks a privilege.
+
+    Returns None if it has to wait: then call `write`.
+    """
+    if not context.transaction.can_enter(Mode.WRITE):
+        return None
+    require_insert(context, plan)
+    return add_constants(context, plan, added, parameters)
+
+
+def require_insert(context: Context, plan: WritePlan) -> None:
+    """PgError 42501 if the role lacks a privilege for an INSERT of constant rows."""
+    if not privileges.is_superuser(context.state, context.role):
+        _require(context, plan, Privilege.INSERT)
+
+
+def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameters: tuple[object, ...]) -> Result | None:
+    """As `insert_constants`, after `require_insert`."""
     transaction = context.transaction
     if not transaction.can_enter(Mode.WRITE):
         return None
-    if not privileges.is_superuser(context.state, context.role):
-        _require(context, plan, Privilege.INSERT)
     transaction.enter(Mode.WRITE, "INSERT")
     with step("evaluate") as evaluating:
         bindings = Bindings(parameters)
@@ -85,13 +100,15 @@ def insert_constants(
             return None
         evaluating.rows = len(rows)
     with step("write", plan.table) as writing:
-        if any(row[number] is None for row in rows for number in added.required):
-            table = context.state.items[plan.table]
-            assert isinstance(table, Table)
-            check_not_null(table, table_of(rows, added.schema))  # raises
-        if plan.table not in transaction.rows:
-            transaction.rows[plan.table] = RowBuffer(added.schema)
-        transaction.rows[plan.table].add(rows)
+        for row in rows:
+            if None in row and any(row[number] is None for number in added.required):
+                table = context.state.items[plan.table]
+                assert isinstance(table, Table)
+                check_not_null(table, table_of(rows, added.schema))  # raises
+        buffer = transaction.rows.get(plan.table)
+        if buffer is None:
+            buffer = transaction.rows[plan.table] = RowBuffer(added.schema)
+        buffer.add(rows)
         writing.rows = len(rows)
     return Result(f"INSERT 0 {len(rows)}")
 
@@ -140,12 +157,12 @@ async def _end(context: Context) -> None:
         await context.commit()
 
 
-def _keys(context: Context, plan: WritePlan, parameters: tuple[object, ...]) -> Keys | None:
+def _keys(plan: WritePlan, parameters: tuple[object, ...]) -> Keys | None:
     """The keys of the rows that an UPDATE or DELETE reads and changes.
 
     None if it reads others, has too many keys, or assigns their column, so that a row gets another key.
     """
-    bindings = context.bindings(parameters)
+    bindings = Bindings(parameters)  # a key condition compares with nothing else
     if plan.old is None or plan.query.inputs != {plan.table} or not bindings.are_short:
         return None
     for key in plan.query.key_filters.get(plan.table, ()):

@@ -32,7 +32,7 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.messages.backend import BindComplete, CommandComplete
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
-from server.execution.write import insert_constants
+from server.execution.write import add_constants, insert_constants, require_insert
 from server.frontend.dispatch import Dispatcher
 from server.frontend.query_cache import QueryCache, parsed
 from server.frontend.responses import kind_of
@@ -44,7 +44,7 @@ from server.sql.constant import Bindings, Constant, NotCheap, is_short
 from server.sql.grammar.literal_rows import split_few
 from server.sql.grammar.statements import Select
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import AddedRows, WritePlan
+from server.sql.write_plan import WritePlan
 
 _BIND_COMPLETE = BindComplete().serialize()
 _SELECT_1 = CommandComplete("SELECT 1").serialize()
@@ -244,7 +244,7 @@ def _execution(context: Context, prepared: Prepared, formats: Sequence[int]) -> 
     It raises NotCheap and PgError. `formats`: those of the result columns.
     """
     if isinstance(prepared.plan, WritePlan):
-        return None if prepared.plan.added is None else _insert(context, prepared.plan, prepared.plan.added)
+        return _insert(context, prepared.plan)
     plan = _single_row_plan(prepared)
     return None if plan is None or plan.constant is None else _select(context, plan, plan.constant, formats)
 
@@ -261,11 +261,20 @@ def _select(context: Context, plan: QueryPlan, constant: Constant, formats: Sequ
     return execute
 
 
-def _insert(context: Context, plan: WritePlan, added: AddedRows) -> _Execute:
+def _insert(context: Context, plan: WritePlan) -> _Execute | None:
+    """None if the role lacks a privilege. The `plan_key` determines its privileges."""
+    added = plan.added
+    if added is None:
+        return None
+    try:
+        require_insert(context, plan)
+    except PgError:
+        return None
+
     def execute(parameters: tuple[object, ...]) -> tuple[Result, bytes]:
         context.begin_statement()
         context.ends_at_sync = True
-        result = insert_constants(context, plan, added, parameters)
+        result = add_constants(context, plan, added, parameters)
         if result is None:
             raise NotCheap
         return result, _complete(result.tag)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -39,7 +40,7 @@ from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import COMMIT, SELECT, UNKNOWN, Responses
 from server.frontend.simple_query import TURN_S, SimpleQuery
-from server.frontend.statement_task import StatementTask, Work
+from server.frontend.statement_task import Committing, StatementTask, Work
 from server.pg_catalog.engine import Undescribed
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import CANCELED
@@ -74,7 +75,7 @@ class Session:
         extended = ExtendedQuery(
             dispatcher, self._sender, self._responses, runner=runner, constants=self._constants, cache=cache
         )
-        self._handlers: dict[type[FrontendMessage], Callable[[Any], Work | None]] = {
+        self._handlers: dict[type[FrontendMessage], Callable[[Any], Work | Committing | None]] = {
             Query: self._query,
             Parse: extended.parse,
             Bind: extended.bind,
@@ -170,7 +171,7 @@ class Session:
             self._responses.stop_idle_timer()
             work = self._handle(message)
             if work is not None:
-                self._task.start(self._perform(message, work))
+                self._wait_for(work, message)
         is_busy = self._task.is_running or self._resumes
         if self._sender.is_due or not is_busy:
             self._sender.flush()
@@ -181,7 +182,7 @@ class Session:
         if (work := self._sync(_SYNC)) is None:
             self._responses.ready()
         else:
-            self._task.start(self._perform(_SYNC, work))
+            self._wait_for(work, _SYNC)
 
     def _resume_later(self) -> None:
         """Schedules `_pump` after the callbacks of other sessions that are ready now."""
@@ -203,7 +204,7 @@ class Session:
         elif self._connection.phase is Phase.READY:
             self._responses.ready()
 
-    def _handle(self, message: FrontendMessage) -> Work | None:
+    def _handle(self, message: FrontendMessage) -> Work | Committing | None:
         """Handles a message and reports its errors, or returns the work that needs waiting."""
         self._responses.kind = UNKNOWN
         try:
@@ -227,7 +228,32 @@ class Session:
         except Undescribed as another:
             work = self._handle_described(another, message)
         if work is not None:
+            assert not isinstance(work, Committing)  # no column of it must be described
             await work
+
+    def _wait_for(self, work: Work | Committing, message: FrontendMessage) -> None:
+        """Makes the work of a message the session's task, or waits for its commit."""
+        if isinstance(work, Committing):
+            timeout_s = self.context.settings.timeout_s("statement_timeout")
+            self._task.wait(work.commit, timeout_s, partial(self._commit_ended, work))
+        else:
+            self._task.start(self._perform(message, work))
+
+    def _commit_ended(self, work: Committing, stopped: BaseException | None) -> None:
+        """Ends a message whose commit is done, or is not awaited any more because of `stopped`."""
+        if isinstance(stopped, asyncio.CancelledError):  # a lost connection
+            self._responses.count(CANCELED)
+            self._close()
+            return
+        try:
+            if stopped is not None:
+                raise stopped
+            self.context.end_commit(work.commit)
+            self._answer(work.answer)
+        except Exception as error:
+            self._responses.fail(to_pg_error(error))
+        self._responses.ready()
+        self._pump()
 
     async def _perform(self, message: FrontendMessage, work: Work) -> None:
         """The session's task: performs the work of one message, then handles the messages that arrived meanwhile."""
@@ -250,20 +276,40 @@ class Session:
             else:
                 self._pump()
 
-    def _query(self, message: Query) -> Work | None:
+    def _query(self, message: Query) -> Work | Committing | None:
         answer = self._constants.answer_query(message.text)
-        if answer is None:
+        if answer is not None:
+            self._send_answer(answer, SELECT)
+            return None
+        inserted = self._simple.begin(message.text)
+        if inserted is None:
             return self._simple.execute(message.text)
-        self._send_answer(answer, SELECT)
-        return None
+        self._responses.kind = inserted.kind
+        return self._end_implicit(inserted.data)
 
-    def _sync(self, _: Sync) -> Work | None:
+    def _sync(self, _: Sync) -> Work | Committing | None:
         """Returns the work of committing the implicit transaction, None if there is nothing to commit."""
+        self._responses.kind = COMMIT
+        return self._end_implicit(b"")
+
+    def _end_implicit(self, answer: bytes) -> Work | Committing | None:
+        """Ends the implicit transaction, if there is one, and sends `answer`. Returns what needs waiting."""
         transactions = self._dispatcher.transactions
         if transactions.end_implicit_at_once():
+            self._answer(answer)
             return None
-        self._responses.kind = COMMIT
-        return transactions.end_implicit()
+        commit = transactions.begin_commit()
+        return self._commit_and_answer(answer) if commit is None else Committing(commit, answer)
+
+    async def _commit_and_answer(self, answer: bytes) -> None:
+        await self._dispatcher.transactions.end_implicit()
+        self._answer(answer)
+
+    def _answer(self, answer: bytes) -> None:
+        """Sends the answer to the current statement, unless that was done when it was executed."""
+        if answer:
+            self._connection.send_encoded(answer)
+            self._responses.count()
 
     def _flush(self, _: Flush) -> None:
         self._sender.is_due = True

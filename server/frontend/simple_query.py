@@ -8,7 +8,7 @@ from time import monotonic
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import EmptyQueryResponse
-from server.frontend.constant_queries import ConstantQueries
+from server.frontend.constant_queries import CallAnswer, ConstantQueries
 from server.frontend.dispatch import Dispatcher
 from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache, parsed
@@ -43,18 +43,19 @@ class SimpleQuery:
         self._constants = constants
         self._cache = cache
 
+    def begin(self, text: str) -> CallAnswer | None:
+        """Begins a Query message, and executes it if it is an INSERT of few literal rows. None: call `execute`.
+
+        The caller commits, then sends the answer.
+        """
+        self._dispatcher.drop_unnamed_statement()
+        self._dispatcher.portals.close("")
+        self._context.ends_at_sync = False
+        return self._constants.insert_literals(text)
+
     async def execute(self, text: str) -> None:
         """Executes the statements of a text. Parses it as a whole. It is one transaction, unless it says otherwise."""
         dispatcher = self._dispatcher
-        dispatcher.drop_unnamed_statement()
-        dispatcher.portals.close("")
-        self._context.ends_at_sync = False
-        if (inserted := self._constants.insert_literals(text)) is not None:
-            self._responses.kind = inserted.kind
-            await dispatcher.transactions.end_implicit()
-            self._sender.connection.send_encoded(inserted.data)
-            self._responses.count()
-            return
         statements = await offload(text, parsed, text)
         if not statements:
             self._sender.connection.send(EmptyQueryResponse())

@@ -5,9 +5,11 @@ A portal does not outlive its transaction, so all portals are closed with it.
 
 from __future__ import annotations
 
+import asyncio
 from typing import assert_never
 
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.coordinator.committer import Commit
 from server.session_state.context import Context
 from server.session_state.portals import Portals
 from server.session_state.results import Result
@@ -53,6 +55,11 @@ class Transactions:
         if transaction.has_begun or transaction.settings.revision is not context.settings.revision:
             context.end_reads()  # a later error must not roll back the effect of SET
         return True
+
+    def begin_commit(self) -> asyncio.Future[Commit] | None:
+        """Begins to commit the implicit transaction, if that needs no task: see `Context.begin_commit`."""
+        self._portals.close_all()
+        return self._context.begin_commit()
 
     async def end_implicit(self) -> None:
         """Commits the implicit transaction, if there is one."""

@@ -43,10 +43,13 @@ def recorded() -> Iterator[list[Step]]:
 
 
 class _Unrecorded:
-    """The context of a step outside `recorded`."""
+    """The context of a step outside `recorded`. Nobody reads what is written to its step."""
+
+    def __init__(self) -> None:
+        self._step = Step("")
 
     def __enter__(self) -> Step:
-        return Step("")
+        return self._step
 
     def __exit__(self, *_: object) -> None:
         pass

@@ -16,7 +16,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
-from server.coordinator.committer import Conflict, Request
+from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.locks import ADD
 from server.coordinator.payloads import prepare_payloads
@@ -219,6 +219,41 @@ class Context:
         except BaseException:
             self.rollback()
             raise
+        self._end_committed(transaction)
+
+    def begin_commit(self) -> asyncio.Future[Commit] | None:
+        """Sends the effects of the transaction to the committer if that needs no waiting; None: call `commit`.
+
+        When the commit is done, call `end_commit`. A `rollback` before that does not undo it.
+        """
+        transaction, coordinator = self.transaction, self.coordinator
+        written = transaction.written
+        if not written or transaction.payloads or transaction.catalog is not None or transaction.holder is not None:
+            return None
+        rows, changes, tables = transaction.changes()
+        if tables:
+            return None
+        if not transaction.locked:  # a locked transaction was admitted before it read
+            if coordinator.backpressure.delays(written):
+                return None
+            locked = coordinator.locks.acquire_at_once(written, ADD)
+            if locked is None:
+                return None
+            transaction.locked = locked
+        return coordinator.submit(
+            Request(rows=rows, changes=changes, unchanged=transaction.unchanged, keys=transaction.keys)
+        )
+
+    def end_commit(self, commit: asyncio.Future[Commit]) -> None:
+        """As the end of `commit`, when the future of `begin_commit` is done."""
+        try:
+            commit.result()
+        except BaseException as error:
+            self.rollback()
+            raise (_serialization_failure() if isinstance(error, Conflict) else error) from None
+        self._end_committed(self.transaction)
+
+    def _end_committed(self, transaction: Transaction) -> None:
         if transaction.local is not None:
             self.settings = transaction.local
         self._end(transaction)
@@ -248,11 +283,7 @@ class Context:
                 transaction.holder = None
             await coordinator.commit(request)
         except Conflict:
-            raise PgError(
-                SqlState.SERIALIZATION_FAILURE,
-                "could not serialize access due to concurrent update",
-                hint="The transaction might succeed if retried.",
-            ) from None
+            raise _serialization_failure() from None
         finally:
             coordinator.locks.release(shared)
 
@@ -271,12 +302,23 @@ class Context:
     def _end(self, transaction: Transaction) -> None:
         transaction.release()
         self.coordinator.locks.release(transaction.locked)
-        self.transaction = Transaction(self.settings.copy())
+        before = transaction.settings
+        if before is self.settings or before.revision is not self.settings.revision:
+            before = self.settings.copy()
+        self.transaction = Transaction(before)
         self.statement_us = 0
 
 
 def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
     holder.release()
+
+
+def _serialization_failure() -> PgError:
+    return PgError(
+        SqlState.SERIALIZATION_FAILURE,
+        "could not serialize access due to concurrent update",
+        hint="The transaction might succeed if retried.",
+    )
 
 
 def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:

@@ -79,7 +79,8 @@ class KeyCondition:
             scalar = value.value if isinstance(value, Literal) else bindings.parameters[value.index]
             given += scalar if value.type.element is not None and scalar is not None else (scalar,)
         found = (_as_column(one, self.type, self.operand.type) for one in given if one is not None)
-        return pa.array([one for one in found if one is not None], self.type.arrow).unique()
+        values = pa.array([one for one in found if one is not None], self.type.arrow)
+        return values if len(values) == 1 else values.unique()
 
 
 def selected(table: pa.Table, wanted: Wanted) -> pa.Table:
@@ -93,6 +94,8 @@ def at_positions(table: pa.Table, positions: NDArray[np.integer[Any]]) -> pa.Tab
     """The rows at these positions. If they are few, they share the table's memory."""
     if len(positions) == table.num_rows:
         return table
+    if len(positions) == 1:
+        return table.slice(int(positions[0]), 1)
     if len(positions) > SLICES_MAX:
         return table.take(pa.array(positions))
     return pa.concat_tables([table.slice(0, 0), *(table.slice(position, 1) for position in positions.tolist())])

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -23,7 +24,7 @@ from catalog.log import Batch, Compacted, Damaged, Dropped, Frontiers, Log, Payl
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
-from tests.catalog.strategies import pairs, plain
+from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, plain
 from tests.examples import examples
 
 SCHEMA = u.rows_schema([pa.int64(), pa.string()])
@@ -285,6 +286,19 @@ class TestPayloads:
         payload = opened.log.prepare(whole.slice(5, 2))
         assert plain(payload.table) == plain(whole.slice(5, 2))
         assert payload.table.get_total_buffer_size() < 1_000
+
+    def test_an_inline_payload_is_a_stream_as_arrow_writes_it(self, opened: Opened) -> None:
+        @given(changes_tables(ARROW_TYPES))
+        def check(table: pa.Table) -> None:
+            payload = opened.log.prepare(table)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table.combine_chunks())
+            assert payload.inline == sink.getvalue().to_pybytes()
+            assert payload.inline is not None
+            assert pairs(payload.table) == pairs(pa.ipc.open_stream(payload.inline).read_all()) == pairs(table)
+
+        check()
 
     def test_a_merge_of_many_small_batches_has_few_record_batches(self, opened: Opened) -> None:
         for time in range(1, 41):

@@ -43,6 +43,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
+def put_alone(name: str, where: str = "epoch") -> tuple[str, tuple[object, ...]]:
+    """An INSERT of a setting, for `insert_alone`. It inserts nothing unless `where` is a key of `meta`."""
+    return "INSERT INTO settings SELECT ?, '' FROM meta WHERE key = ?", (name, where)
+
+
 def put(name: str, value: str = "x") -> Callable[[sqlite3.Connection], object]:
     """A function that writes a setting in its transaction."""
     return lambda tx: tx.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
@@ -86,6 +91,20 @@ class TestTransactions:
         assert settings(store) == set()
         await store.transaction(put("c"))
         assert settings(store) == {"c"}
+
+    async def test_an_insert_alone_is_a_transaction(self, store: Store, tmp_path: Path) -> None:
+        before = store.transactions
+        assert await store.insert_alone(*put_alone("a")) is not None
+        assert await store.insert_alone(*put_alone("b", "missing")) is None
+        with pytest.raises(sqlite3.IntegrityError):
+            await store.insert_alone(*put_alone("a"))
+        assert await store.insert_alone(*put_alone("c")) is not None
+        assert settings(store) == {"a", "c"}
+        assert store.transactions == before + 2
+        store.close()
+        reopened = Store(tmp_path)
+        assert settings(reopened) == {"a", "c"}
+        reopened.close()
 
     def test_a_full_disk_fails_one_transaction_alone(self, store: Store) -> None:
         ((pages,),) = store.read("PRAGMA page_count")
@@ -192,6 +211,15 @@ class TestOneServer:
         newer.transact(put("newer"))
         with pytest.raises(Fenced):
             store.transact(put("older"))
+        assert settings(newer) == settings(store) == {"before", "newer"}
+        newer.close()
+
+    async def test_an_insert_of_an_older_server_inserts_nothing(self, store: Store) -> None:
+        (store.directory / "lock").unlink()  # as on a filesystem without locks
+        assert await store.insert_alone(*put_alone("before")) is not None
+        newer = Store(store.directory)
+        assert await store.insert_alone(*put_alone("older")) is None
+        assert await newer.insert_alone(*put_alone("newer")) is not None
         assert settings(newer) == settings(store) == {"before", "newer"}
         newer.close()
 
@@ -461,7 +489,7 @@ class TestMigrations:
 
 
 class FailingSync:
-    """A connection whose first `times` COMMITs fail to sync: their frames are in the WAL and remain there."""
+    """A connection whose first `times` commits fail to sync: their frames are in the WAL and remain there."""
 
     def __init__(self, connection: sqlite3.Connection, times: int) -> None:
         self._connection = connection
@@ -471,7 +499,8 @@ class FailingSync:
         return getattr(self._connection, name)
 
     def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
-        if self.left and (sql == "COMMIT" or (not self._connection.in_transaction and sql.startswith("UPDATE"))):
+        is_alone = not self._connection.in_transaction and sql.startswith(("UPDATE", "INSERT"))
+        if self.left and (sql == "COMMIT" or is_alone):
             self.left -= 1
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
@@ -488,6 +517,20 @@ def test_a_commit_that_was_not_synced_is_overwritten_before_its_failure_is_repor
     assert store.read("SELECT value FROM meta WHERE key = 'epoch'") == [(epoch + 1,)], "nothing was overwritten"
     store.transact(put("after"))
     assert settings(store) == {"before", "after"}
+
+
+async def test_an_insert_that_was_not_synced_is_overwritten_before_its_failure_is_reported(store: Store) -> None:
+    epoch = store.epoch
+    store._writer = FailingSync(store._writer, 1)  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        await store.insert_alone(*put_alone("failed"))
+    assert store.read("SELECT value FROM meta WHERE key = 'epoch'") == [(epoch + 1,)], "nothing was overwritten"
+    assert await store.insert_alone(*put_alone("after")) is not None
+    store._writer = FailingSync(store._writer, 2)  # type: ignore[assignment]
+    for _ in range(2):
+        with pytest.raises(Undecided):
+            await store.insert_alone(*put_alone("unknown"))
+    assert settings(store) == {"after"}
 
 
 def test_nothing_is_written_after_a_commit_with_an_unknown_outcome(store: Store) -> None:

@@ -47,8 +47,9 @@ def test_a_write_touches_keys_if_it_has_a_row_that_the_condition_selects(data: s
 
 def test_only_later_writes_of_the_keys_conflict() -> None:
     recent = RecentWrites()
-    recent.add(T, Timestamp(10), [write([1], pa.int64()), write([2], pa.int64())])
-    recent.add(T, Timestamp(20), [write([3], pa.int64())])
+    recent.add(T, Timestamp(10), write([1], pa.int64()))
+    recent.add(T, Timestamp(10), write([2], pa.int64()))
+    recent.add(T, Timestamp(20), write([3], pa.int64()))
     one, three = (Keys.of(0, pa.array([value])) for value in (1, 3))
     assert recent.touch(T, Timestamp(9), one)
     assert not recent.touch(T, Timestamp(10), one)
@@ -62,7 +63,7 @@ def test_forgotten_writes_and_large_writes_conflict_with_all_keys() -> None:
     recent = RecentWrites()
     absent = Keys.of(0, pa.array([-1]))
     for time in range(1, WRITES_MAX + 3):
-        recent.add(T, Timestamp(time), [write([time], pa.int64())])
+        recent.add(T, Timestamp(time), write([time], pa.int64()))
     assert recent.touch(T, Timestamp(1), absent)
     assert not recent.touch(T, Timestamp(2), absent)
     assert write(list(range(ROWS_MAX + 1)), pa.int64()).touches(absent)

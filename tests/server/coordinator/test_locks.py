@@ -75,3 +75,20 @@ async def test_locks_are_acquired_in_one_order_and_removed_when_idle() -> None:
     assert await third == (B,)
     locks.release((B,))
     assert not locks._locks
+
+
+async def test_locks_that_need_no_waiting_are_acquired_at_once() -> None:
+    locks = TableLocks()
+    first = locks.acquire_at_once([A, B], ADD)
+    assert first == (A, B)
+    assert locks.acquire_at_once([B], ADD) == (B,)
+    assert locks.acquire_at_once([B], EXCLUSIVE) is None
+    waiting = asyncio.create_task(locks.acquire([B], EXCLUSIVE))
+    await settle()
+    assert locks.acquire_at_once([A, B], ADD) is None, "would overtake"
+    locks.release(first)
+    locks.release((B,))
+    assert await waiting == (B,)
+    assert locks.acquire_at_once([A, B], ADD) is None, "and keeps no lock"
+    locks.release((B,))
+    assert not locks._locks
