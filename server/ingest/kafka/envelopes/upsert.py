@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.collection_errors import CollectionError
-from catalog.hashing import key_hashes
+from protocol.columnar.hashing import key_hashes
 from server.ingest.kafka.avro_format import Part
 from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Mask, Step, decode, replaced, unavailable, worked
 from server.ingest.kafka.errors import Failures, identity
