@@ -30,6 +30,8 @@ from protocol.pgwire.errors import PgError, SqlState
 
 CALLS_MAX = 1_000  # with positions of their own; more are merged in pairs
 MULTIPLICITY_MAX = 1_000_000  # of a change: a row is read as often as its multiplicity
+HELD_BYTES_MAX = 1 << 30  # of updates whose times are not closed
+HELD_STATEMENTS_MAX = 1_000_000
 STALL_S = 60.0  # default of STALL TIMEOUT
 K = TypeVar("K", bound=Hashable)
 Positions = Mapping[K, int]
@@ -87,6 +89,7 @@ class History(Generic[K]):
         self._log_invalid(found, place)
         before = self._reader.frontier
         batch = self._reader.receive(found.updates, found.statements, self._arrival)
+        self._check_held()
         self._forget(self._reader.oldest())
         held_nothing = self._waiting is None
         self._waiting = self._reader.waiting() if self._calls else None
@@ -116,6 +119,18 @@ class History(Generic[K]):
             self._invalid,
             self._stall(),
         )
+
+    def _check_held(self) -> None:
+        """PgError if the open updates and statements take too much memory."""
+        reader = self._reader
+        if reader.nbytes > HELD_BYTES_MAX or reader.open_statements > HELD_STATEMENTS_MAX:
+            waiting = reader.waiting()
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'too much of the history of "{self._name}" is incomplete to be held in memory',
+                detail=f"{reader.open_updates} updates and {reader.open_statements} progress statements are held. "
+                f"The history is incomplete at time {waiting.frontier}{_shortfall(waiting)}.",
+            )
 
     def _forget(self, oldest: int | None) -> None:
         """Forgets the positions of calls of which nothing is held."""
