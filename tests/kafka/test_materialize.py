@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
@@ -22,7 +24,10 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.ingest.history import CALLS_MAX, MULTIPLICITY_MAX, History
 from server.ingest.kafka.layout import Schemas
+from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.outputs import ID, Message, OutputRun, Topic
+from tests.kafka.records import Record, send
+from tests.kafka.test_upstream import Source, definition, running
 from tests.protocol.cdcv2.histories import cut, random_updates, statement
 from tests.protocol.cdcv2.test_readers import SCHEMA, says, table
 
@@ -151,3 +156,46 @@ def receive(history: History[int], first: dict[int, int], updates: pa.Table | No
     empty = pa.schema([SCHEMA.field("c0"), TIME_FIELD, DIFF_FIELD]).empty_table()
     found = Decoded(empty if updates is None else updates, says, pa.array([], pa.bool_()).to_numpy(False), str)
     history.receive(found, first, str)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockCluster]:
+    with MockCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_topic_is_read_over_restarts(kafka: MockCluster, tmp_path: Path, seed: int) -> None:
+    """Messages that are held at a restart are read again. Transactions leave offsets without messages at the end."""
+    random = Random(seed)
+    updates, partitions = history(random)
+    topic = f"restarts-{seed}"
+    kafka.create_topic(topic, PARTITIONS)
+    encoding = Encoding("avro", schema=SCHEMAS.value, options={"confluent wire format": "false"})
+    source = definition(kafka, topic, Format(encoding, envelope=Envelope.MATERIALIZE))
+    cuts = [sorted(random.choices(range(len(values) + 1), k=2)) for values in partitions]
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
+    producer.init_transactions()
+    for step in range(3):
+        count = 0
+        producer.begin_transaction()
+        for partition, (values, (first, second)) in enumerate(zip(partitions, cuts, strict=True)):
+            begin, end = ((0, first), (first, second), (second, len(values)))[step]
+            send(producer, topic, [Record(None, value, partition) for value in values[begin:end]])
+            count += end - begin
+        producer.commit_transaction()
+        async with running(tmp_path, source) as run:
+            await run.until_received(count)  # it may end here, or before what was read is committed
+            while step == 2 and not is_complete(run):
+                await run.coordinator.frontiers.moved.wait()
+            rows = await run.rows()
+    expected = Counter[str]()
+    for data, _, diff in updates:
+        expected[data] += diff
+    assert Counter(name for (name,) in rows) == +expected
+
+
+def is_complete(run: Source) -> bool:
+    """Whether the history has ended and is committed."""
+    id = run.targets[0].id
+    return source_state.load(run.coordinator.store, id).get(f"{id}/frontier") == b"%d" % END
