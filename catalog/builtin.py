@@ -154,6 +154,17 @@ MZ_SOURCE_STATISTICS = _table(
     offset_known="int8?",
     offset_committed="int8?",
 )
+MZ_SOURCE_FRONTIERS = _table(
+    "s32",
+    MZ_INTERNAL,
+    "mz_source_frontiers",
+    id="text",
+    upstream_frontier="mz_timestamp?",
+    open_updates="int8",
+    missing_updates="int8",
+    duplicate_updates="int8",
+    invalid_messages="int8",
+)
 MZ_CLUSTERS = _table("s26", MZ_CATALOG, "mz_clusters", id="text", name="text")
 MZ_DATAFLOWS = _table(
     "s71",
@@ -265,6 +276,7 @@ TABLES = (
     MZ_SECRETS,
     MZ_SOURCE_STATUSES,
     MZ_SOURCE_STATISTICS,
+    MZ_SOURCE_FRONTIERS,
     MZ_DATAFLOWS,
     MZ_ARRANGEMENTS,
     MZ_DATAFLOW_LAGS,

@@ -154,6 +154,12 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ) WITHOUT ROWID;
         """,
     ),
+    (
+        "envelope materialize",
+        """
+        -- Sources can have the envelope materialize, which earlier versions do not know. The tables are the same.
+        """,
+    ),
 )
 
 

@@ -38,6 +38,7 @@ class Envelope(StrEnum):
     UPSERT = "upsert"
     DEBEZIUM_UPSERT = "debezium upsert"
     DEBEZIUM = "debezium"
+    MATERIALIZE = "materialize"
 
 
 @dataclass(frozen=True, slots=True)

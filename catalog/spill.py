@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.hashing import Hashes, key_hashes, quick_hashes
 from catalog.ranges import ranges
+from protocol.columnar.hashing import Hashes, key_hashes, quick_hashes
 
 MEMORY_BYTES_MAX = 32 << 20  # consolidated in memory, which needs about four times as much
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader

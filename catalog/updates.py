@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from catalog.hashing import key_hashes
+from protocol.columnar.equality import comparable
+from protocol.columnar.hashing import key_hashes
 
 FEW_ROWS = 32  # are consolidated without Arrow's grouping
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
@@ -240,27 +241,3 @@ def _is_sought(type: pa.DataType) -> bool:
 
 def _is_long(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_binary(type))
-
-
-def comparable(column: pa.Array) -> pa.Array:
-    """An array with equal values exactly where `column` has equal values, of a type that Arrow can group."""
-    type = column.type
-    if pa.types.is_floating(type):
-        one_nan = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), type), column)
-        return one_nan.view(pa.int64() if pa.types.is_float64(type) else pa.int32())
-    if pa.types.is_list(type):
-        return _list_codes(column)
-    return column
-
-
-def _list_codes(column: pa.ListArray) -> pa.Array:
-    """Each list as the bytes of its elements' dictionary codes: equal lists have equal bytes; NULL equals NULL."""
-    offsets = column.offsets.to_numpy()
-    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-    codes = comparable(values).dictionary_encode(null_encoding="encode").indices
-    data = np.ascontiguousarray(codes.to_numpy().astype(np.int32))
-    starts = ((offsets - offsets[0]) * 4).astype(np.int64)
-    bytes_ = pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(starts), pa.py_buffer(data)])
-    if column.null_count == 0:
-        return bytes_
-    return pc.if_else(column.is_valid(), bytes_, pa.scalar(None, pa.large_binary()))

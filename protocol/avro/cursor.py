@@ -6,6 +6,7 @@ the messages to read, as row numbers; None means all.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,13 @@ class Cursor:
         self.position = np.minimum(offsets[:-1].astype(np.int64) - first + skip, self.end)
         self.failed = np.zeros(count, np.bool_)
         self.wrong_fields: dict[int, str] = {}
+
+    def over(self, start: Integers, end: Integers) -> Cursor:
+        """A cursor whose messages are parts of the same bytes."""
+        found = copy(self)
+        found.position, found.end = start, end
+        found.failed, found.wrong_fields = np.zeros(len(start), np.bool_), {}
+        return found
 
     def __len__(self) -> int:
         return len(self.end)

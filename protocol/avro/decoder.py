@@ -95,7 +95,10 @@ class Decoder:
 
     def decode(self, messages: pa.BinaryArray, skip: int = 0) -> Decoded:
         """`skip`: the number of bytes before each message's value."""
-        cursor = Cursor(messages, skip)
+        return self.decode_at(Cursor(messages, skip))
+
+    def decode_at(self, cursor: Cursor) -> Decoded:
+        """Decodes from the positions of a cursor to its ends."""
         columns = self._root.run(cursor, None)
         cursor.finish()
         return Decoded(columns, cursor.failed, cursor.wrong_fields)
@@ -109,6 +112,16 @@ class Decoder:
         except DecodeError as error:
             return str(error)
         return f"field {field}: value is out of range or invalid for its column"
+
+
+class Skipper:
+    """Moves over values of a type without decoding them."""
+
+    def __init__(self, type: Type) -> None:
+        self._nodes = _Record(_skipped(type), None)
+
+    def skip(self, cursor: Cursor, rows: Rows) -> None:
+        self._nodes.run(cursor, rows)
 
 
 # -- nodes ----------------------------------------------------------------------------------------------------------

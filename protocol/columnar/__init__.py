@@ -1,1 +1,6 @@
-"""Access to Arrow columns with numpy, used by `pgwire` and by the catalog's hashes."""
+"""Work on Arrow columns with numpy, which the wire formats and the catalog share.
+
+`buffers`   views of Arrow's buffers
+`hashing`   hashes and order-preserving codes of values
+`equality`  which rows are equal
+"""

@@ -7,9 +7,9 @@ import asyncio
 import pyarrow as pa
 
 from catalog import updates
-from catalog.hashing import Hashes
 from catalog.objects import Collection, Index, ObjectId, Timestamp, View
 from catalog.state import CatalogState
+from protocol.columnar.hashing import Hashes
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows

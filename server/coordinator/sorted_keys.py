@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from catalog.hashing import key_codes
+from protocol.columnar.hashing import key_codes
 
 
 class SortedKeys:

@@ -3,6 +3,7 @@
 `source_kind`  the interface of a kind of source: its outputs at CREATE, and its upstream
 `upstream`     the interface of what an ingestion reads: an external system from a stored position
 `ingestion`    the task of one source: reads, commits changes and position together, retries
+`history`      what CDCv2 messages say of a collection, until their times are closed (ENVELOPE MATERIALIZE)
 `keyed_rows`   the committed rows of a collection by key, for a source that replaces rows
 
 A source's position (offsets, log sequence numbers, deduplication state) is committed in the transaction that commits

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.hashing import key_codes
 from catalog.objects import ObjectId, Timestamp
+from protocol.columnar.hashing import key_codes
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.run import ByKey
 from server.runtime.threads import in_thread

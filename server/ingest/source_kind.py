@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from catalog.objects import Column, ObjectId
 from catalog.source_definition import Format, ForTables, Secret
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
+from server.ingest.history import HistoryStatus
 from server.ingest.upstream import Upstream
 from server.spark import Engine
 
@@ -68,7 +69,8 @@ class SourceDefinition:
 class Statistics:
     """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
 
-    `errors`: outputs that the upstream no longer fills while it goes on with the others, with the reason.
+    `histories`: by output with ENVELOPE MATERIALIZE. `errors`: outputs that the upstream no longer fills while it goes
+    on with the others, with the reason.
     """
 
     messages_received: int = 0
@@ -78,6 +80,7 @@ class Statistics:
     snapshot_records_known: int | None = None
     snapshot_records_staged: int | None = None
     errors: dict[ObjectId, PgError] = field(default_factory=dict)
+    histories: dict[ObjectId, Callable[[], HistoryStatus]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ class Sources:
             await self._plan_changed(running, plan)
             return
         running.statistics.errors.clear()
+        running.statistics.histories.clear()
         context = SourceContext(running.id, self._coordinator, self._engine, running.statistics)
         upstream = kind_of(definition.kind).upstream(definition, targets, context)
         running.ingestion = ingestion = Ingestion(running.id, upstream, self._coordinator)

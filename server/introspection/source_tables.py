@@ -25,6 +25,9 @@ def source_tables(running: Running) -> dict[ObjectId, SystemSource]:
         builtin.MZ_SOURCE_STATISTICS.id: moving(
             builtin.MZ_SOURCE_STATISTICS, lambda coordinator: _statistics(coordinator.state, running())
         ),
+        builtin.MZ_SOURCE_FRONTIERS.id: moving(
+            builtin.MZ_SOURCE_FRONTIERS, lambda coordinator: _frontiers(coordinator.state, running())
+        ),
     }
 
 
@@ -43,10 +46,24 @@ def _statuses(state: CatalogState, running: Mapping[ObjectId, RunningSource]) ->
         for output in (item, *parts):
             type = item.system.replace(" ", "-") if output is item else object_type(output.kind)
             own = source.statistics.errors.get(output.id)
-            shown = Status.FAILED if own is not None else status
-            reason = own or error
+            history = source.statistics.histories.get(output.id)
+            stall = history().stall if history is not None and status is Status.RUNNING else None
+            shown = Status.FAILED if own is not None else Status.STALLED if stall is not None else status
+            reason = own or error or stall
             message, hint = (reason.message, reason.hint) if reason is not None else (None, None)
             yield output.id, output.name, type, changed_us, shown.value, message, hint
+
+
+def _frontiers(state: CatalogState, running: Mapping[ObjectId, RunningSource]) -> Iterator[Row]:
+    """A row per output with ENVELOPE MATERIALIZE."""
+    for source in running.values():
+        for id, status in source.statistics.histories.items():
+            if id in state.items:
+                found = status()
+                yield (
+                    *(id, found.frontier, found.open_updates, found.missing_updates),
+                    *(found.duplicates, found.invalid_messages),
+                )
 
 
 def _statistics(state: CatalogState, running: Mapping[ObjectId, RunningSource]) -> Iterator[Row]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catalog.hashing import Hashes, key_codes
 from catalog.objects import Index, ObjectId
 from catalog.state import CatalogState
+from protocol.columnar.hashing import Hashes, key_codes
 from server.sql.conditions import parts
 from server.sql.constant import Bindings
 from server.sql.expressions import ColumnRef, Expression, children, transform

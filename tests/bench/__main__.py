@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.bench import (
+    cdcv2,
     comparison,
     copy_out,
     deltas,
@@ -34,6 +35,7 @@ from tests.bench import (
 from tests.bench.servers import Line, Table, servers
 
 BENCHMARKS: dict[str, ModuleType] = {
+    "cdcv2": cdcv2,
     "copy_out": copy_out,
     "latency": latency,
     "round_trips": round_trips,

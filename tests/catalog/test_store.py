@@ -34,6 +34,7 @@ from tests.data import make_catalog_v4 as sample_4
 from tests.data import make_catalog_v5 as sample_5
 from tests.data import make_catalog_v6 as sample_6
 from tests.data import make_catalog_v7 as sample_7
+from tests.data import make_catalog_v8 as sample_8
 
 
 @pytest.fixture
@@ -457,6 +458,15 @@ class TestMigrations:
         store = Store(directory)
         errors = CollectionErrors(store)
         assert [(time, errors.at(sample_7.TOPIC.id, time)) for time in (10, 20)] == list(sample_7.ENTRIES)
+        store.close()
+
+    def test_a_directory_of_format_8_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_8.DIRECTORY, directory)
+        assert dump(directory)[0] == "8"
+        store = Store(directory)
+        assert persistence.load(store).items[sample_8.CHANGES.id] == sample_8.CHANGES
+        assert source_state.load(store, sample_8.CHANGES.id) == sample_8.STATE
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

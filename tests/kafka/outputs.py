@@ -122,9 +122,13 @@ class OutputRun:
         await self._open()
 
     async def apply(self, batch: Sequence[Message]) -> None:
+        """Commits the changes of new messages."""
+        await self.commit(self._topic.messages(batch))
+
+    async def commit(self, messages: Messages) -> None:
         """Commits the changes of messages."""
-        step = await self.envelope.step(self._topic.messages(batch))
-        payloads = await prepare_payloads(self.coordinator.log, {ID: list(step.tables)})
+        step = await self.envelope.step(messages)
+        payloads = await prepare_payloads(self.coordinator.log, {ID: list(step.tables)} if step.tables else {})
         known = self.coordinator.errors.latest(ID)
         error = self.envelope.failures.error(known)
         errors = {} if error == known else {ID: error}

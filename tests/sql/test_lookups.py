@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.hashing import key_codes
 from catalog.objects import Index, ObjectId, Table, Timestamp
 from catalog.state import CatalogState
+from protocol.columnar.hashing import key_codes
 from protocol.pgwire.errors import PgError
 from server.dataflow.runtime.computation import compute
 from server.spark.engine import SparkEngine

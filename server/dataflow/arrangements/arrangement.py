@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from catalog import spill
 from catalog import updates as u
-from catalog.hashing import Hashes
+from protocol.columnar.hashing import Hashes
 from server.dataflow.arrangements.run import (
     ByKeyAndOrder,
     Run,

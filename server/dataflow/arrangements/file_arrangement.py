@@ -30,7 +30,7 @@ import structlog
 from numpy.typing import NDArray
 
 from catalog import updates as u
-from catalog.hashing import Hashes
+from protocol.columnar.hashing import Hashes
 from server.dataflow.arrangements.arrangement import Arrangement, ServerArrangement, Storage
 from server.dataflow.arrangements.run import ByKeyAndOrder, Sorting, cut, first, merged, sorted_run, together
 from server.dataflow.arrangements.run_files import (

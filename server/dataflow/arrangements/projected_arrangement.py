@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.hashing import Hashes
+from protocol.columnar.hashing import Hashes
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import Sorting
 from server.runtime.threads import in_thread

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from catalog import updates as u
-from catalog.hashing import Hashes, key_codes, order_codes
+from protocol.columnar.equality import comparable
+from protocol.columnar.hashing import Hashes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
 
@@ -301,7 +302,7 @@ def _shared_in(rows: pa.Table, key_hashes: Hashes, sorted_by: ByKeyAndOrder) -> 
     """The hashes that several keys share, in rows sorted by hash: two rows with different keys are then adjacent."""
     differs = np.zeros(max(len(key_hashes) - 1, 0), bool)
     for name in sorted_by.columns:
-        column = u.comparable(rows[name].combine_chunks())
+        column = comparable(rows[name].combine_chunks())
         one, next = column.slice(0, len(differs)), column.slice(1)
         differs |= np.asarray(pc.fill_null(pc.not_equal(one, next), False))
         differs |= np.asarray(pc.is_null(one)) != np.asarray(pc.is_null(next))

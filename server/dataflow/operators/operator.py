@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.hashing import Hashes, key_codes
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
+from protocol.columnar.hashing import Hashes, key_codes
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, Sorting
 from server.dataflow.arrangements.shared import Lease, SharedArrangements

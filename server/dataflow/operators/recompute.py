@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.hashing import Hashes, key_codes
 from catalog.updates import DIFF
+from protocol.columnar.hashing import Hashes, key_codes
 from server.dataflow.operators.operator import (
     VERSION_FIELD,
     ArrangingOperator,

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.hashing import Hashes, key_codes
 from catalog.updates import DIFF
+from protocol.columnar.hashing import Hashes, key_codes
 from server.dataflow.arrangements.run import ByKeyAndOrder, ByOrder, cut, first_codes
 from server.dataflow.operators.operator import VERSION_FIELD, Tick, consolidated, names_of, sorting_of
 from server.dataflow.plan.nodes import VERSION, TopK

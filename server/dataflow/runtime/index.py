@@ -17,8 +17,8 @@ import pyarrow as pa
 import structlog
 
 from catalog import updates
-from catalog.hashing import Hashes
 from catalog.objects import Index, ObjectId, Timestamp
+from protocol.columnar.hashing import Hashes
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.run import ByKey

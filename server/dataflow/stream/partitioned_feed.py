@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.hashing import Hashes, key_hashes
 from catalog.objects import Timestamp
+from protocol.columnar.hashing import Hashes, key_hashes
 from server.dataflow.stream.feed import Entry, Feed, FeedGroup
 from server.dataflow.stream.selection import Selection, Shape
 from server.runtime.errors import to_pg_error

@@ -1,5 +1,6 @@
 """Files of the server as sources: CSV, lines of JSON or text, and Parquet. Files only grow, and new ones can appear.
 
-`file_format`   decodes the part of a file that was not read yet
-`file_source`   the kind of source, and its upstream
+`file_format`       decodes the part of a file that was not read yet
+`file_source`       the kind of source, and its upstream
+`changes_of_files`  the upstream of ENVELOPE MATERIALIZE
 """

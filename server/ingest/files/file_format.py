@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.objects import Column
-from catalog.source_definition import Format
+from catalog.source_definition import Envelope, Format
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
@@ -47,10 +47,20 @@ class FileFormat(Protocol):
 def format_of(definition: SourceDefinition) -> FileFormat:
     """The format of a definition. PgError 0A000 or 22023 if it cannot be a format of files."""
     format = definition.format or Format()
-    if format.key is not None or format.include or format.envelope.value != "none" or format.inline_errors is not None:
+    is_changes = format.envelope is Envelope.MATERIALIZE
+    others = format.envelope is not Envelope.NONE and not is_changes
+    if format.key is not None or format.include or others or format.inline_errors is not None:
         message = "KEY FORMAT, INCLUDE and ENVELOPE of a source from a file are not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="The rows of files are only added: ENVELOPE NONE.")
     encoding = format.value
+    if is_changes:
+        if encoding is None or encoding.name != "json" or not definition.columns:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "ENVELOPE MATERIALIZE of a source from a file requires FORMAT JSON and the columns of the data",
+                hint="Write CREATE SOURCE name (column type, ...) FROM FILE '...' FORMAT JSON ENVELOPE MATERIALIZE.",
+            )
+        return RawLines(definition.columns)
     match encoding.name if encoding is not None else None:
         case None:
             message = "a source from a file needs a FORMAT"
@@ -154,6 +164,33 @@ class Text:
         arrays, _ = Lines(types, self._options, str(path), "UTC").read(data[:end], final=True)
         names = [f"c{number}" for number in range(len(types))]
         return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
+
+
+class RawLines:
+    """Lines as they are, in one binary column. Positions are bytes. A line is complete when its newline is written."""
+
+    def __init__(self, given: Sequence[Column]) -> None:
+        """`given`: the columns of what the lines contain."""
+        self._given = tuple(given)
+
+    def columns(self, sample: Path | None) -> tuple[Column, ...]:
+        return self._given
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
+        with path.open("rb") as file:
+            file.seek(position)
+            data = file.read(bytes_max)
+            if len(data) == bytes_max and b"\n" not in data:
+                data += file.readline(RECORD_BYTES_MAX)
+        if len(data) > RECORD_BYTES_MAX:
+            message = f'line at byte {position} of file "{path}" is too long'
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+        end = data.rfind(b"\n") + 1
+        lines = pa.array(data[:end].split(b"\n")[:-1], pa.binary())
+        return ([pa.table([lines], ["c0"])] if len(lines) else []), position + end
 
 
 def _records_end(data: bytes, quote: str) -> int:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from catalog.source_definition import Envelope
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.files.changes_of_files import ChangesOfFiles
 from server.ingest.files.file_format import FileFormat, format_of
 from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Statistics, Target
@@ -32,12 +34,15 @@ class FileSource:
         if not path.startswith("/"):
             raise PgError(SqlState.INVALID_NAME, "relative path not allowed for a source from a file")
         OptionValues(definition.options).microseconds("poll interval")
+        OptionValues(definition.options).microseconds("stall timeout")
         format = format_of(definition)
         return (await asyncio.to_thread(_output, format, path),)
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
-        return _Files(definition, format_of(definition), target, context.statistics)
+        files = _Files(definition, format_of(definition), target, context.statistics)
+        is_changes = definition.format is not None and definition.format.envelope is Envelope.MATERIALIZE
+        return ChangesOfFiles(files, definition, target, context) if is_changes else files
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """There is nothing to remove."""

@@ -57,7 +57,7 @@ class AvroFormat:
     async def prepare(self, data: pa.BinaryArray) -> None:
         if self.registry is None:
             return
-        for id in _ids(data).tolist():
+        for id in distinct_ids(data).tolist():
             known = self._decoders.get(id)
             if id >= 0 and not isinstance(known, Decoder):
                 schema = await self.registry.schema(id)
@@ -75,10 +75,10 @@ class AvroFormat:
             assert self.schema is not None
             self._decoders[-1] = self._decoder(self.schema)
         skip = FRAME if self.framed else 0
-        ids = _frames(data) if self.framed else np.full(count, _NO_ID)
+        ids = schema_ids(data) if self.framed else np.full(count, _NO_ID)
         valid = np.asarray(data.is_valid())
         parts: list[tuple[NDArray[np.intp], Mapping[Path, pa.Array]]] = []
-        failed = valid & (ids == _BROKEN)
+        failed = valid & (ids == BROKEN)
         decoders: dict[int, tuple[Decoder | Undecodable, Mapping[int, str]]] = {}
         for id in np.unique(ids[valid & ~failed]).tolist():
             rows = np.flatnonzero(valid & (ids == id))
@@ -94,8 +94,8 @@ class AvroFormat:
 
         def reason(row: int) -> str:
             message = data[row].as_py()
-            if ids[row] == _BROKEN:
-                inner = _frame_reason(message)
+            if ids[row] == BROKEN:
+                inner = frame_reason(message)
             else:
                 decoder, fields = decoders[int(ids[row])]
                 known = isinstance(decoder, Undecodable)
@@ -117,10 +117,10 @@ def original(message: bytes) -> str:
     return f'(original text: {text}, original bytes: "{shown.hex()}")'
 
 
-_NO_ID, _BROKEN = -1, -2
+_NO_ID, BROKEN = -1, -2
 
 
-def _frames(data: pa.BinaryArray) -> NDArray[np.int64]:
+def schema_ids(data: pa.BinaryArray) -> NDArray[np.int64]:
     """The schema id of each message; -2 if it has no valid frame. Arbitrary for NULL."""
     if len(data) == 0:
         return np.empty(0, np.int64)
@@ -129,18 +129,18 @@ def _frames(data: pa.BinaryArray) -> NDArray[np.int64]:
     framed = lengths >= FRAME
     at = np.where(framed, starts, 0)
     if len(values) < FRAME:
-        return np.full(len(data), _BROKEN)
+        return np.full(len(data), BROKEN)
     ids = np.zeros(len(data), np.int64)
     for place in range(1, FRAME):
         ids = (ids << 8) | values[at + place]
-    return np.where(framed & (values[at] == 0), ids, _BROKEN)
+    return np.where(framed & (values[at] == 0), ids, BROKEN)
 
 
-def _ids(data: pa.BinaryArray) -> NDArray[np.int64]:
-    return np.unique(_frames(data)[np.asarray(data.is_valid())])
+def distinct_ids(data: pa.BinaryArray) -> NDArray[np.int64]:
+    return np.unique(schema_ids(data)[np.asarray(data.is_valid())])
 
 
-def _frame_reason(message: bytes) -> str:
+def frame_reason(message: bytes) -> str:
     if len(message) < FRAME:
         return f"Confluent-style avro datum is too few bytes: expected at least {FRAME} bytes, got {len(message)}"
     return f"wrong Confluent-style avro serialization magic: expected 0, got {message[0]}"

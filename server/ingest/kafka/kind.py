@@ -12,10 +12,13 @@ from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.upstream import KafkaUpstream
+from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import UpstreamError
 
-_OPTIONS = frozenset(("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"))
+_OPTIONS = frozenset(
+    ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic", "stall timeout")
+)
 
 
 class KafkaKind:
@@ -38,6 +41,7 @@ class KafkaKind:
                     SqlState.INVALID_PARAMETER_VALUE, f'unrecognized option "{name.upper()}" of a Kafka source'
                 )
         Start.of(options)
+        OptionValues(options).microseconds("stall timeout")
         if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
             return ()
         if not definition.tables and (format is None or format.value is None):

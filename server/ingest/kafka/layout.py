@@ -12,10 +12,12 @@ from catalog.source_definition import Encoding, Envelope, Format, Include
 from protocol.avro.columns import AvroColumn, columns_of
 from protocol.avro.decoder import Path, Wanted
 from protocol.avro.schema import NULL, Field, Record, SchemaError, Type, Union, parse_schema, without_null
+from protocol.cdcv2.avro_form import CdcSchema
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import printed_jsonb
 from protocol.pgwire.types import parse_type
 from server.ingest.kafka.avro_format import AvroFormat, Part, PartDecoder
+from server.ingest.kafka.changes_format import ChangesFormat
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Upstream, upstream_of
 from server.ingest.kafka.registry import SchemaRegistry
@@ -40,7 +42,7 @@ class Layout:
 
     `key`: of the columns that are unique in the output, or of those of INCLUDE KEY. `values`: without those of `key`.
     `error`: the position of the column of VALUE DECODING ERRORS = INLINE. `origin`: the database that wrote a
-    Debezium topic.
+    Debezium topic. `changes`: the decoder of ENVELOPE MATERIALIZE, which replaces the others.
     """
 
     columns: tuple[Column, ...]
@@ -51,6 +53,7 @@ class Layout:
     value_decoder: PartDecoder
     error: int | None = None
     origin: Upstream | None = None
+    changes: ChangesFormat | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,6 +90,8 @@ def layout_of(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
     try:
         if format.envelope in (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT):
             return _debezium(format, schemas, registry)
+        if format.envelope is Envelope.MATERIALIZE:
+            return _changes(format, schemas, registry)
         return _flat(format, schemas, registry)
     except SchemaError as error:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
@@ -315,6 +320,26 @@ def ends_of(schema: str, registry: SchemaRegistry) -> AvroFormat:
     if not isinstance(record, Record) or any(record.field(name) is None for name in names):
         raise _unsupported("the topic of option TRANSACTION TOPIC has no transaction metadata of Debezium")
     return AvroFormat(Wanted({name: _single(record, name) for name in names}), registry, record)
+
+
+# -- CDCv2 ----------------------------------------------------------------------------------------------------------
+
+
+def _changes(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
+    """The columns are the fields of the updates' data."""
+    if format.value is None or format.value.name != "avro" or schemas.value is None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO",
+            hint="FORMAT JSON ENVELOPE MATERIALIZE is supported for sources from files.",
+        )
+    if format.key is not None or format.include:
+        raise _unsupported("KEY FORMAT and INCLUDE are not supported with ENVELOPE MATERIALIZE: keys have no effect")
+    schema = CdcSchema.of(parse_schema(schemas.value))
+    columns = [Column(c.name, c.meaning.type, c.nullable) for c in schema.columns()]
+    framed = format.value.options.get("confluent wire format", "true") != "false"
+    changes = ChangesFormat(schema, registry["value"], framed=framed)
+    return Layout(_unique(columns), (), (), (), None, BytesFormat(("data",)), changes=changes)
 
 
 # -- metadata -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 The keys of a source's state, for each collection: `<id>/topic` is the id of the topic, `<id>/offset/<partition>` the
 offset of the next message, `<id>/schema/<part>` the Avro schema of the collection's columns, `<id>/error/...` a message
 that could not be decoded (`errors`), `<id>/deduplication/<partition>` the position in the upstream database's log
-(`envelopes.debezium`), `<id>/event/<partition>` that of the last event of a released transaction (`transaction_topic`).
+(`envelopes.debezium`), `<id>/event/<partition>` that of the last event of a released transaction (`transaction_topic`),
+`<id>/frontier` the upstream time before which everything is committed (`history`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from catalog.source_definition import Format
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.reads import error_of
+from server.ingest.history import STALL_S, History
 from server.ingest.kafka.consumer import Poll, TopicConsumer, created_again, deleted, missing
 from server.ingest.kafka.envelopes.append import AppendEnvelope
 from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
 from server.ingest.kafka.envelopes.envelope import Envelope
+from server.ingest.kafka.envelopes.materialize import MaterializeEnvelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
 from server.ingest.kafka.errors import Failures
 from server.ingest.kafka.key_join import KeyJoin
@@ -35,6 +38,7 @@ from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
 from server.ingest.keyed_rows import KeyedRows
+from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes
 
@@ -73,7 +77,14 @@ def prefix_of(target: Target) -> str:
 
 
 def envelope_of(
-    target: Target, format: Format, layout: Layout, state: State, context: SourceContext, *, partitions: int
+    target: Target,
+    format: Format,
+    layout: Layout,
+    state: State,
+    context: SourceContext,
+    *,
+    partitions: int,
+    stall_s: float = STALL_S,
 ) -> Envelope:
     """The envelope of a collection, as of the committed `state`. `partitions`: the number of the topic's."""
     name = target.output.reference
@@ -94,6 +105,11 @@ def envelope_of(
             return UpsertEnvelope(name, layout, failures, output, is_debezium=is_debezium)
         case EnvelopeKind.DEBEZIUM:
             return DebeziumEnvelope(name, layout, failures, output, current, state, partitions=partitions)
+        case EnvelopeKind.MATERIALIZE:
+            assert layout.changes is not None
+            history: History[int] = History(name, layout.changes.schema, state, prefix_of(target), stall_s=stall_s)
+            context.statistics.histories[target.id] = history.status
+            return MaterializeEnvelope(name, layout.changes, history, failures)
     raise AssertionError(format.envelope)
 
 
@@ -113,6 +129,8 @@ class KafkaUpstream:
         self._context = context
         self._metadata_s = metadata_s
         self._start = Start.of(definition.options)
+        stall_us = OptionValues(definition.options).microseconds("stall timeout")
+        self._stall_s = STALL_S if stall_us is None else stall_us / 1e6
         self._topics: list[Topic] = []
         self._polls: dict[asyncio.Task[Poll | None], Topic | TransactionTopic] = {}
         self._transactions: TransactionTopic | None = None
@@ -142,7 +160,9 @@ class KafkaUpstream:
             layout, schemas, fresh = await self._layout(target, format, state)
             fresh |= await self._identity(consumer, prefix, state)
             offsets = await self._offsets(consumer, partitions, stored)
-            envelope = envelope_of(target, format, layout, state, self._context, partitions=partitions)
+            envelope = envelope_of(
+                target, format, layout, state, self._context, partitions=partitions, stall_s=self._stall_s
+            )
             topic = Topic(target, consumer, envelope, schemas, offsets, reads_headers(format), monotonic())
             topic.fresh = {**fresh, **({} if offsets == stored else topic.state_of(offsets))}
             self._topics.append(topic)
@@ -306,12 +326,18 @@ class KafkaUpstream:
         for topic in self._topics:
             if (messages := found.get(topic.consumer.topic)) is not None and len(messages):
                 step = await topic.envelope.step(messages)
-                writes[topic.target.id] = list(step.tables)
+                if step.tables:
+                    writes[topic.target.id] = list(step.tables)
                 states.update(step.state)
             start = f"{topic.prefix}offset/"
-            for key, value in state.items():
-                if key.startswith(start) and value is not None:
-                    topic.offsets[int(key.removeprefix(start))] = int(value)
+            own = {
+                int(key.removeprefix(start)): int(value)
+                for key, value in state.items()
+                if value and key.startswith(start)
+            }
+            topic.offsets |= own
+            if own and (resumed := topic.envelope.resume_offsets(topic.offsets)) is not None:
+                states.update(topic.state_of(resumed))
         return Changes(writes, states, errors=self._changed_errors())
 
     def _changed_errors(self) -> dict[ObjectId, CollectionError | None]:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates as u
-from catalog.hashing import key_codes
+from protocol.columnar.hashing import key_codes
 from server.dataflow.arrangements import arrangement as a
 from server.dataflow.arrangements import file_arrangement as filed
 from server.dataflow.arrangements import run as r

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates as u
-from catalog.hashing import key_codes
+from protocol.columnar.hashing import key_codes
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements import file_arrangement as filed
 from server.dataflow.arrangements import run_files, task_runner

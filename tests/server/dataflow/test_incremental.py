@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog import hashing, updates
+from catalog import updates
 from catalog.objects import ObjectId, Timestamp
+from protocol.columnar import hashing
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements import file_arrangement
 from server.dataflow.arrangements.arrangement import Arranger, ServerArrangement, Storage

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.hashing import key_codes
 from catalog.objects import Timestamp
+from protocol.columnar.hashing import key_codes
 from server.dataflow.arrangements import file_arrangement
 from server.dataflow.arrangements.arrangement import Arranger, Storage
 from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors

@@ -86,6 +86,12 @@ def shown(connection: psycopg.Connection, kind: str, name: str) -> str:
             "FORMAT CSV WITH HEADER DELIMITED BY ';'",
         ),
         (
+            "s",
+            "SOURCE",
+            "CREATE SOURCE d.public.s (a bigint) FROM FILE '/x/*.json' (STALL TIMEOUT = '5s') "
+            "FORMAT JSON ENVELOPE MATERIALIZE",
+        ),
+        (
             "k",
             "CONNECTION",
             "CREATE CONNECTION d.public.k TO KAFKA (BROKER = 'b:1', SASL PASSWORD = SECRET d.public.pw)",
@@ -99,6 +105,27 @@ def test_show_create_is_the_statement(connection: psycopg.Connection, name: str,
     connection.execute(f"DROP {kind} {name}".encode())
     connection.execute(text.encode())
     assert shown(connection, kind, name) == text
+
+
+def test_changes_of_a_file_are_those_of_closed_upstream_times(connection: psycopg.Connection, tmp_path: Path) -> None:
+    update = '{"array": [{"data": {"a": %d, "b": %s}, "time": %d, "diff": %d}]}\n'
+    progress = '{"com.materialize.cdc.progress": {"lower": [%d], "upper": %s, "counts": [{"time": %d, "count": %d}]}}\n'
+    file = tmp_path / "changes.json"
+    file.write_text(update % (1, '"x"', 2, 2) + update % (2, "null", 2, 1) + progress % (0, "[5]", 2, 2))
+    text = f"(a bigint NOT NULL, b text) FROM FILE '{file}' (POLL INTERVAL '0.01s') FORMAT JSON ENVELOPE MATERIALIZE"
+    connection.execute(f"CREATE SOURCE s {text}".encode())
+    assert sorted(await_rows(connection, "s", 3)) == [(1, "x"), (1, "x"), (2, None)]
+    with connection.transaction():
+        connection.execute("DECLARE changes CURSOR FOR SUBSCRIBE s WITH (SNAPSHOT false)")
+        with file.open("a") as more:
+            more.write(progress % (5, "[]", 7, 1) + update % (1, '"x"', 7, -1))
+        changes: list[tuple] = []
+        while not changes:
+            changes = connection.execute("FETCH ALL changes").fetchall()
+    assert [row[1:] for row in changes] == [(-1, 1, "x")]
+    assert rows(connection, "TABLE s") == [(1, "x"), (2, None)]
+    assert [row[1:] for row in rows(connection, "TABLE mz_internal.mz_source_frontiers")] == [(None, 0, 0, 0, 0)]
+    assert "materialize" in rows(connection, "TABLE mz_sources")[0]
 
 
 def test_a_source_is_read_as_any_collection(connection: psycopg.Connection) -> None:

@@ -176,3 +176,79 @@ async def test_an_unreadable_parquet_file_is_read_again_later(tmp_path: Path) ->
     (tmp_path / "a.parquet").write_text("not yet")
     with pytest.raises(UpstreamError, match=r"could not read file .*a\.parquet"):
         await rows_of(source, {}, 1)
+
+
+# -- ENVELOPE MATERIALIZE ---------------------------------------------------------------------------------------------
+
+
+def changes_of(path: object, *columns: Column) -> SourceDefinition:
+    format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
+    return SourceDefinition("file", {}, {"path": str(path), "stall timeout": "0s"}, format, columns=columns)
+
+
+def update(n: int, time: int, diff: int) -> str:
+    return f'{{"array": [{{"data": {{"n": {n}, "t": "x"}}, "time": {time}, "diff": {diff}}}]}}\n'
+
+
+def progress(lower: int, upper: int, **counts: int) -> str:
+    listed = ", ".join(f'{{"time": {time[1:]}, "count": {count}}}' for time, count in counts.items())
+    return f'{{"com.materialize.cdc.progress": {{"lower": [{lower}], "upper": [{upper}], "counts": [{listed}]}}}}\n'
+
+
+async def changes_after(source: SourceDefinition, state: dict[str, bytes], reads: int) -> list[tuple]:
+    """The changes of the next reads of one upstream. `state` is changed to that after them."""
+    (output,) = await FileSource().outputs(source)
+    upstream = upstream_of(source, output)
+    await upstream.open(dict(state))
+    found: list[tuple] = []
+    for _ in range(reads):
+        changes = await upstream.read(10**6)
+        state.update({key: value for key, value in changes.state.items() if value is not None})
+        for table in changes.writes.get(ID, ()):
+            found += zip(*(column.to_pylist() for column in table.columns), strict=True)
+    await upstream.close()
+    return found
+
+
+async def test_changes_are_read_when_their_times_are_closed(tmp_path: Path) -> None:
+    source = changes_of(tmp_path / "*.json", *TYPED)
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    first.write_text(update(1, 4, 1) + update(2, 4, 1) + update(1, 6, -1) + progress(0, 5, t4=2))
+    state: dict[str, bytes] = {}
+    assert await changes_after(source, state, 1) == [(1, "x", 1), (2, "x", 1)]
+    assert state == {"frontier": b"5", f"file:{first}": b"0"}  # the update at time 6 is needed again
+    with second.open("w") as file:
+        file.write(update(1, 4, 1) + progress(5, 9, t6=1, t7=1))
+    assert await changes_after(source, state, 2) == [(1, "x", -1)]
+    with first.open("a") as file:
+        file.write("no message\n" + update(3, 7, 2)[:-5])
+    assert await changes_after(source, state, 1) == []
+    with first.open("a") as file:
+        file.write(update(3, 7, 2)[-5:])
+    assert await changes_after(source, state, 2) == [(3, "x", 2)]
+    assert state == {
+        "frontier": b"9",
+        f"file:{first}": b"%d" % first.stat().st_size,
+        f"file:{second}": b"%d" % second.stat().st_size,
+    }
+
+
+async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> None:
+    source = changes_of(tmp_path / "a.json", *TYPED)
+    (tmp_path / "a.json").write_text("junk\n\n" + update(1, 3, 1) + progress(0, 4, t3=3))
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    changes = await upstream.read(10**6)
+    assert (changes.writes, changes.state["frontier"]) == ({}, b"3")
+    status = context.statistics.histories[ID]()
+    assert (status.frontier, status.open_updates, status.missing_updates, status.invalid_messages) == (3, 1, 2, 2)
+    assert status.stall is not None
+    assert "incomplete at time 3: 1 of 3 updates have arrived" in status.stall.message
+    await upstream.close()
+
+
+async def test_changes_need_the_columns_of_the_data(tmp_path: Path) -> None:
+    with pytest.raises(PgError, match="requires FORMAT JSON and the columns of the data"):
+        await FileSource().outputs(changes_of(tmp_path / "*.json"))

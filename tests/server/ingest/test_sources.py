@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from time import sleep
 
 import pytest
@@ -75,6 +77,58 @@ def test_counts_are_exact_although_the_server_is_killed(tmp_path: Path) -> None:
         await coordinator.close()
 
     asyncio.run(check())
+
+
+@pytest.mark.crash
+def test_histories_are_exact_although_the_server_is_killed(tmp_path: Path) -> None:
+    """Each of 20 files has all messages of some times, twice, in random order; files are read in any order of times."""
+    random, times, rows_per_time = Random(1), 400, 50
+    lines: list[str] = []
+    for time in range(times):
+        numbers = range(time * rows_per_time, (time + 1) * rows_per_time)
+        updates = [f'{{"data": {{"n": {n}}}, "time": {time}, "diff": 1}}' for n in numbers]
+        gone = [n - rows_per_time for n in numbers[::7] if time]
+        updates += [f'{{"data": {{"n": {n}}}, "time": {time}, "diff": -1}}' for n in gone]
+        upper = [time + 1] if time + 1 < times else []
+        counts = [{"time": time, "count": len(updates)}]
+        progress = json.dumps({"com.materialize.cdc.progress": {"lower": [time], "upper": upper, "counts": counts}})
+        lines += 2 * [*(f'{{"array": [{update}]}}' for update in updates), progress]
+    shuffled = sorted(range(len(lines)), key=lambda place: place + random.randrange(4_000))
+    (tmp_path / "files").mkdir()
+    for number in range(20):
+        part = shuffled[number * len(lines) // 20 : (number + 1) * len(lines) // 20]
+        (tmp_path / f"files/{(number * 7) % 20:02}.json").write_text("".join(f"{lines[place]}\n" for place in part))
+    command = [sys.executable, "-m", "tests.server.ingest.changes_child", str(tmp_path / "data"), f"{tmp_path}/files/*"]
+    kills = 0
+    for _ in range(KILLS):
+        begun = frontier(tmp_path / "data")
+        with subprocess.Popen(command) as child:
+            while child.poll() is None and frontier(tmp_path / "data") == begun:
+                sleep(0.002)
+            kills += child.poll() is None
+            child.kill()
+    assert kills
+    subprocess.run(command, check=True, timeout=120)
+
+    async def check() -> None:
+        coordinator = opened(tmp_path / "data")
+        await coordinator.start()
+        found = [n for (n,) in await rows(coordinator, ObjectId("u10"))]
+        last = (times - 1) * rows_per_time
+        assert found == [n for n in range(times * rows_per_time) if n >= last or n % rows_per_time % 7]
+        await coordinator.close()
+
+    asyncio.run(check())
+
+
+def frontier(directory: Path) -> int:
+    """The committed upstream frontier, 0 if there is none."""
+    try:
+        with closing(sqlite3.connect(f"file:{directory / FILE}?mode=ro", uri=True)) as connection:
+            found = connection.execute("SELECT CAST(value AS TEXT) FROM source_state WHERE key = 'frontier'").fetchall()
+            return int(found[0][0]) if found else 0
+    except sqlite3.OperationalError:
+        return 0
 
 
 async def test_counts_are_exact_although_the_collections_change(tmp_path: Path) -> None:

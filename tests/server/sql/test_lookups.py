@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.hashing import key_codes
 from catalog.objects import Column, Index, ObjectId, Table, View
 from catalog.state import CatalogState
+from protocol.columnar.hashing import key_codes
 from protocol.pgwire.types import parse_type
 from server.sql.constant import Bindings
 from server.sql.grammar.parse import parse_query

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.collection_errors import CollectionError
-from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Step, decode, permanent, worked
+from server.ingest.kafka.envelopes.envelope import Decoded, Envelope, Errors, Step, decode, permanent, worked
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
 
 
-class AppendEnvelope:
+class AppendEnvelope(Envelope):
     """Adds a row for each message with a value. A message that cannot be decoded is an error that stays."""
 
     def __init__(self, topic: str, layout: Layout, failures: Failures) -> None:

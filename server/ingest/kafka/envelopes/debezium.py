@@ -26,6 +26,7 @@ from catalog.collection_errors import CollectionError
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.envelopes.envelope import (
     Decoded,
+    Envelope,
     Errors,
     Mask,
     Step,
@@ -62,7 +63,7 @@ class Progress:
         return cls(tuple(highest) if highest else None, tuple(snapshot) if snapshot else None, streaming)
 
 
-class DebeziumEnvelope:
+class DebeziumEnvelope(Envelope):
     """Changes as Debezium describes them, each once."""
 
     def __init__(

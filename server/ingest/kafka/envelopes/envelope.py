@@ -51,6 +51,10 @@ class Envelope(Protocol):
     def partitions_added(self, count: int) -> None:
         """The topic has `count` partitions now."""
 
+    def resume_offsets(self, read: Mapping[int, int]) -> Mapping[int, int] | None:
+        """The offsets to commit if messages before `read`, which were received, are needed again; None if none are."""
+        return None
+
     def close(self) -> None:
         """Releases what it has of the output. May be called twice."""
 

@@ -18,9 +18,19 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.collection_errors import CollectionError
-from catalog.hashing import key_hashes
+from protocol.columnar.hashing import key_hashes
 from server.ingest.kafka.avro_format import Part
-from server.ingest.kafka.envelopes.envelope import Decoded, Errors, Mask, Step, decode, replaced, unavailable, worked
+from server.ingest.kafka.envelopes.envelope import (
+    Decoded,
+    Envelope,
+    Errors,
+    Mask,
+    Step,
+    decode,
+    replaced,
+    unavailable,
+    worked,
+)
 from server.ingest.kafka.errors import Failures, identity
 from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, Layout
@@ -62,7 +72,7 @@ class _Last:
         return self.rows[self.ends]
 
 
-class UpsertEnvelope:
+class UpsertEnvelope(Envelope):
     """The rows of keys. `is_debezium`: the row is the field `after` of the value."""
 
     def __init__(

@@ -43,9 +43,9 @@ SECRET_OPTIONS = ("password", "sasl password", "ssl key")
 _MAY_BE_SECRET = (*SECRET_OPTIONS, "username", "sasl username", "ssl certificate", "ssl certificate authority")
 """The options whose value may be a secret. Errors and the log name the values of the others."""
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "kafka": ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"),
+    "kafka": ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic", "stall timeout"),
     "postgres": ("publication", "text columns", "exclude columns"),
-    "file": ("null", "quote", "poll interval"),
+    "file": ("null", "quote", "poll interval", "stall timeout"),
 }
 GENERATOR_OPTIONS: dict[str, tuple[str, ...]] = {
     "counter": ("tick interval", "up to", "max cardinality"),
@@ -445,9 +445,10 @@ def _parse_envelope(tokens: TokenReader) -> tuple[str, str | None]:
         return "none", None
     if tokens.take("debezium"):
         return ("debezium upsert" if tokens.take("upsert") else "debezium"), None
-    tokens.reject("ENVELOPE MATERIALIZE", "materialize")
+    if tokens.take("materialize"):
+        return "materialize", None
     if not tokens.take("upsert"):
-        raise tokens.expected("one of NONE or UPSERT or DEBEZIUM")
+        raise tokens.expected("one of NONE or UPSERT or DEBEZIUM or MATERIALIZE")
     if not tokens.take("("):
         return "upsert", None
     tokens.expect("value", "decoding", "errors")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.hashing import LONG_BYTES, key_codes, key_hashes, order_codes, quick_hashes
+from protocol.columnar.hashing import LONG_BYTES, key_codes, key_hashes, order_codes, quick_hashes
 from tests.examples import examples
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

@@ -1,0 +1,11 @@
+"""CDCv2: changes of a collection, written so that they can be read back however they were repeated and reordered.
+
+`messages`        updates and progress statements
+`reader`          restores a history; `open_updates` and `open_counts` are what it holds
+`partial_reader`  the same for partially ordered times, one row at a time; `orders` are the orders of times
+`writer`          progress statements for updates
+`avro_form`       messages in Avro, with Materialize's names
+`json_form`       messages as lines of JSON
+
+docs/cdcv2.md explains the format.
+"""

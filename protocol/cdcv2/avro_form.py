@@ -1,0 +1,333 @@
+"""Messages in Avro, with the names of Materialize's schema: a union of an array of updates and a progress record.
+
+An array's blocks are written with their sizes in bytes, so that a reader finds the blocks without decoding their items,
+and decodes the items of all blocks together. Arrays of other writers may have no sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from protocol.avro.columns import AvroColumn, columns_of
+from protocol.avro.cursor import Cursor
+from protocol.avro.decoder import Decoder, Skipper, Wanted
+from protocol.avro.encoder import EncodedColumn, encoded_records, fields_of
+from protocol.avro.plain import DecodeError, PlainReader
+from protocol.avro.schema import Array, Primitive, Record, SchemaError, Type, Union, describe
+from protocol.avro.varints import decoded_varints, encoded_varints, varint_bytes
+from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, TIME, TIME_FIELD, MessageError, Progress
+from protocol.columnar.buffers import string_parts
+from protocol.pgwire.types import parse_type
+
+NAMESPACE = "com.materialize.cdc"
+MESSAGE_UPDATES = 1_000  # updates of a written message
+BLOCK_UPDATES = 32  # updates of a block of its array
+LANES_MIN = 8  # of fewer arrays, the items are found one by one
+_LONGS = (Primitive("long"), Primitive("int"))
+
+
+# -- schema -----------------------------------------------------------------------------------------------------------
+
+
+def schema_text(columns: Sequence[EncodedColumn]) -> str:
+    """The schema of messages whose data has these columns. ValueError if Avro does not allow a name."""
+    longs = {"type": "array", "items": "long"}
+    data = {"type": "record", "name": "data", "fields": fields_of(columns)}
+    update = {
+        "type": "record",
+        "name": "update",
+        "namespace": NAMESPACE,
+        "fields": [{"name": "data", "type": data}, {"name": "time", "type": "long"}, {"name": "diff", "type": "long"}],
+    }
+    count = {
+        "type": "record",
+        "name": "counts",
+        "fields": [{"name": "time", "type": "long"}, {"name": "count", "type": "long"}],
+    }
+    progress = {
+        "type": "record",
+        "name": "progress",
+        "namespace": NAMESPACE,
+        "fields": [
+            {"name": "lower", "type": longs},
+            {"name": "upper", "type": longs},
+            {"name": "counts", "type": {"type": "array", "items": count}},
+        ],
+    }
+    return json.dumps([{"type": "array", "items": update}, progress])
+
+
+@dataclass(frozen=True)
+class CdcSchema:
+    """A schema of messages. `updates`, `progress`: the branches of the union."""
+
+    union: Union
+    update: Record
+    data: Record
+    updates: int
+    progress: int
+
+    @classmethod
+    def of(cls, type: Type) -> CdcSchema:
+        """SchemaError if the type is not that of CDCv2's messages."""
+        if not isinstance(type, Union) or len(type.branches) != 2:
+            raise _other(f"it is not a union of two types but {describe(type)}")
+        arrays = [at for at, branch in enumerate(type.branches) if isinstance(branch, Array)]
+        if len(arrays) != 1:
+            raise _other("it has no branch that is an array of updates")
+        updates, progress = arrays[0], 1 - arrays[0]
+        branch = type.branches[updates]
+        update = branch.items if isinstance(branch, Array) else branch
+        if not isinstance(update, Record) or {f.name for f in update.fields} != {"data", "time", "diff"}:
+            raise _other("an update is not a record of data, time and diff")
+        types = {field.name: field.type for field in update.fields}
+        if types["time"] not in _LONGS or types["diff"] not in _LONGS:
+            raise _other("time and diff of an update are not long")
+        data = types["data"]
+        if not isinstance(data, Record):
+            raise _other("the data of an update is not a record")
+        _check_progress(type.branches[progress])
+        return cls(type, update, data, updates, progress)
+
+    def columns(self) -> tuple[AvroColumn, ...]:
+        """The columns of the data."""
+        return columns_of(self.data)
+
+
+def _check_progress(type: Type) -> None:
+    expected = "lower, upper and counts"
+    if not isinstance(type, Record) or [field.name for field in type.fields] != ["lower", "upper", "counts"]:
+        raise _other(f"progress is not a record of {expected}")
+    for field in type.fields:
+        items = field.type.items if isinstance(field.type, Array) else None
+        if field.name == "counts" and isinstance(items, Record):
+            if [(f.name, f.type in _LONGS) for f in items.fields] != [("time", True), ("count", True)]:
+                raise _other("counts of progress are not records of time and count")
+        elif field.name == "counts" or items not in _LONGS:
+            raise _other(f"{field.name} of progress is not the array that it should be")
+
+
+def _other(reason: str) -> SchemaError:
+    return SchemaError(f"schema is not that of CDCv2 messages: {reason}")
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class AvroDecoder:
+    """Decodes messages of a writer's schema to the columns of a reader's. SchemaError if they do not match."""
+
+    def __init__(self, writer: CdcSchema, reader: CdcSchema | None = None) -> None:
+        reader = reader or writer
+        columns = columns_of(reader.update)
+        fields: dict[str, Any] = {name: tuple(c for c in columns if c.name == name) for name in ("time", "diff")}
+        fields["data"] = Wanted.all_of(reader.data, ("data",))
+        self._schema = writer
+        self._decoder = Decoder(writer.update, Wanted(fields))
+        self._skipper = Skipper(writer.update)
+        self._data = [("data", column.name) for column in reader.columns()]
+        types = [parse_type(column.meaning.type).arrow for column in reader.columns()]
+        self.schema = pa.schema([*(pa.field(f"c{i}", t) for i, t in enumerate(types)), TIME_FIELD, DIFF_FIELD])
+        """Of the updates."""
+
+    def decode(self, messages: pa.BinaryArray, skip: int = 0) -> Decoded:
+        """`skip`: the number of bytes before each message's value. NULL is an invalid message."""
+        cursor = Cursor(messages, skip)
+        branch = cursor.longs(None)
+        cursor.fail(None, (cursor.position > cursor.end) | ~np.isin(branch, (0, 1)))
+        arrays = np.flatnonzero(~cursor.failed & (branch == self._schema.updates))
+        updates = self._updates(cursor, arrays)
+        statements = []
+        reasons: dict[int, str] = {}
+        for row in np.flatnonzero(~cursor.failed & (branch == self._schema.progress)).tolist():
+            begin, end = int(cursor.position[row]), int(cursor.end[row])
+            try:
+                statements.append(decoded_progress(cursor.data[begin:end].tobytes()))
+            except MessageError as error:
+                cursor.failed[row] = True
+                reasons[row] = str(error)
+
+        def reason(row: int) -> str:
+            return reasons.get(row) or self._reason(messages[row].as_py(), skip)
+
+        return Decoded(updates, statements, cursor.failed, reason)
+
+    def _updates(self, cursor: Cursor, arrays: NDArray[np.intp]) -> pa.Table:
+        """The updates of the arrays that begin at the positions of these messages. Marks the messages that fail."""
+        owners, starts, ends = self._items(cursor, arrays)
+        if not len(owners):
+            return self.schema.empty_table()
+        items = self._decoder.decode_at(cursor.over(starts, ends))
+        times: NDArray[np.int64] = items.columns[("time",)].to_numpy()
+        cursor.failed[owners[items.failed | (times < 0)]] = True
+        columns = [items.columns[path] for path in (*self._data, ("time",), ("diff",))]
+        updates = pa.table(columns, schema=self.schema)
+        wrong = cursor.failed[owners]
+        return updates.filter(pa.array(~wrong)) if wrong.any() else updates
+
+    def _items(
+        self, cursor: Cursor, arrays: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+        """The message, begin and end of each item, in their order."""
+        found, every = _Items(), arrays
+        blocks: list[tuple[NDArray[Any], ...]] = []  # of known size: message, begin, end, number of items
+        while len(arrays):
+            counts = cursor.longs(arrays)
+            sized = counts < 0
+            if sized.any():
+                rows = arrays[sized]
+                sizes = cursor.longs(rows)
+                begin = cursor.advance(rows, np.maximum(sizes, -1))
+                cursor.fail(rows, (sizes < 0) | (-counts[sized] > sizes) | (counts[sized] == np.iinfo(np.int64).min))
+                good = ~cursor.failed[rows]
+                blocks.append((rows[good], begin[good], (begin + sizes)[good], -counts[sized][good]))
+            self._step(cursor, arrays[counts > 0], counts[counts > 0], arrays[counts > 0], found)
+            cursor.fail(arrays, cursor.position[arrays] > cursor.end[arrays])
+            arrays = arrays[(counts != 0) & ~cursor.failed[arrays]]
+        cursor.failed[every[cursor.position[every] != cursor.end[every]]] = True
+        if blocks:
+            rows, begin, end, counts = (np.concatenate(part) for part in zip(*blocks, strict=True))
+            inner = cursor.over(begin.copy(), end.copy())
+            self._step(inner, np.arange(len(rows)), counts, rows, found)
+            cursor.failed[rows[inner.failed | (inner.position != end)]] = True
+        return found.in_order()
+
+    def _step(
+        self, cursor: Cursor, lanes: NDArray[np.intp], left: NDArray[np.int64], owners: NDArray[np.intp], found: _Items
+    ) -> None:
+        """Moves over `left` items of each lane, one of each lane at a time."""
+        while len(lanes) >= LANES_MIN:
+            begin = cursor.position[lanes].copy()
+            self._skipper.skip(cursor, lanes)
+            cursor.fail(lanes, cursor.position[lanes] > cursor.end[lanes])
+            good = ~cursor.failed[lanes]
+            found.add(owners[good], begin[good], cursor.position[lanes[good]])
+            going = good & (left > 1)
+            lanes, left, owners = lanes[going], left[going] - 1, owners[going]
+        if not len(lanes):
+            return
+        data = cursor.data.tobytes()
+        for lane, count, owner in zip(lanes.tolist(), left.tolist(), owners.tolist(), strict=True):
+            reader = PlainReader(data, int(cursor.position[lane]), int(cursor.end[lane]))
+            positions = [reader.position]
+            try:
+                for _ in range(count):
+                    reader.read(self._schema.update)
+                    positions.append(reader.position)
+            except DecodeError:
+                cursor.fail(np.array([lane]), np.ones(1, np.bool_))
+                continue
+            cursor.position[lane] = reader.position
+            bounds = np.array(positions)
+            found.add(np.full(count, owner), bounds[:-1], bounds[1:])
+
+    def _reason(self, message: bytes | None, skip: int) -> str:
+        if message is None:
+            return "message is NULL"
+        reader = PlainReader(message, skip)
+        try:
+            value = reader.read(self._schema.union)
+            reader.finish()
+        except DecodeError as error:
+            return str(error)
+        negative = [item["time"] for item in value if item["time"] < 0] if isinstance(value, list) else []
+        if negative:
+            return f"update at time {negative[0]}, which is negative"
+        return "value is out of range or invalid for its column"
+
+
+class _Items:
+    """Items of arrays, collected in any order."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[NDArray[Any], ...]] = []
+
+    def add(self, owners: NDArray[np.intp], begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        self._parts.append((owners, begin, end))
+
+    def in_order(self) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+        if not self._parts:
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing, nothing
+        owners, begin, end = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        order = np.argsort(begin, kind="stable")
+        return owners[order], begin[order], end[order]
+
+
+def decoded_progress(data: bytes) -> Progress:
+    """The progress record that these bytes are. It consists of integers only. MessageError."""
+    numbers = decoded_varints(data)
+    if numbers is None:
+        raise MessageError("unexpected end of the message, or an integer of more than 64 bits")
+    lower, at = _array(numbers, 0, 1)
+    upper, at = _array(numbers, at, 1)
+    counts, at = _array(numbers, at, 2)
+    if at != len(numbers):
+        raise MessageError(f"{len(numbers) - at} integers left over after the value")
+    pairs = list(zip(counts[::2].tolist(), counts[1::2].tolist(), strict=True))
+    return Progress.of(lower.tolist(), upper.tolist(), pairs)
+
+
+def _array(numbers: NDArray[np.int64], at: int, width: int) -> tuple[NDArray[np.int64], int]:
+    """The integers of an array whose items have `width` of them, and the position after it."""
+    parts = [numbers[:0]]
+    while at < len(numbers):
+        count = int(numbers[at])
+        at += 1 if count >= 0 else 2
+        if count == 0:
+            return np.concatenate(parts), at
+        end = at + abs(count) * width
+        if end > len(numbers):
+            break
+        parts.append(numbers[at:end])
+        at = end
+    raise MessageError("unexpected end of the message")
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class AvroEncoder:
+    """Encodes messages whose data has these columns. `prefix` precedes each message."""
+
+    def __init__(self, columns: Sequence[EncodedColumn], prefix: bytes = b"") -> None:
+        long = parse_type("int8")
+        self._columns = [*columns, EncodedColumn(TIME, long, False), EncodedColumn(DIFF, long, False)]
+        self._prefix = prefix
+
+    def updates(self, updates: pa.Table) -> Iterator[bytes]:
+        """Messages of at most `MESSAGE_UPDATES` updates. Together they must have less than 2 GiB."""
+        count = updates.num_rows
+        if not count:
+            return
+        offsets, values = string_parts(encoded_records(self._columns, updates))
+        places, data = offsets.tolist(), values.data
+        for start in range(0, count, MESSAGE_UPDATES):
+            stop = min(start + MESSAGE_UPDATES, count)
+            parts: list[Any] = [self._prefix, varint_bytes(0)]
+            for begin in range(start, stop, BLOCK_UPDATES):
+                end = min(begin + BLOCK_UPDATES, stop)
+                parts.append(varint_bytes(begin - end, places[end] - places[begin]))
+                parts.append(data[places[begin] : places[end]])
+            parts.append(varint_bytes(0))
+            yield b"".join(parts)
+
+    def progress(self, statement: Progress) -> bytes:
+        """The message of a statement."""
+        parts = [self._prefix, varint_bytes(1)]
+        for frontier in (statement.lower, statement.upper):
+            parts.append(varint_bytes(0) if frontier == END else varint_bytes(1, frontier, 0))
+        if len(statement.times):
+            pairs = np.stack([statement.times, statement.counts], axis=1).reshape(-1)
+            offsets, data = string_parts(encoded_varints(pairs))
+            parts += [varint_bytes(len(statement.times)), data[offsets[0] : offsets[-1]].tobytes()]
+        parts.append(varint_bytes(0))
+        return b"".join(parts)

@@ -1,0 +1,86 @@
+"""The two kinds of message, for times that are integers.
+
+A message is a statement about the final history, which is a set of updates `(data, time, diff)`. It is true forever, so
+it may be repeated, delayed and reordered without limit.
+
+- Updates: these updates are in the history. They are a `pa.Table`: the columns of the data, then `TIME` and `DIFF`.
+- `Progress`: for each time `t` with `lower <= t < upper`, the history has so many updates at `t`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+TIME, DIFF = "time", "diff"
+TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
+DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
+TIME_MAX = (1 << 63) - 1
+END = 1 << 63
+"""The empty frontier: no time is beyond it. It is greater than every time."""
+
+Integers = NDArray[np.int64]
+
+
+class MessageError(Exception):
+    """The message is no statement about a history. It is skipped."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Progress:
+    """The numbers of updates at the times of an interval. `times` is ascending, and `counts` are positive."""
+
+    lower: int
+    upper: int
+    times: Integers
+    counts: Integers
+
+    @classmethod
+    def of(cls, lower: Sequence[int], upper: Sequence[int], counts: Sequence[tuple[int, int]]) -> Progress:
+        """A statement with frontiers as they are written: sets of times, of which the least counts. MessageError."""
+        for time in (*lower, *upper, *(time for time, _ in counts)):
+            if not 0 <= time <= TIME_MAX:
+                raise MessageError(f"progress names the time {time}, which is not between 0 and {TIME_MAX}")
+        for time, count in counts:
+            if not 0 <= count <= TIME_MAX:
+                raise MessageError(f"progress has the count {count} for time {time}")
+        begin, end = min(lower, default=END), min(upper, default=END)
+        positive = sorted((time, count) for time, count in counts if count)
+        times = np.array([time for time, _ in positive], np.int64)
+        if (np.diff(times) == 0).any():
+            raise MessageError(f"progress has two counts for time {times[np.flatnonzero(np.diff(times) == 0)[0]]}")
+        if positive and not begin <= positive[0][0] <= positive[-1][0] < end:
+            raise MessageError(f"progress has a count for a time that is not in {interval(begin, end)}")
+        return cls(begin, end, times, np.array([count for _, count in positive], np.int64))
+
+    def identity(self) -> tuple[int, int, bytes, bytes]:
+        """Equal for equal statements."""
+        return self.lower, self.upper, self.times.tobytes(), self.counts.tobytes()
+
+
+def interval(lower: int, upper: int) -> str:
+    """The interval as messages for people have it."""
+    return f"[{lower}, {'' if upper == END else upper})"
+
+
+def check_updates(updates: pa.Table) -> None:
+    """MessageError if the times are not between 0 and `TIME_MAX`, or if a time or diff is NULL."""
+    if updates[TIME].null_count or updates[DIFF].null_count:
+        raise MessageError("update without time or diff")
+    if updates.num_rows and (least := pc.min(updates[TIME]).as_py()) < 0:
+        raise MessageError(f"update at time {least}, which is negative")
+
+
+def are_before(times: Integers, frontier: int) -> NDArray[np.bool_]:
+    """Which times are before a frontier, which may be `END`."""
+    return np.ones(len(times), np.bool_) if frontier > TIME_MAX else times < frontier
+
+
+def position_of(times: Integers, frontier: int) -> int:
+    """How many of ascending times are before a frontier, which may be `END`."""
+    return len(times) if frontier > TIME_MAX else int(np.searchsorted(times, frontier))

@@ -1,0 +1,201 @@
+"""A collection that CDCv2 messages describe: its reader, and from where the messages must be read again.
+
+Updates are committed when their upstream time is closed, and never a part of a time. Several closed times can share a
+commit: after each commit, with F the frontier that is stored with it,
+
+    committed rows = sum of the upstream updates at times before F
+
+What is received and not closed is not stored. The positions that are stored are those of the first message that has
+such updates or statements, so that they are read again after a restart; repetitions are ignored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from catalog import updates
+from catalog.source_state import State
+from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.messages import DIFF, END, TIME, interval
+from protocol.cdcv2.reader import Batch, Reader, Waiting
+from protocol.pgwire.errors import PgError, SqlState
+
+CALLS_MAX = 1_000  # with positions of their own; more are merged in pairs
+MULTIPLICITY_MAX = 1_000_000  # of a change: a row is read as often as its multiplicity
+HELD_BYTES_MAX = 1 << 30  # of updates whose times are not closed
+HELD_STATEMENTS_MAX = 1_000_000
+STALL_S = 60.0  # default of STALL TIMEOUT
+K = TypeVar("K", bound=Hashable)
+Positions = Mapping[K, int]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStatus:
+    """What `mz_source_frontiers` shows."""
+
+    frontier: int | None
+    open_updates: int
+    missing_updates: int
+    duplicates: int
+    invalid_messages: int
+    stall: PgError | None
+
+
+class History(Generic[K]):
+    """Takes decoded messages and returns closed changes. `name`: of the topic or files, for messages."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        state: State,
+        prefix: str = "",
+        *,
+        stall_s: float = STALL_S,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`state`, `prefix`: of the source, and of the collection's keys in it."""
+        self._name = name
+        self._key = f"{prefix}frontier"
+        stored = state.get(self._key)
+        self._reader = Reader(schema, 0 if stored is None else int(stored))
+        self._calls: deque[tuple[int, dict[K, int]]] = deque()  # numbers, and first positions of calls up to them
+        self._earliest: dict[K, int] = {}  # the first position of all of them
+        self._arrival = 0
+        self._invalid = 0
+        self._stall_s = stall_s
+        self._clock = clock
+        self._advanced_at = clock()
+        self._is_reported = False
+        self._waiting: Waiting | None = None  # as of the last call; None if nothing is held
+
+    def receive(self, found: Decoded, first: Positions[K], place: Callable[[int], str]) -> list[pa.Table]:
+        """The changes that messages close. `first`: the first position of the messages, by partition or file.
+
+        `place(row)`: where a message is, for the log. PgError if a change cannot be committed.
+        """
+        self._arrival += 1
+        self._calls.append((self._arrival, dict(first)))
+        self._log_invalid(found, place)
+        before = self._reader.frontier
+        batch = self._reader.receive(found.updates, found.statements, self._arrival)
+        self._check_held()
+        self._forget(self._reader.oldest())
+        held_nothing = self._waiting is None
+        self._waiting = self._reader.waiting() if self._calls else None
+        if batch is not None or held_nothing:
+            self._advanced_at, self._is_reported = self._clock(), False
+        elif (stall := self._stall()) is not None and not self._is_reported:
+            self._is_reported = True
+            log.warning("history is incomplete", name=self._name, error=stall.message, detail=stall.detail)
+        return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
+
+    def state(self) -> dict[str, bytes | None]:
+        """The frontier, to be committed with the changes."""
+        return {self._key: b"%d" % self._reader.frontier}
+
+    def positions(self, read: Positions[K]) -> dict[K, int]:
+        """From where to read after a restart. `read`: the positions up to which everything was received."""
+        return {key: self._earliest.get(key, position) for key, position in read.items()}
+
+    def status(self) -> HistoryStatus:
+        """What is known and awaited now. It may be called while `receive` runs in a thread, and does not wait."""
+        reader, waiting = self._reader, self._waiting
+        return HistoryStatus(
+            None if reader.frontier == END else reader.frontier,
+            reader.open_updates,
+            0 if waiting is None else waiting.missing,
+            reader.duplicates,
+            self._invalid,
+            self._stall(),
+        )
+
+    def _check_held(self) -> None:
+        """PgError if the open updates and statements take too much memory."""
+        reader = self._reader
+        if reader.nbytes > HELD_BYTES_MAX or reader.open_statements > HELD_STATEMENTS_MAX:
+            waiting = reader.waiting()
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'too much of the history of "{self._name}" is incomplete to be held in memory',
+                detail=f"{reader.open_updates} updates and {reader.open_statements} progress statements are held. "
+                f"The history is incomplete at time {waiting.frontier}{_shortfall(waiting)}.",
+            )
+
+    def _forget(self, oldest: int | None) -> None:
+        """Forgets the positions of calls of which nothing is held."""
+        forgotten = False
+        while self._calls and (oldest is None or self._calls[0][0] < oldest):
+            self._calls.popleft()
+            forgotten = True
+        if len(self._calls) > CALLS_MAX:
+            calls = list(self._calls)
+            pairs = zip(calls[::2], calls[1::2], strict=False)
+            merged = [(number, {**later, **first}) for (_, first), (number, later) in pairs]
+            self._calls = deque([*merged, *(calls[-1:] if len(calls) % 2 else [])])
+        if forgotten:
+            self._earliest = {}
+            for _, first in reversed(self._calls):
+                self._earliest.update(first)
+        elif self._calls:
+            self._earliest = {**self._calls[-1][1], **self._earliest}
+
+    def _changes(self, batch: Batch, before: int) -> pa.Table:
+        """The consolidated changes of all times of a batch."""
+        found = updates.consolidate(batch.updates.drop_columns([TIME]))
+        diffs = found[DIFF].to_numpy()
+        if (len(diffs) and int(np.abs(diffs).max()) > MULTIPLICITY_MAX) or (diffs == np.iinfo(np.int64).min).any():
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'change of "{self._name}" has a multiplicity of more than {MULTIPLICITY_MAX}',
+                detail=f"It is at a time in {interval(before, batch.frontier)}.",
+            )
+        return found
+
+    def _log_invalid(self, found: Decoded, place: Callable[[int], str]) -> None:
+        failed = np.flatnonzero(found.failed)
+        self._invalid += len(failed)
+        if len(failed):
+            row = int(failed[0])
+            log.warning(
+                "invalid messages", name=self._name, count=len(failed), first=place(row), error=found.reason(row)
+            )
+
+    def _stall(self) -> PgError | None:
+        waiting = self._waiting
+        if waiting is None or self._clock() - self._advanced_at < self._stall_s:
+            return None
+        return PgError(
+            SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+            f'the history of "{self._name}" is incomplete at time {waiting.frontier}{_shortfall(waiting)}',
+            detail=_detail(waiting),
+            hint="Write the missing messages again: repetitions are ignored.",
+        )
+
+
+def _shortfall(waiting: Waiting) -> str:
+    if waiting.contradiction == waiting.frontier:
+        return ": progress statements disagree"
+    if not waiting.times or waiting.times[0].time != waiting.frontier:
+        return ": no progress statement covers it"
+    first = waiting.times[0]
+    return f": {first.received} of {first.announced} updates have arrived"
+
+
+def _detail(waiting: Waiting) -> str:
+    text = f"{waiting.missing} updates are missing at times before {waiting.uncovered}."
+    if waiting.uncovered == END:
+        text = f"{waiting.missing} updates are missing."
+    if waiting.queued is not None:
+        text += f" There is no progress statement about times from {waiting.uncovered} to {waiting.queued}."
+    return text

@@ -1,0 +1,201 @@
+"""ENVELOPE MATERIALIZE: a history from the messages of several partitions, over restarts at any point."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from structlog.testing import capture_logs
+
+from catalog import source_state
+from catalog.source_definition import Encoding, Envelope, Format
+from protocol.avro.encoder import EncodedColumn
+from protocol.cdcv2.avro_form import AvroEncoder, schema_text
+from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.messages import DIFF_FIELD, END, TIME_FIELD, Progress
+from protocol.cdcv2.orders import Total
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.types import parse_type
+from server.ingest.history import CALLS_MAX, MULTIPLICITY_MAX, History
+from server.ingest.kafka.layout import Schemas
+from tests.kafka.mock_cluster import MockCluster
+from tests.kafka.outputs import ID, Message, OutputRun, Topic
+from tests.kafka.records import Record, send
+from tests.kafka.test_upstream import Source, definition, running
+from tests.protocol.cdcv2.histories import cut, random_updates, statement
+from tests.protocol.cdcv2.test_readers import SCHEMA, says, table
+
+TEXT = parse_type("text")
+COLUMNS = [EncodedColumn("name", TEXT, False)]
+ENCODER = AvroEncoder(COLUMNS)
+FORMAT = Format(Encoding("avro", schema="", options={"confluent wire format": "false"}), envelope=Envelope.MATERIALIZE)
+SCHEMAS = Schemas(None, schema_text(COLUMNS))
+TIMES, PARTITIONS = 8, 3
+
+
+def progress(each: Any) -> bytes:
+    return ENCODER.progress(Progress.of(each.lower, each.upper, list(each.counts.items())))
+
+
+def history(random: Random) -> tuple[set[tuple[str, int, int]], list[list[bytes]]]:
+    """Updates that add and remove rows, and the partitions of a topic, in which each message is at least once."""
+    updates: set[tuple[str, int, int]] = set()
+    for data, time, _ in sorted(random_updates(random, range(TIMES), 20)):
+        updates.add((data, time, 1))
+        if random.random() < 0.4:
+            updates.add((data, random.randrange(time, TIMES) + 1, -1))
+    updates = {(data, time, diff) for data, time, diff in updates if (data, time, -diff) not in updates}
+    order = Total()
+    statements = [statement(order, updates, (0,), (3,)), statement(order, updates, (3,), ())]
+    statements += cut(random, order, updates, range(TIMES))
+    messages = [progress(each) for each in statements]
+    for _ in range(2):
+        shuffled = random.sample(sorted(updates), len(updates))
+        for start in range(0, len(shuffled), 3):
+            messages += ENCODER.updates(table(*shuffled[start : start + 3]))
+    messages += [b"\x07junk"] * random.randrange(3)
+    partitions: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for message in random.sample(messages, len(messages)):
+        partitions[random.randrange(PARTITIONS)].append(message)
+    return updates, partitions
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_rows_are_those_of_closed_times_over_restarts(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    updates, partitions = history(random)
+    async with OutputRun(tmp_path, FORMAT, SCHEMAS, partitions=PARTITIONS) as run:
+        positions = dict.fromkeys(range(PARTITIONS), 0)
+        stored = dict(positions)
+        while any(positions[p] < len(partitions[p]) for p in positions):
+            if random.random() < 0.2:
+                await run.restart()
+                positions = dict(stored)
+            partition = random.randrange(PARTITIONS)
+            begin = positions[partition]
+            values = partitions[partition][begin : begin + random.randint(1, 6)]
+            if not values:
+                continue
+            positions[partition] = begin + len(values)
+            topic = Topic({partition: begin})
+            await run.commit(topic.messages([Message(None, value, partition) for value in values]))
+            stored = dict(run.envelope.resume_offsets(positions) or {})
+            frontier = int(source_state.load(run.coordinator.store, ID)[f"{ID}/frontier"])
+            expected = Counter[str]()
+            for data, time, diff in updates:
+                expected[data] += diff if time < frontier else 0
+            assert Counter(row["name"] for row in await run.rows()) == +expected
+        assert frontier == END
+        assert stored == positions
+
+
+def test_positions_are_those_of_the_first_message_that_is_held() -> None:
+    history: History[int] = History("topic", SCHEMA, {})
+    receive(history, {0: 5}, table(("a", 7, 1)))
+    receive(history, {1: 20}, table(("b", 2, 1)))
+    receive(history, {0: 6})
+    assert history.positions({0: 9, 1: 22, 2: 4}) == {0: 5, 1: 20, 2: 4}
+    receive(history, {1: 22}, None, says([0], [3], t2=1))
+    assert history.positions({0: 9, 1: 23}) == {0: 5, 1: 20}  # the first call still has an update
+    receive(history, {1: 23}, None, says([3], [8], t7=1))
+    assert history.positions({0: 9, 1: 24}) == {0: 9, 1: 24}
+    assert history.state() == {"frontier": b"8"}
+
+
+def test_positions_stay_conservative_when_calls_are_merged() -> None:
+    history: History[int] = History("topic", SCHEMA, {})
+    for call in range(2 * CALLS_MAX + 7):
+        receive(history, {call % 2: call}, table((f"row {call}", call, 1)))
+    assert history.positions({0: 10**6, 1: 10**6}) == {0: 0, 1: 1}
+    receive(history, {0: 10**6}, None, says([0], [900], **{f"t{t}": 1 for t in range(900)}))
+    found = history.positions({0: 10**6 + 1, 1: 10**6})
+    assert 0 < found[0] <= 900
+    assert 0 < found[1] <= 901
+
+
+def test_a_stall_is_reported_after_a_time_in_which_something_was_held() -> None:
+    now = 0.0
+    history: History[int] = History("topic", SCHEMA, {}, stall_s=10, clock=lambda: now)
+    now = 100.0
+    assert history.status().stall is None  # nothing is held
+    receive(history, {0: 0}, table(("a", 4, 1)), says([0], [3]), says([3], [5], t3=2, t4=1), says([9], [12]))
+    assert history.status().stall is None
+    now = 111.0
+    with capture_logs() as logs:
+        for _ in range(2):
+            receive(history, {0: 0}, table(("b", 3, 1)))
+    assert [entry["event"] for entry in logs] == ["history is incomplete"]
+    status = history.status()
+    assert (status.frontier, status.open_updates, status.missing_updates) == (3, 2, 1)
+    assert status.stall is not None
+    assert status.stall.message == 'the history of "topic" is incomplete at time 3: 1 of 2 updates have arrived'
+    assert status.stall.detail == (
+        "1 updates are missing at times before 5. There is no progress statement about times from 5 to 9."
+    )
+    receive(history, {0: 1}, table(("c", 3, 1)))
+    assert history.status().stall is None
+    now = 122.0
+    status = history.status()
+    assert status.stall is not None
+    assert status.stall.message == 'the history of "topic" is incomplete at time 5: no progress statement covers it'
+
+
+def test_multiplicities_that_no_reader_could_hold_are_refused() -> None:
+    history: History[int] = History("topic", SCHEMA, {})
+    with pytest.raises(PgError, match='change of "topic" has a multiplicity of more than'):
+        receive(history, {0: 0}, table(("a", 1, MULTIPLICITY_MAX + 1)), says([0], [2], t1=1))
+
+
+def receive(history: History[int], first: dict[int, int], updates: pa.Table | None = None, *says: Progress) -> None:
+    empty = pa.schema([SCHEMA.field("c0"), TIME_FIELD, DIFF_FIELD]).empty_table()
+    found = Decoded(empty if updates is None else updates, says, pa.array([], pa.bool_()).to_numpy(False), str)
+    history.receive(found, first, str)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockCluster]:
+    with MockCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_topic_is_read_over_restarts(kafka: MockCluster, tmp_path: Path, seed: int) -> None:
+    """Messages that are held at a restart are read again. Transactions leave offsets without messages at the end."""
+    random = Random(seed)
+    updates, partitions = history(random)
+    topic = f"restarts-{seed}"
+    kafka.create_topic(topic, PARTITIONS)
+    encoding = Encoding("avro", schema=SCHEMAS.value, options={"confluent wire format": "false"})
+    source = definition(kafka, topic, Format(encoding, envelope=Envelope.MATERIALIZE))
+    cuts = [sorted(random.choices(range(len(values) + 1), k=2)) for values in partitions]
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
+    producer.init_transactions()
+    for step in range(3):
+        count = 0
+        producer.begin_transaction()
+        for partition, (values, (first, second)) in enumerate(zip(partitions, cuts, strict=True)):
+            begin, end = ((0, first), (first, second), (second, len(values)))[step]
+            send(producer, topic, [Record(None, value, partition) for value in values[begin:end]])
+            count += end - begin
+        producer.commit_transaction()
+        async with running(tmp_path, source) as run:
+            await run.until_received(count)  # it may end here, or before what was read is committed
+            while step == 2 and not is_complete(run):
+                await run.coordinator.frontiers.moved.wait()
+            rows = await run.rows()
+    expected = Counter[str]()
+    for data, _, diff in updates:
+        expected[data] += diff
+    assert Counter(name for (name,) in rows) == +expected
+
+
+def is_complete(run: Source) -> bool:
+    """Whether the history has ended and is committed."""
+    id = run.targets[0].id
+    return source_state.load(run.coordinator.store, id).get(f"{id}/frontier") == b"%d" % END
