@@ -76,3 +76,25 @@ def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_pa
     refused(
         connection, f"CREATE SINK s FROM t {into} {json}", "42501", "permission denied to create a sink into a file"
     )
+
+
+def test_a_source_from_the_file_of_a_sink_follows_its_table(connection: psycopg.Connection, tmp_path: Path) -> None:
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (1, 'a'), (2, NULL)")
+    connection.execute(f"CREATE SINK s FROM t INTO FILE '{tmp_path}/f' FORMAT JSON ENVELOPE MATERIALIZE".encode())
+    columns, options = "(n bigint NOT NULL, v text)", "(POLL INTERVAL '0.01s')"
+    source = f"CREATE SOURCE r {columns} FROM FILE '{tmp_path}/*' {options} FORMAT JSON ENVELOPE MATERIALIZE"
+    connection.execute(source.encode())
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE r")
+        found: list[tuple] = []
+        while len(found) < 2:
+            found += connection.execute("FETCH ALL c").fetchall()
+        assert sorted(row[1:] for row in found) == [(1, 2, None), (2, 1, "a")]
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE r WITH (SNAPSHOT false)")
+        with psycopg.connect(connection.info.dsn, autocommit=True) as writer:
+            writer.execute("INSERT INTO t VALUES (3, 'c\"\n')")
+        found = []
+        while not found:
+            found += connection.execute("FETCH ALL c").fetchall()
+    assert [row[1:] for row in found] == [(1, 3, 'c"\n')]
