@@ -165,6 +165,40 @@ MZ_SOURCE_FRONTIERS = _table(
     duplicate_updates="int8",
     invalid_messages="int8",
 )
+MZ_SINKS = _table(
+    "s33",
+    MZ_CATALOG,
+    "mz_sinks",
+    id="text",
+    schema_id="text",
+    name="text",
+    type="text",
+    on_id="text",
+    envelope_type="text",
+    format="text",
+    owner_id="text",
+)
+MZ_SINK_STATUSES = _table(
+    "s34",
+    MZ_INTERNAL,
+    "mz_sink_statuses",
+    id="text",
+    name="text",
+    type="text",
+    status="text",
+    error="text?",
+    frontier="mz_timestamp?",
+    held_at="mz_timestamp",
+)
+MZ_SINK_STATISTICS = _table(
+    "s35",
+    MZ_INTERNAL,
+    "mz_sink_statistics",
+    id="text",
+    messages_written="int8",
+    updates_written="int8",
+    bytes_written="int8",
+)
 MZ_CLUSTERS = _table("s26", MZ_CATALOG, "mz_clusters", id="text", name="text")
 MZ_DATAFLOWS = _table(
     "s71",
@@ -277,6 +311,9 @@ TABLES = (
     MZ_SOURCE_STATUSES,
     MZ_SOURCE_STATISTICS,
     MZ_SOURCE_FRONTIERS,
+    MZ_SINKS,
+    MZ_SINK_STATUSES,
+    MZ_SINK_STATISTICS,
     MZ_DATAFLOWS,
     MZ_ARRANGEMENTS,
     MZ_DATAFLOW_LAGS,

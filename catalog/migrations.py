@@ -155,9 +155,10 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "envelope materialize",
+        "changes of collections",
         """
-        -- Sources can have the envelope materialize, which earlier versions do not know. The tables are the same.
+        -- Sources can have the envelope materialize, and items can be of the kind sink, which earlier versions do not
+        -- know. The table source_state also has the state of sinks. The tables are the same.
         """,
     ),
 )

@@ -513,6 +513,43 @@ class SourceTable(SourcePart):
 
 
 @dataclass(frozen=True)
+class Sink(Item):
+    """A CREATE SINK: writes the changes of the collection `on` to an external system.
+
+    `system`: file. Its frontier is in `source_state.py`.
+    """
+
+    on: ObjectId
+    system: str
+    options: Mapping[str, str]
+    format: Format
+    with_snapshot: bool = True
+
+    kind = "sink"
+    plural = "sinks"
+
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return frozenset((self.on,))
+
+    def stored(self) -> dict[str, object]:
+        return {
+            "on": self.on,
+            "system": self.system,
+            "options": dict(self.options),
+            "format": self.format.stored(),
+            "with_snapshot": self.with_snapshot,
+        }
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        given = row.definition
+        format = Format.restored(given["format"])
+        snapshot = given["with_snapshot"]
+        return cls(row.id, row.schema_id, row.name, given["on"], given["system"], given["options"], format, snapshot)
+
+
+@dataclass(frozen=True)
 class SystemTable(Relation):
     """A built-in relation, which is not stored. Its rows are computed from the server's memory when it is read."""
 
@@ -539,6 +576,7 @@ KINDS: Mapping[str, type[Item]] = {
         Source,
         Subsource,
         SourceTable,
+        Sink,
         SystemTable,
     )
 }

@@ -11,10 +11,12 @@ from protocol.pgwire.errors import PgError
 from server.config import Config
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements import run_files
+from server.egress.sinks import Sinks
 from server.evaluation.evaluator import Evaluator
 from server.frontend.listener import Listener
 from server.ingest.sources import Sources
 from server.introspection.metrics import ServerCollector
+from server.introspection.sink_tables import sink_tables
 from server.introspection.source_tables import source_tables
 from server.introspection.system_tables import SYSTEM_TABLES
 from server.pg_catalog.engine import CatalogEngine
@@ -53,10 +55,16 @@ class App:
             engine=self.engine,
             metrics=metrics,
             interval_s=config.timestamp_interval,
-            system_tables={**SYSTEM_TABLES, **source_tables(lambda: self.sources.running)},
+            system_tables={
+                **SYSTEM_TABLES,
+                **source_tables(lambda: self.sources.running),
+                **sink_tables(lambda: self.sinks.running),
+            },
             arrangement_directory=config.arrangement_directory,
         )
         self.sources = Sources(self.coordinator, self.engine)
+        self.sinks = Sinks(self.coordinator)
+        self.coordinator.restoring.append(self.sinks.hold)
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
@@ -79,6 +87,7 @@ class App:
         self._starting = asyncio.create_task(self._start_engine())
         await self.coordinator.start()
         self.sources.start()
+        self.sinks.start()
 
     async def _start_engine(self) -> None:
         """Waits until Spark has started, after any number of attempts, and warms it up."""
@@ -124,5 +133,6 @@ class App:
         await self.evaluator.close()
         await self.catalog_engine.close()
         await self.sources.close()
+        await self.sinks.close()
         await self.coordinator.close()
         await self.engine.close()

@@ -117,6 +117,8 @@ class Coordinator:
         self._state_seen = self.state
         self.catalog_changed: list[Callable[[], None]] = []
         """Called after each commit that changed the catalog, when the dataflows are adapted to it."""
+        self.restoring: list[Callable[[], None]] = []
+        """Called by `start` when all frontiers exist and before any `since` advances: takes further holds."""
         self._tasks = tasks = BackgroundTasks()
         self._snapshots = snapshots = SnapshotCache(self.log, scratch)
         self.system_tables = SystemTableHistory(
@@ -162,6 +164,8 @@ class Coordinator:
             hold = items[id]
             assert isinstance(hold, Hold)
             self.holds.created(hold, position)
+        for restore in self.restoring:
+            restore()
         self._start_dataflows()
         try:
             await self._committer.close_times()

@@ -18,6 +18,7 @@ from catalog.objects import (
     ObjectId,
     Relation,
     Retained,
+    Sink,
     Source,
     SourceOutput,
     SourcePart,
@@ -158,6 +159,18 @@ def _secrets(coordinator: Coordinator) -> pa.Table:
     return _table(builtin.MZ_SECRETS, ((s.id, s.schema_id, s.name, *_owned(state, s.id)) for s in secrets))
 
 
+def _sinks(coordinator: Coordinator) -> pa.Table:
+    state = coordinator.state
+    rows = (
+        (
+            *(s.id, s.schema_id, s.name, s.system, s.on, s.format.envelope.value),
+            *(s.format.value.name if s.format.value is not None else None, state.owner(s.id)),
+        )
+        for s in state.items_of(Sink)
+    )
+    return _table(builtin.MZ_SINKS, rows)
+
+
 def _frontiers(coordinator: Coordinator) -> pa.Table:
     items = coordinator.state.items
     frontiers = (
@@ -262,6 +275,7 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_SOURCES.id: _catalog(_sources),
     builtin.MZ_CONNECTIONS.id: _catalog(_connections),
     builtin.MZ_SECRETS.id: _catalog(_secrets),
+    builtin.MZ_SINKS.id: _catalog(_sinks),
     # These change with every commit. Their revision changes once per interval, to limit how often they are computed.
     builtin.MZ_FRONTIERS.id: SystemSource(_frontiers, _interval),
     builtin.MZ_DATAFLOWS.id: moving(builtin.MZ_DATAFLOWS, dataflows),

@@ -467,6 +467,8 @@ class TestMigrations:
         store = Store(directory)
         assert persistence.load(store).items[sample_8.CHANGES.id] == sample_8.CHANGES
         assert source_state.load(store, sample_8.CHANGES.id) == sample_8.STATE
+        assert persistence.load(store).items[sample_8.SINK.id] == sample_8.SINK
+        assert source_state.load(store, sample_8.SINK.id) == sample_8.SINK_STATE
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Creates the sample data directory tests/data/catalog-v8: `python -m tests.data.make_catalog_v8`.
 
-Like `make_catalog_v7`, for catalog format 8: with a source of ENVELOPE MATERIALIZE.
+Like `make_catalog_v7`, for catalog format 8: with a source of ENVELOPE MATERIALIZE, and a sink.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import persistence, source_state
-from catalog.objects import Column, ObjectId, Source
+from catalog.objects import Column, ObjectId, Sink, Source
 from catalog.source_definition import Encoding, Envelope, Format
 from catalog.store import Store
 from tests.data import make_catalog_v7 as v7
@@ -30,6 +30,17 @@ CHANGES = Source(
     identity="3",
 )
 STATE = {"frontier": b"17", "file:/data/a.json": b"1024"}
+SINK = Sink(
+    ObjectId("u110"),
+    PUBLIC.id,
+    "copy",
+    CHANGES.id,
+    "file",
+    {"path": "/data/copy.json"},
+    Format(Encoding("json"), envelope=Envelope.MATERIALIZE),
+    with_snapshot=False,
+)
+SINK_STATE = {"as of": b"1700000000000", "frontier": b"1700000000001"}
 
 
 def main() -> None:
@@ -38,9 +49,10 @@ def main() -> None:
     DIRECTORY.chmod(0o700)
     store = Store(DIRECTORY)
     before = persistence.load(store)
-    after = replace(before.with_item(CHANGES), next_id=110, version=before.version + 1)
+    after = replace(before.with_item(CHANGES).with_item(SINK), next_id=111, version=before.version + 1)
     store.transact(lambda tx: persistence.save(tx, before, after))
     store.transact(lambda tx: source_state.save(tx, CHANGES.id, STATE))
+    store.transact(lambda tx: source_state.save(tx, SINK.id, SINK_STATE))
     store.close()
     (DIRECTORY / "lock").unlink()
 

@@ -13,6 +13,7 @@ from catalog.objects import (
     Item,
     MaterializedView,
     NamedSecret,
+    Sink,
     Source,
     SourceTable,
     Subsource,
@@ -21,10 +22,11 @@ from catalog.objects import (
 )
 from catalog.state import CatalogState
 from protocol.pgwire.types import TEXT
-from server.execution.ddl import connections, holds, indexes, secrets, sources, tables, views
+from server.execution.ddl import connections, holds, indexes, secrets, sinks, sources, tables, views
 from server.session_state.context import Context
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
     AddSubsources,
     CreateConnection,
@@ -78,5 +80,6 @@ KINDS: Mapping[type[Item], Kind] = {
         sources.SHOW_FIELDS,
         sources.show_row,
     ),
+    Sink: Kind(CreateSink, sinks.create, sinks.show_create, sinks.SHOW_FIELDS, sinks.show_row),
     SourceTable: Kind(CreateSourceTable, sources.create_table, sources.show_create_table),
 }

@@ -15,6 +15,7 @@ from server.sql.grammar.rules.roles import (
     parse_role,
 )
 from server.sql.grammar.rules.settings import parse_alter_system
+from server.sql.grammar.rules.sinks import parse_create_sink
 from server.sql.grammar.rules.sources import (
     parse_add_subsources,
     parse_alter_connection,
@@ -61,7 +62,7 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.take("view"):
         return parse_create_view(tokens, start, or_replace)
     if or_replace:
-        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret")
+        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink")
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
     if tokens.at_all("default", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
@@ -75,6 +76,8 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_connection(tokens, start)
     if tokens.take("secret"):
         return parse_create_secret(tokens, start)
+    if tokens.take("sink"):
+        return parse_create_sink(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):

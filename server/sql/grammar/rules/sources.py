@@ -249,7 +249,7 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
     else:
         tokens.reject(f"CREATE SOURCE FROM {tokens.word.upper()}", "mysql", "sql", "webhook", "test", "s3", "kinesis")
         raise tokens.expected("one of KAFKA or POSTGRES or FILE or LOAD GENERATOR")
-    format = _parse_format_clause(tokens)
+    format = parse_format_clause(tokens)
     tables = _parse_for_tables(tokens)
     tokens.reject("EXPOSE PROGRESS AS", "expose")
     retain = parse_retain_option(tokens, "CREATE SOURCE with options other than RETAIN HISTORY")
@@ -327,7 +327,7 @@ def parse_create_source_table(
     is_text = tokens.token.kind is Kind.STRING
     reference = Ident(tokens.string() if is_text else _parse_qualified(tokens), position)
     tokens.expect(")")
-    format = _parse_format_clause(tokens)
+    format = parse_format_clause(tokens)
     retain = parse_retain_option(tokens, "CREATE TABLE FROM SOURCE with options other than RETAIN HISTORY")
     return CreateSourceTable(*tokens.text_from(start), name, columns, source, reference, format, exists, retain)
 
@@ -368,7 +368,7 @@ def parse_drop_subsources(tokens: TokenReader, start: int, name: Name, exists: b
 # -- formats --------------------------------------------------------------------------------------------------------
 
 
-def _parse_format_clause(tokens: TokenReader) -> FormatClause | None:
+def parse_format_clause(tokens: TokenReader) -> FormatClause | None:
     """[FORMAT f | KEY FORMAT f VALUE FORMAT f] [INCLUDE ...] [ENVELOPE ...], in this order."""
     position = tokens.token.start + 1
     key = value = None

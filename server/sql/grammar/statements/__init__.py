@@ -43,6 +43,7 @@ from server.sql.grammar.statements.roles import (
 )
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
+from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
     AddSubsources,
     AlterConnection,
@@ -84,6 +85,7 @@ __all__ = [
     "CreateRole",
     "CreateSchema",
     "CreateSecret",
+    "CreateSink",
     "CreateSource",
     "CreateSourceTable",
     "CreateTable",
@@ -147,6 +149,7 @@ Statement = (
     | AlterConnection
     | ValidateConnection
     | CreateSource
+    | CreateSink
     | CreateSourceTable
     | AddSubsources
     | DropSubsources

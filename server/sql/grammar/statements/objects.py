@@ -23,6 +23,7 @@ class ObjectKind(StrEnum):
     SOURCE = "source"
     CONNECTION = "connection"
     SECRET = "secret"
+    SINK = "sink"
 
 
 @dataclass(frozen=True, slots=True)

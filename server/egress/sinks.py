@@ -1,0 +1,72 @@
+"""The sinks of the catalog, each with a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from catalog import source_state
+from catalog.objects import ObjectId, Sink
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.tasks import BackgroundTasks
+from server.egress.sink_task import PROGRESS_S, SinkTask, held_from
+
+
+class Sinks:
+    """Starts the task of each sink when it is created, and at `start`. A task ends when its sink is dropped."""
+
+    def __init__(self, coordinator: Coordinator, *, progress_s: float = PROGRESS_S) -> None:
+        self._coordinator = coordinator
+        self._progress_s = progress_s
+        self._running: dict[ObjectId, SinkTask] = {}
+        self._task_of: dict[ObjectId, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks()
+
+    @property
+    def running(self) -> Mapping[ObjectId, SinkTask]:
+        return self._running
+
+    def hold(self) -> None:
+        """Takes the holds of all sinks at their frontiers. Called before any `since` advances."""
+        frontiers = self._coordinator.frontiers
+        for sink in self._coordinator.state.items_of(Sink):
+            time = held_from(source_state.load(self._coordinator.store, sink.id))
+            if time is not None:
+                floor = frontiers.floors[sink.on]  # not after `time`, or the task reports that history is missing
+                holder = frontiers.take_over((sink.on,), max(time, floor))
+                self._running[sink.id] = SinkTask(sink, self._coordinator, holder, progress_s=self._progress_s)
+
+    def start(self) -> None:
+        for running in self._running.values():
+            self._start(running)
+        self._coordinator.catalog_changed.append(self._catalog_changed)
+        self._catalog_changed()
+
+    async def close(self) -> None:
+        """Stops the tasks and waits for them."""
+        if self._catalog_changed in self._coordinator.catalog_changed:
+            self._coordinator.catalog_changed.remove(self._catalog_changed)
+        await self._tasks.stop()
+
+    def _catalog_changed(self) -> None:
+        coordinator = self._coordinator
+        for sink in coordinator.state.items_of(Sink):
+            if sink.id not in self._running:
+                holder = coordinator.frontiers.hold((sink.on,), coordinator.latest_time())
+                running = SinkTask(sink, coordinator, holder, progress_s=self._progress_s)
+                self._running[sink.id] = running
+                self._start(running)
+        for id, task in self._task_of.items():
+            if id not in coordinator.state.items:
+                task.cancel()
+
+    def _start(self, running: SinkTask) -> None:
+        sink = running.sink
+        self._task_of[sink.id] = self._tasks.start(self._run(running), f"sink {sink.name}")
+
+    async def _run(self, running: SinkTask) -> None:
+        try:
+            await running.run()
+        finally:
+            self._running.pop(running.sink.id, None)
+            self._task_of.pop(running.sink.id, None)

@@ -1,0 +1,100 @@
+"""CREATE SINK and the statements about sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[psycopg.Connection]:
+    server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (n bigint NOT NULL, v text)")
+            yield connection
+    finally:
+        server.stop()
+
+
+def refused(connection: psycopg.Connection, statement: str, state: str, message: str) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement.encode())
+    assert (caught.value.sqlstate, caught.value.diag.message_primary) == (state, message)
+
+
+def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    connection.execute("INSERT INTO t VALUES (1, 'a')")
+    into = f"INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE"
+    create = f"CREATE SINK materialize.public.s FROM materialize.public.t {into}"
+    connection.execute(create.encode())
+    connection.execute(create.replace("SINK", "SINK IF NOT EXISTS").encode())
+    refused(connection, create, "42710", 'sink "s" already exists')
+    assert connection.execute("SHOW SINKS").fetchall() == [("s", "file", "t")]
+    shown = connection.execute("SHOW CREATE SINK s").fetchall()
+    assert shown[0][-1] == create
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE mz_internal.mz_sink_statuses")
+        statuses: list[tuple] = []
+        while not any(row[5] == "running" and row[7] is not None for row in statuses):
+            statuses += connection.execute("FETCH ALL c").fetchall()
+    assert b'"data":{"n":1,"v":"a"}' in path.read_bytes()
+    ((id, _, name, type, on, envelope, format, _),) = connection.execute("TABLE mz_sinks").fetchall()
+    assert (name, type, envelope, format) == ("s", "file", "materialize", "json")
+    ((statistics_id, _, updates, _),) = connection.execute("TABLE mz_internal.mz_sink_statistics").fetchall()
+    assert (statistics_id, updates) == (id, 1)
+    assert on.startswith("u")
+    refused(connection, "DROP TABLE t", "2BP01", "cannot drop table t because other objects depend on it")
+    connection.execute("ALTER SINK s RENAME TO r")
+    connection.execute("DROP SINK r")
+    assert connection.execute("SHOW SINKS").fetchall() == []
+    assert path.exists()
+    refused(connection, create, "42710", f'file "{path}" already exists')
+
+
+def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_path: Path) -> None:
+    into = f"INTO FILE '{tmp_path}/f'"
+    json = "FORMAT JSON ENVELOPE MATERIALIZE"
+    refused(connection, f"CREATE SINK s FROM t {into} FORMAT TEXT", "0A000", "a sink into a file requires FORMAT JSON")
+    message = "ENVELOPE UPSERT of a sink into a file is not supported"
+    refused(connection, f"CREATE SINK s FROM t {into} FORMAT JSON ENVELOPE UPSERT", "0A000", message)
+    message = "CREATE SINK INTO KAFKA is not supported"
+    refused(connection, f"CREATE SINK s FROM t INTO KAFKA CONNECTION k (TOPIC 'x') {json}", "0A000", message)
+    message = "relative path not allowed for a sink into a file"
+    refused(connection, f"CREATE SINK s FROM t INTO FILE 'f' {json}", "42602", message)
+    connection.execute("CREATE VIEW w AS SELECT n FROM t")
+    refused(connection, f"CREATE SINK s FROM w {into} {json}", "0A000", 'sink from view "w" is not supported')
+    connection.execute("CREATE ROLE engineer")
+    connection.execute("SET ROLE engineer")
+    refused(
+        connection, f"CREATE SINK s FROM t {into} {json}", "42501", "permission denied to create a sink into a file"
+    )
+
+
+def test_a_source_from_the_file_of_a_sink_follows_its_table(connection: psycopg.Connection, tmp_path: Path) -> None:
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (1, 'a'), (2, NULL)")
+    connection.execute(f"CREATE SINK s FROM t INTO FILE '{tmp_path}/f' FORMAT JSON ENVELOPE MATERIALIZE".encode())
+    columns, options = "(n bigint NOT NULL, v text)", "(POLL INTERVAL '0.01s')"
+    source = f"CREATE SOURCE r {columns} FROM FILE '{tmp_path}/*' {options} FORMAT JSON ENVELOPE MATERIALIZE"
+    connection.execute(source.encode())
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE r")
+        found: list[tuple] = []
+        while len(found) < 2:
+            found += connection.execute("FETCH ALL c").fetchall()
+        assert sorted(row[1:] for row in found) == [(1, 2, None), (2, 1, "a")]
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE r WITH (SNAPSHOT false)")
+        with psycopg.connect(connection.info.dsn, autocommit=True) as writer:
+            writer.execute("INSERT INTO t VALUES (3, 'c\"\n')")
+        found = []
+        while not found:
+            found += connection.execute("FETCH ALL c").fetchall()
+    assert [row[1:] for row in found] == [(1, 3, 'c"\n')]
