@@ -21,7 +21,7 @@ from tests.kafka.broker.debezium import Debezium, create_tables, writing
 from tests.kafka.broker.reading import FACTOR, MOMENTS, Row, connected, serving
 from tests.kafka.registry import Registry
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
