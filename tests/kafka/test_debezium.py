@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.errors import PgError
+from server.ingest.kafka.envelopes.debezium import Progress
 from server.ingest.kafka.layout import Schemas, layout_of
+from server.ingest.kafka.positions import Upstream
 from tests.examples import examples
 from tests.kafka.capture import CUSTOMERS, ORDERS, captured
 from tests.kafka.debezium import CLASSIC, UPSERT, Database, Event, schemas_of, with_replays
@@ -74,7 +76,7 @@ async def table(output: OutputRun) -> dict[Any, Any]:
 
 
 @examples(60)
-@given(st.integers(0, 10**9), st.sampled_from(["postgres", "mysql"]), st.integers(1, 3), st.booleans())
+@given(st.integers(0, 10**9), st.sampled_from(["postgres", "mysql", "gtid"]), st.integers(1, 3), st.booleans())
 def test_the_output_is_the_upstream_table_after_replays_and_restarts(
     seed: int, database: str, partitions: int, classic: bool
 ) -> None:
@@ -85,10 +87,10 @@ def test_the_output_is_the_upstream_table_after_replays_and_restarts(
         snapshot = upstream.snapshot()
         events = snapshot + [event for _ in range(generator.randint(1, 12)) for event in upstream.transaction()]
         events = with_replays(events, generator, generator.randint(0, 4))
-        messages = interleaved(messages_of(events, database, partitions, generator), generator)
+        messages = interleaved(messages_of(events, upstream.name, partitions, generator), generator)
         with tempfile.TemporaryDirectory() as directory:
             format = CLASSIC if classic else UPSERT
-            async with OutputRun(Path(directory), format, schemas_of(database), partitions=partitions) as output:
+            async with OutputRun(Path(directory), format, schemas_of(upstream.name), partitions=partitions) as output:
                 await applied(output, messages, generator)
                 assert await table(output) == upstream.rows
                 assert output.errors == []
@@ -97,13 +99,13 @@ def test_the_output_is_the_upstream_table_after_replays_and_restarts(
 
 
 @examples(30)
-@given(st.integers(0, 10**9), st.booleans())
-def test_a_new_snapshot_replaces_the_output(seed: int, in_snapshot: bool) -> None:
+@given(st.integers(0, 10**9), st.sampled_from(["postgres", "mysql", "gtid"]), st.booleans())
+def test_a_new_snapshot_replaces_the_output(seed: int, database: str, in_snapshot: bool) -> None:
     """A connector that lost its offsets reads the table again, in the midst of a snapshot or of changes."""
 
     async def check() -> None:
         generator = random.Random(seed)
-        upstream = Database(generator)
+        upstream = Database(generator, database)
         upstream.insert(5)
         events = upstream.snapshot()
         if in_snapshot:
@@ -113,8 +115,8 @@ def test_a_new_snapshot_replaces_the_output(seed: int, in_snapshot: bool) -> Non
         events += upstream.snapshot()
         events += with_replays([event for _ in range(3) for event in upstream.transaction()], generator, 1)
         with tempfile.TemporaryDirectory() as directory:
-            async with OutputRun(Path(directory), CLASSIC, schemas_of("postgres")) as output:
-                await applied(output, messages_of(events, "postgres", 1, generator), generator)
+            async with OutputRun(Path(directory), CLASSIC, schemas_of(upstream.name)) as output:
+                await applied(output, messages_of(events, upstream.name, 1, generator), generator)
                 assert await table(output) == upstream.rows
 
     run(check())
@@ -134,6 +136,12 @@ async def test_the_order_of_changes_of_concurrent_transactions(tmp_path: Path) -
     async with OutputRun(tmp_path, CLASSIC, schemas_of("postgres")) as output:
         await output.apply([event.message() for event in events])
         assert sorted(await table(output)) == [0, 1, 2, 3, 4, 7]
+
+
+def test_positions_that_an_earlier_version_stored() -> None:
+    stored = b"[[3, 500, 1], null, true]"
+    assert Progress.restored(stored, Upstream.MYSQL).highest == {"": (0, 3, 500, 1, 2)}
+    assert Progress.restored(stored, Upstream.POSTGRES).highest == {"": (3, 500, 1)}
 
 
 async def test_unavailable_values_are_those_of_the_old_row(tmp_path: Path) -> None:
@@ -182,6 +190,13 @@ async def test_an_invalid_sequence_is_an_error_of_the_output(tmp_path: Path) -> 
         await output.apply([broken])
         assert output.errors == ['Debezium: invalid sequence: ["1"; "8"]']
         assert await output.rows() == []
+
+
+async def test_an_invalid_gtid_is_an_error_of_the_output(tmp_path: Path) -> None:
+    event = Event("c", None, (1, "a"), (1, 8), gtid="broken")
+    async with OutputRun(tmp_path, CLASSIC, schemas_of("mysql")) as output:
+        await output.apply([event.message("mysql")])
+        assert output.errors == ["Debezium: invalid file: mysql-bin.000001, gtid: broken"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from server.ingest.kafka import transactions
 from server.ingest.kafka.messages import Messages
-from server.ingest.kafka.positions import Position, Positions, Upstream
+from server.ingest.kafka.positions import Highest, Positions, Upstream
 from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger, Until
 
 TOPICS = ("kc.public.a", "kc.public.b")
@@ -65,7 +65,8 @@ def batch_of(events: Sequence[tuple[int, Event]]) -> tuple[Messages, pa.Array, P
     messages = Messages(np.zeros(count, np.int32), offsets, np.zeros(count, np.int64), nothing, values)
     coordinates = np.array([(commit, lsn, 2) for _, (_, _, commit, lsn) in events], np.int64).reshape(count, 3)
     known = np.array([id is not None for _, (_, id, _, _) in events], np.bool_)
-    found = Positions(coordinates, known, ~known, np.zeros(count, np.bool_))
+    domains, invalid = np.full(count, "", object), np.zeros(count, np.bool_)
+    found = Positions(coordinates, domains, known, ~known, invalid, coordinates[:, :2])
     return messages, pa.array([id for _, (_, id, _, _) in events], pa.string()), found
 
 
@@ -75,7 +76,7 @@ class Run:
     def __init__(self, topics: dict[str, list[Event]], ends: list[tuple[str, str]]) -> None:
         self.topics, self.ends = topics, ends
         self.offsets = dict.fromkeys(TOPICS, 0)
-        self.positions: dict[str, dict[int, Position]] = {topic: {} for topic in TOPICS}
+        self.positions: dict[str, dict[int, Highest]] = {topic: {} for topic in TOPICS}
         self.numbers: dict[str, int] = {}
         self.released: list[dict[str, list[str]]] = []
         self.restart()
@@ -191,14 +192,24 @@ def test_the_memory_of_topics_that_are_ahead_is_bounded(monkeypatch: pytest.Monk
     assert run.merger.wants(TOPICS[1])
 
 
-def test_ids_of_mysql() -> None:
-    end = End.of(Upstream.MYSQL, "3e11fa47-71ca-11e1-9e33-c80aa9429562:23", None)
-    assert (end.key, end.server, end.number, end.counts) == (
-        "3e11fa47-71ca-11e1-9e33-c80aa9429562:23",
-        "3e11fa47-71ca-11e1-9e33-c80aa9429562",
-        23,
-        {},
-    )
+@pytest.mark.parametrize(
+    ("id", "domain", "number"),
+    [
+        ("3e11fa47-71ca-11e1-9e33-c80aa9429562:23", "3e11fa47-71ca-11e1-9e33-c80aa9429562", 23),
+        ("12345678-1234-1234-1234-123456789012:7", "12345678-1234-1234-1234-123456789012", 7),
+        ("3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:23", "3e11fa47-71ca-11e1-9e33-c80aa9429562:tag", 23),
+        ("0-17-230", "0", 230),  # MariaDB
+        ("file=binlog.000003,pos=339", "", (3 << 36) + 339),  # without GTIDs
+    ],
+)
+def test_ids_of_mysql(id: str, domain: str, number: int) -> None:
+    end = End.of(Upstream.MYSQL, id, None)
+    assert (end.key, end.domain, end.number, end.counts) == (id, domain, number, {})
+
+
+def test_an_unknown_form_of_an_id() -> None:
+    with pytest.raises(ValueError, match="invalid transaction id: x"):
+        End.of(Upstream.MYSQL, "x", None)
 
 
 def test_the_end_of_a_partition_is_stored_after_its_messages() -> None:
@@ -219,7 +230,7 @@ def test_the_end_of_a_partition_is_stored_after_its_messages() -> None:
 def test_a_repeated_tombstone_does_not_delete_a_row_that_was_inserted_again(restart: int) -> None:
     """A row is deleted and inserted again, and the connector repeats both. The reader restarts after `restart`."""
     written = [("d", 10), (None, 0), ("c", 20), ("d", 10), (None, 0), ("c", 20)]
-    state: dict[int, Position] = {}
+    state: dict[int, Highest] = {}
     read: list[str | None] = []
     offset = 0
     for stop in (restart, len(written)):

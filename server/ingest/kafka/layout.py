@@ -24,7 +24,7 @@ from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.text_formats import BytesFormat, CsvFormat, JsonFormat, TextFormat
 
 BEFORE, AFTER, SOURCE, OP, TRANSACTION = "before", "after", "source", "op", "transaction"
-_SOURCE_FIELDS = ("snapshot", "sequence", "lsn", "file", "pos", "row")
+_SOURCE_FIELDS = ("snapshot", "sequence", "lsn", "file", "pos", "row", "gtid")
 _METADATA = {"partition": "int4", "offset": "int8", "timestamp": "timestamp", "headers": "jsonb"}
 
 

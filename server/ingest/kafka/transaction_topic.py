@@ -15,7 +15,7 @@ from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.envelopes.envelope import worked
 from server.ingest.kafka.layout import OP, SOURCE, TRANSACTION
 from server.ingest.kafka.messages import Messages
-from server.ingest.kafka.positions import Upstream, positions
+from server.ingest.kafka.positions import Upstream, positions, restored
 from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger
 
 _OFFSET, _NUMBER, _EVENT = "transactions/offset", "transactions/number/", "event/"
@@ -37,7 +37,7 @@ class MergedTopic:
         origin, decoder = found
         start = prefix + _EVENT
         known = {
-            int(key.removeprefix(start)): tuple(json.loads(value))
+            int(key.removeprefix(start)): restored(found[0], json.loads(value))
             for key, value in state.items()
             if key.startswith(start) and value is not None
         }
@@ -46,8 +46,8 @@ class MergedTopic:
     def state_of(self, release: Release) -> dict[str, bytes | None]:
         """What is stored with the changes of a release."""
         found: dict[str, bytes | None] = {
-            f"{self.prefix}{_EVENT}{partition}": json.dumps(position).encode()
-            for partition, position in release.positions.items()
+            f"{self.prefix}{_EVENT}{partition}": json.dumps(highest).encode()
+            for partition, highest in release.positions.items()
         }
         for partition, offset in release.offsets.items():
             found[f"{self.prefix}offset/{partition}"] = b"%d" % offset
@@ -133,5 +133,5 @@ class TransactionTopic:
                 messages[name] = release.messages
         if state and self.merger.next_offset is not None:
             state[_OFFSET] = b"%d" % self.merger.next_offset
-            state.update({f"{_NUMBER}{server}": b"%d" % number for server, number in self.merger.numbers.items()})
+            state.update({f"{_NUMBER}{domain}": b"%d" % number for domain, number in self.merger.numbers.items()})
         return messages, state

@@ -12,11 +12,11 @@ commits. Messages without a transaction (snapshots, tombstones) are released wit
 Repetitions are dropped by position: events by their position in the database's log (`positions`), transactions by the
 number in their id, which ascends. PostgreSQL's ids are `<transaction>:<LSN>`, and the LSN differs between the events
 and the END of a transaction; the part before the colon identifies it. The LSN of an END is that of the commit, which
-later events have as their last commit. MySQL's ids are GTIDs, `<server>:<number>`. A message without value (tombstone)
-that follows a repetition with the same key is one, too: the row may have been inserted again.
+later events have as their last commit. MySQL's ids are GTIDs, or positions in the binlog. A message without value
+(tombstone) that follows a repetition with the same key is one, too: the row may have been inserted again.
 
-What is stored is one position per partition and one number per upstream server. In memory are the unreleased messages:
-of the front transaction, and about BUFFER_BYTES_MAX of those after it per topic.
+What is stored, for each domain (`positions`), is one position per partition and one number. In memory are the
+unreleased messages: of the front transaction, and about BUFFER_BYTES_MAX of those after it per topic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from server.ingest.kafka.messages import Messages
-from server.ingest.kafka.positions import Position, Positions, Upstream, in_order
+from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, transaction_numbers
 
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
 ENDS_MAX = 100_000  # transactions whose events have not arrived
@@ -42,13 +42,13 @@ _LATER = np.iinfo(np.int64).max  # of an event whose order is not known: it is r
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The END of a transaction. `key` is in the ids of its messages. Of one `server`, `number` ascends.
+    """The END of a transaction. `key` is in the ids of its messages. Of one `domain`, `number` ascends.
 
     `counts`: the number of events by table, such as `public.orders`.
     """
 
     key: str
-    server: str
+    domain: str
     number: int
     counts: Mapping[str, int]
     next_offset: int = 0  # in the topic of transactions
@@ -57,10 +57,11 @@ class End:
     def of(cls, upstream: Upstream, id: str, collections: str | None, next_offset: int = 0) -> End:
         """From a message's id and the JSON of its `data_collections`. ValueError."""
         counts = {part["data_collection"]: int(part["event_count"]) for part in json.loads(collections or "null") or []}
-        prefix, _, number = id.rpartition(":")
-        if upstream is Upstream.POSTGRES:
-            return cls(prefix, "", int(number), counts, next_offset)
-        return cls(id, prefix, int(number), counts, next_offset)
+        domains, numbers, known = transaction_numbers(pa.array([id], pa.string()))
+        if not known[0]:
+            raise ValueError(f"invalid transaction id: {id}")
+        key, domain = (domains[0], "") if upstream is Upstream.POSTGRES else (id, domains[0])
+        return cls(key, domain, int(numbers[0]), counts, next_offset)
 
     def count_in(self, topic: str) -> int:
         """The number of events in a topic, `<prefix>.<schema>.<table>`."""
@@ -69,7 +70,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The released transactions: up to a number by server. `key`: that of the one that is released now, or None."""
+    """The released transactions: up to a number by domain. `key`: that of the one that is released now, or None."""
 
     numbers: Mapping[str, int]
     key: str | None = None
@@ -79,46 +80,38 @@ class Until:
 class Events:
     """Messages of one partition. `keys`: of their transactions, None for a message without one or a repetition.
 
-    `orders`: an event with the server of an END, and an order of at most its number, is not later than the transaction.
+    `orders`: an event with the domain of an END, and an order of at most its number, is not later than the transaction.
     """
 
     messages: Messages
     keys: NDArray[np.object_]
-    servers: NDArray[np.object_]
+    domains: NDArray[np.object_]
     orders: NDArray[np.int64]
-    coordinates: NDArray[np.int64]
-    known: NDArray[np.bool_]
+    positions: Positions
     accepted: NDArray[np.bool_]
 
     def take(self, rows: NDArray[np.intp]) -> Events:
-        return Events(
-            self.messages.take(rows),
-            self.keys[rows],
-            self.servers[rows],
-            self.orders[rows],
-            self.coordinates[rows],
-            self.known[rows],
-            self.accepted[rows],
-        )
+        return Events(*(getattr(self, part.name).take(rows) for part in fields(self)))
 
     def later(self, until: Until) -> NDArray[np.intp]:
         """The events of transactions after `until`."""
         is_later = (self.keys != np.array(None)) & (self.keys != until.key)
-        for server, number in until.numbers.items():
-            is_later &= (self.servers != server) | (self.orders > number)
+        for domain, number in until.numbers.items():
+            is_later &= (self.domains != domain) | (self.orders > number)
         return np.flatnonzero(is_later)
 
 
 @dataclass
 class _Queue:
-    """The unreleased messages of a partition. `highest`: the position of all that were added.
+    """The unreleased messages of a partition. `highest`: the positions of all that were added.
 
-    `end`: the offset up to which nothing follows them, if it is known. `last`: the key of the last message if it
-    was the repetition of an event, else None.
+    `stored`: those of the released ones. `end`: the offset up to which nothing follows them, if it is known. `last`:
+    the key of the last message if it was the repetition of an event, else None.
     """
 
     parts: deque[Events] = field(default_factory=deque)
-    highest: Position | None = None
+    highest: Highest = field(default_factory=dict)
+    stored: Highest = field(default_factory=dict)
     end: int | None = None
     last: bytes | None = None
 
@@ -132,21 +125,24 @@ class Release:
 
     messages: list[Messages] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
-    positions: dict[int, Position] = field(default_factory=dict)
+    positions: dict[int, Highest] = field(default_factory=dict)
 
 
 class TopicBuffer:
     """The unreleased messages of a topic."""
 
-    def __init__(self, upstream: Upstream, partitions: Sequence[int], positions: Mapping[int, Position]) -> None:
+    def __init__(self, upstream: Upstream, partitions: Sequence[int], positions: Mapping[int, Highest]) -> None:
         """`positions`: as stored."""
         self.nbytes = 0
         self._upstream = upstream
-        self._queues = {partition: _Queue(highest=positions.get(partition)) for partition in partitions}
+        self._queues = {
+            partition: _Queue(highest=positions.get(partition, {}), stored=positions.get(partition, {}))
+            for partition in partitions
+        }
 
     def add(self, messages: Messages, ids: pa.Array, found: Positions) -> None:
         """Appends messages. `ids`: of their transactions, or NULL."""
-        keys, servers, orders = self._transactions(ids, found)
+        keys, domains, orders = self._transactions(ids, found)
         for partition in np.unique(messages.partitions).tolist():
             queue = self._queues.setdefault(partition, _Queue())
             rows = np.flatnonzero(messages.partitions == partition)
@@ -157,10 +153,8 @@ class TopicBuffer:
             queue.last = own.keys[-1].as_py() if own.values[-1].is_valid and not accepted[-1] else None
             own_keys = keys[rows]
             own_keys[~accepted] = None
-            known = found.known[rows] & accepted
-            queue.parts.append(
-                Events(own, own_keys, servers[rows], orders[rows], found.coordinates[rows], known, accepted)
-            )
+            own_positions = replace(found.take(rows), known=found.known[rows] & accepted)
+            queue.parts.append(Events(own, own_keys, domains[rows], orders[rows], own_positions, accepted))
             self.nbytes += own.nbytes
 
     def reach(self, ends: Mapping[int, int]) -> None:
@@ -171,20 +165,13 @@ class TopicBuffer:
     def _transactions(
         self, ids: pa.Array, found: Positions
     ) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.int64]]:
-        keys, servers = np.empty(len(ids), object), np.full(len(ids), "", object)
-        orders = np.full(len(ids), _LATER)
-        commits = found.coordinates[:, 0]
-        for row, id in enumerate(ids.to_pylist()):
-            if id is None:
-                continue
-            prefix, _, number = id.rpartition(":")
-            if self._upstream is Upstream.POSTGRES:
-                keys[row] = prefix
-                orders[row] = commits[row] + 1 if found.known[row] else _LATER
-            else:
-                keys[row], servers[row] = id, prefix
-                orders[row] = int(number) if number.isdecimal() else _LATER
-        return keys, servers, orders
+        domains, numbers, is_numbered = transaction_numbers(ids)
+        keys = np.asarray(ids, object)
+        if self._upstream is Upstream.POSTGRES:
+            keys = np.where(ids.is_valid(), domains, np.array(None))
+            domains = np.full(len(ids), "", object)
+            numbers, is_numbered = found.coordinates[:, 0] + 1, found.known
+        return keys, domains, np.where(is_numbered, numbers, _LATER)
 
     def has_all(self, until: Until, count: int) -> bool:
         """Whether the events of `until.key` are here, `count` of them, or those of a later one in each partition."""
@@ -217,9 +204,8 @@ class TopicBuffer:
                     last, is_event = stop - 1, events.messages.values[stop - 1].is_valid
                     is_read = bool(events.accepted[last]) or not is_event
                     into.offsets[partition] = int(events.messages.offsets[last]) + is_read
-                    if len(known := np.flatnonzero(events.known[:stop])):
-                        first, second, third = events.coordinates[known[-1]].tolist()
-                        into.positions[partition] = (first, second, third)
+                    if reached := events.positions.last(stop):
+                        into.positions[partition] = queue.stored = {**queue.stored, **reached}
                     if len(accepted := np.flatnonzero(events.accepted[:stop])):
                         into.messages.append(events.messages.take(accepted))
                 if stop < len(events.keys):
@@ -244,7 +230,7 @@ class TransactionMerger:
     """Releases the messages of several topics by transaction."""
 
     def __init__(self, buffers: Mapping[str, TopicBuffer], numbers: Mapping[str, int]) -> None:
-        """`buffers`: by topic. `numbers`: of the last released END by server, as stored."""
+        """`buffers`: by topic. `numbers`: of the last released END by domain, as stored."""
         self.numbers = dict(numbers)
         self.next_offset: int | None = None
         """In the topic of transactions, after the last END that was released; None if there was none."""
@@ -254,8 +240,8 @@ class TransactionMerger:
 
     def add(self, end: End) -> None:
         """Appends the END of a transaction. A repetition is dropped."""
-        if end.number > self._added.get(end.server, -1):
-            self._added[end.server] = end.number
+        if end.number > self._added.get(end.domain, -1):
+            self._added[end.domain] = end.number
             self._ends.append(end)
 
     def wants(self, topic: str) -> bool:
@@ -279,7 +265,7 @@ class TransactionMerger:
         return count == 0 or self._buffers[topic].has_all(self._until(end), count)
 
     def _until(self, end: End) -> Until:
-        return Until({**self.numbers, end.server: end.number}, end.key)
+        return Until({**self.numbers, end.domain: end.number}, end.key)
 
     def release(self) -> dict[str, Release]:
         """The messages of the complete transactions at the front, by topic."""
@@ -288,7 +274,7 @@ class TransactionMerger:
             buffer.release(Until(self.numbers), found[topic])
         while self._ends and all(self._has_all(self._ends[0], topic) for topic in self._buffers):
             end = self._ends.popleft()
-            self.numbers[end.server] = end.number
+            self.numbers[end.domain] = end.number
             self.next_offset = end.next_offset
             for topic, buffer in self._buffers.items():
                 buffer.release(self._until(end), found[topic])

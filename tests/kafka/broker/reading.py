@@ -18,6 +18,13 @@ from tests.kafka.registry import Registry
 AVRO = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry"
 Row = tuple[Any, ...]
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
+MOMENTS = [
+    "commit, before its transaction",
+    "commit, a batch is inserted",
+    "commit, on disk and not told",
+    "commit, readable and not told",
+]
+"""When a server dies (FAULTS_DIE)."""
 
 
 @contextmanager

@@ -14,17 +14,10 @@ import pytest
 
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.load import Load
-from tests.kafka.broker.reading import FACTOR, connected, serving, until_status
+from tests.kafka.broker.reading import FACTOR, MOMENTS, connected, serving, until_status
 from tests.kafka.registry import Registry
 
 pytestmark = pytest.mark.kafka
-
-MOMENTS = [
-    "commit, before its transaction",
-    "commit, a batch is inserted",
-    "commit, on disk and not told",
-    "commit, readable and not told",
-]
 
 
 @pytest.mark.parametrize("seed", range(2 * FACTOR))

@@ -3,7 +3,7 @@
 Debezium repeats messages after a crash. A message that is not a row of a snapshot is a repetition if its position in
 the log of the upstream database is not higher than all positions before it in its partition:
 
-    accepted(m) = position(m) > max { position(m') : m' before m in the partition }
+    accepted(m) = position(m) > max { position(m') : m' before m in the partition, of the same domain }
 
 Rows of a snapshot all have one position. While a partition has only rows of a snapshot, a row whose key is in the
 output already is a repetition; the output itself is the set of keys. After that, the state is one position per
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
 from server.ingest.kafka.messages import Messages
-from server.ingest.kafka.positions import Position, Positions, Upstream, in_order, positions
+from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, positions, restored
 
 _STATE = "deduplication/"
 Rows = NDArray[np.intp]
@@ -48,9 +48,9 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known of a partition. `highest`: None while it has only rows of a snapshot. `snapshot`: its position."""
+    """What is known of a partition. `highest`: of the changes. `snapshot`: the place of its snapshot."""
 
-    highest: Position | None = None
+    highest: Highest = field(default_factory=dict)
     snapshot: tuple[int, int] | None = None
     streaming: bool = False
 
@@ -58,9 +58,9 @@ class Progress:
         return json.dumps([self.highest, self.snapshot, self.streaming]).encode()
 
     @classmethod
-    def restored(cls, value: bytes) -> Progress:
+    def restored(cls, value: bytes, origin: Upstream) -> Progress:
         highest, snapshot, streaming = json.loads(value)
-        return cls(tuple(highest) if highest else None, tuple(snapshot) if snapshot else None, streaming)
+        return cls(restored(origin, highest), tuple(snapshot) if snapshot else None, streaming)
 
 
 class DebeziumEnvelope(Envelope):
@@ -89,7 +89,7 @@ class DebeziumEnvelope(Envelope):
         self._partitions = partitions
         start = failures.prefix + _STATE
         self._progress = {
-            int(key[len(start) :]): Progress.restored(value)
+            int(key[len(start) :]): Progress.restored(value, self._origin)
             for key, value in state.items()
             if key.startswith(start) and value is not None
         }
@@ -136,7 +136,7 @@ class DebeziumEnvelope(Envelope):
             rows = np.flatnonzero((messages.partitions == partition) & usable)
             progress = self._progress.get(partition, Progress())
             for row in self._snapshot_starts(rows, found):
-                own = self._snapshot_of(found, row)
+                own = found.place(row)
                 if progress.snapshot in (None, own):
                     if progress.snapshot is None and progress.streaming:
                         raise self._refused("has the rows of a snapshot after changes")
@@ -163,17 +163,12 @@ class DebeziumEnvelope(Envelope):
         return accepted, replaces
 
     def _snapshot_starts(self, rows: Rows, found: Positions) -> list[int]:
-        """The rows of snapshots at which the position of the snapshot changes."""
+        """The rows of snapshots at which the place of the snapshot changes."""
         own = rows[found.snapshot[rows]]
         if len(own) == 0:
             return []
-        coordinates = found.coordinates[own, :2]
-        steps = np.any(np.diff(coordinates, axis=0) != 0, axis=1)
+        steps = np.any(np.diff(found.places[own], axis=0) != 0, axis=1)
         return [int(own[0]), *own[1:][steps].tolist()]
-
-    def _snapshot_of(self, found: Positions, row: int) -> tuple[int, int]:
-        first, second, _ = found.at(row)
-        return (0, second) if self._origin is Upstream.POSTGRES else (first, second)
 
     async def _first_of_keys(self, decoded: Decoded, rows: Rows, *, is_empty: bool) -> Rows:
         """The first of `rows` with each key that is not in the output. `is_empty`: the output will be replaced."""
@@ -220,11 +215,12 @@ class DebeziumEnvelope(Envelope):
         return [updates.with_diff(before.filter(pa.array(has_before)), -1), updates.with_diff(after, 1)]
 
     def _invalid(self, decoded: Decoded, rows: Rows, source: Mapping[str, pa.Array]) -> Errors:
-        name = "sequence" if self._origin is Upstream.POSTGRES else "file"
+        names = ["sequence"] if self._origin is Upstream.POSTGRES else ["file", "gtid"]
         found: Errors = {}
         for row in rows.tolist():
             place = f"{decoded.messages.partitions[row]}/{decoded.messages.offsets[row]}"
-            text = f"Debezium: invalid {name}: {source[name][row].as_py()}"
+            given = ", ".join(f"{name}: {source[name][row].as_py()}" for name in names if name in source)
+            text = f"Debezium: invalid {given}"
             detail = decoded.detail(row, self._topic)
             found[identity("message", place.encode())] = CollectionError(text, detail, LASTING_HINT)
         return found
