@@ -359,12 +359,13 @@ EVERY_KIND = {
     "source": ("CREATE SOURCE s FROM LOAD GENERATOR AUCTION", {"s": "r"}),
     "subsource": ("ALTER SOURCE s ADD SUBSOURCE bids AS sub", {"sub": "r"}),
     "source table": ("CREATE TABLE st FROM SOURCE s (REFERENCE users)", {"st": "r"}),
+    "sink": ("CREATE SINK out FROM a INTO FILE '{directory}/changes.json' FORMAT JSON ENVELOPE MATERIALIZE", {}),
 }
 """The statement that creates an object of each kind, and the rows of pg_class that it adds: relname and relkind."""
 
 
 @pytest.mark.slow
-def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: ServerThread) -> None:
+def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: ServerThread, tmp_path: Path) -> None:
     """pg_class is complete after each CREATE, and each relation can be read when every kind of object exists."""
     assert EVERY_KIND.keys() == KINDS.keys() - {"system table"}
     with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
@@ -377,11 +378,11 @@ def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: Ser
         assert len(relations) > 190
         expected: dict[str, str] = {}
         for kind, (statement, classes) in EVERY_KIND.items():
-            connection.execute(statement.encode())
+            connection.execute(statement.format(directory=tmp_path).encode())
             expected |= classes
             query = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace"
             assert dict(connection.execute(query).fetchall()) == expected, kind
-            names = "('a', 'v', 'm', 'i', 'h', 'pw', 'c', 's', 'sub', 'st')"
+            names = "('a', 'v', 'm', 'i', 'h', 'pw', 'c', 's', 'sub', 'st', 'out')"
             found = connection.execute(f"SELECT type FROM mz_objects WHERE name IN {names}".encode()).fetchall()
             assert kind.replace(" ", "-") in {type.replace(" ", "-") for (type,) in found}
         for schema, name in relations:
