@@ -42,7 +42,7 @@ test-fast: $(VENV)/.installed
 
 # Starts servers and JVMs, kills them, and starts them again.
 test-crash: $(VENV)/.installed
-	$(PARALLEL) --dist loadfile -m crash $(ARGS)
+	$(PARALLEL) --dist worksteal -m crash $(ARGS)
 
 # Runs the tests with Spark's executors in separate processes, then with a Spark Connect server.
 # ARGS="-m cluster" selects the tests that CI runs.
