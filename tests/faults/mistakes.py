@@ -52,18 +52,25 @@ def mistake(name: str, *needs: str) -> Callable[[Callable[[], None]], Callable[[
 
 @mistake("writes are acknowledged before they are committed")
 def acknowledge_early() -> None:
-    commit = Coordinator.commit
-    under_way: set[asyncio.Task[Timestamp]] = set()
+    commit, submit = Coordinator.commit, Coordinator.submit
+    under_way: set[asyncio.Task[Commit]] = set()
 
-    async def early(self: Coordinator, request: Request) -> Timestamp:
+    async def early(self: Coordinator, request: Request) -> Commit:
         if request.catalog is not None:
             return await commit(self, request)
         task = asyncio.create_task(commit(self, request))
         under_way.add(task)
         task.add_done_callback(under_way.discard)
-        return self.latest_time()
+        return Commit(self.latest_time())
+
+    def submit_early(self: Coordinator, request: Request) -> asyncio.Future[Commit]:
+        submit(self, request)
+        done: asyncio.Future[Commit] = asyncio.get_running_loop().create_future()
+        done.set_result(Commit(self.latest_time()))
+        return done
 
     Coordinator.commit = early  # type: ignore[method-assign]
+    Coordinator.submit = submit_early  # type: ignore[method-assign]
 
 
 @mistake("progress is one too high")
@@ -79,14 +86,20 @@ def reserve_nothing() -> None:
 
 @mistake("a batch is now and then written twice")
 def write_twice() -> None:
-    insert = Log.insert
+    insert, insert_alone = Log.insert, Log.insert_alone
 
     def twice(self: Log, tx: sqlite3.Connection, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
         if payload.inline is not None and random.random() < 0.05:
             insert(self, tx, collection, time, payload)
         return insert(self, tx, collection, time, payload)
 
+    async def alone_twice(self: Log, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch | None:
+        if payload.inline is not None and random.random() < 0.05:
+            await insert_alone(self, collection, time, payload)
+        return await insert_alone(self, collection, time, payload)
+
     Log.insert = twice  # type: ignore[method-assign]
+    Log.insert_alone = alone_twice  # type: ignore[method-assign]
 
 
 @mistake("a transaction's tables are committed one by one")

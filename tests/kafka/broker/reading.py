@@ -21,8 +21,8 @@ FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 MOMENTS = [
     "commit, before its transaction",
     "commit, a batch is inserted",
-    "commit, on disk and not told",
-    "commit, readable and not told",
+    "commit, on disk and not acknowledged",
+    "commit, readable and not acknowledged",
 ]
 """When a server dies (FAULTS_DIE)."""
 
