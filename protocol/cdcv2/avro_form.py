@@ -23,12 +23,11 @@ from protocol.avro.plain import DecodeError, PlainReader
 from protocol.avro.schema import Array, Primitive, Record, SchemaError, Type, Union, describe
 from protocol.avro.varints import decoded_varints, encoded_varints, varint_bytes
 from protocol.cdcv2.decoded import Decoded
-from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, TIME, TIME_FIELD, MessageError, Progress
+from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, MESSAGE_UPDATES, TIME, TIME_FIELD, MessageError, Progress
 from protocol.columnar.buffers import string_parts
 from protocol.pgwire.types import parse_type
 
 NAMESPACE = "com.materialize.cdc"
-MESSAGE_UPDATES = 1_000  # updates of a written message
 BLOCK_UPDATES = 32  # updates of a block of its array
 LANES_MIN = 8  # of fewer arrays, the items are found one by one
 _LONGS = (Primitive("long"), Primitive("int"))

@@ -19,7 +19,17 @@ import pyarrow.compute as pc
 
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.decoded import Decoded
-from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, TIME, TIME_FIELD, TIME_MAX, MessageError, Progress
+from protocol.cdcv2.messages import (
+    DIFF,
+    DIFF_FIELD,
+    END,
+    MESSAGE_UPDATES,
+    TIME,
+    TIME_FIELD,
+    TIME_MAX,
+    MessageError,
+    Progress,
+)
 from protocol.columnar.buffers import joined, patched, string_parts
 from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.errors import PgError
@@ -27,7 +37,6 @@ from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb, quoted_json
 from protocol.pgwire.text_columns import DEFAULT_STYLE, Escapes, plain_column, text_column
 
 UPDATES, PROGRESS = "array", "com.materialize.cdc.progress"
-MESSAGE_UPDATES = 1_000  # updates of a written message
 _BARE = ("int2", "int4", "int8", "json", "jsonb")  # printed as they are
 _ESCAPES = Escapes(b'"\\\b\f\n\r\t', "\\", {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"})
 _CONTROL = r"[\x00-\x07\x0b\x0e-\x1f]"  # without letters of their own

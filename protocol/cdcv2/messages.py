@@ -21,6 +21,7 @@ TIME, DIFF = "time", "diff"
 TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 TIME_MAX = (1 << 63) - 1
+MESSAGE_UPDATES = 1_000  # updates of a written message
 END = 1 << 63
 """The empty frontier: no time is beyond it. It is greater than every time."""
 

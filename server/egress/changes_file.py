@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from catalog import directory
 from protocol.pgwire.errors import PgError, SqlState
 
 BLOCK_BYTES = 1 << 16
-FILE_MODE = 0o600
 
 
 class ChangesFile:
@@ -23,7 +23,7 @@ class ChangesFile:
         """Opens the file after its last complete line. PgError if it is missing although it is not new."""
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if is_new else 0)
         try:
-            self._file = os.open(self._path, flags, FILE_MODE)
+            self._file = os.open(self._path, flags, directory.FILE_MODE)
         except FileNotFoundError:
             if is_new:
                 raise
@@ -33,11 +33,7 @@ class ChangesFile:
                 hint="Restore the file, or drop the sink and create it again.",
             ) from None
         os.ftruncate(self._file, self._lines_end())
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        directory.sync(self._path.parent)
 
     def append(self, messages: Iterable[bytes]) -> int:
         """Appends a line per message. Returns the number of bytes."""

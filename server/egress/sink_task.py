@@ -16,7 +16,7 @@ from catalog.objects import Collection, Sink, Timestamp
 from catalog.store import MustEnd
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.json_form import JsonEncoder
-from protocol.cdcv2.messages import TIME_FIELD
+from protocol.cdcv2.messages import MESSAGE_UPDATES, TIME_FIELD
 from protocol.cdcv2.writer import Writer
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
@@ -165,7 +165,7 @@ class SinkTask:
             times = pa.array(np.full(part.num_rows, at, np.int64))
             part = part.add_column(part.num_columns - 1, TIME_FIELD, times)
             writer.add(part)
-            self.messages += -(-part.num_rows // 1_000)
+            self.messages += -(-part.num_rows // MESSAGE_UPDATES)
             self.bytes += await asyncio.to_thread(self._file.append, self._encoder.updates(part))
         self.updates += changes.num_rows
 
