@@ -27,6 +27,7 @@ from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.messages import DIFF, END, TIME, interval
 from protocol.cdcv2.reader import Batch, Reader, Waiting
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.option_values import OptionValues
 
 CALLS_MAX = 1_000  # with positions of their own; more are merged in pairs
 MULTIPLICITY_MAX = 1_000_000  # of a change: a row is read as often as its multiplicity
@@ -37,6 +38,12 @@ K = TypeVar("K", bound=Hashable)
 Positions = Mapping[K, int]
 
 log = structlog.get_logger()
+
+
+def stall_timeout_s(options: Mapping[str, str]) -> float:
+    """The option STALL TIMEOUT in seconds. PgError 22023."""
+    given_us = OptionValues(options).microseconds("stall timeout")
+    return STALL_S if given_us is None else given_us / 1e6
 
 
 @dataclass(frozen=True, slots=True)

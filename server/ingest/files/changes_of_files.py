@@ -11,8 +11,7 @@ from catalog.source_state import State
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.json_form import JsonDecoder
 from protocol.pgwire.types import parse_type
-from server.ingest.history import STALL_S, History
-from server.ingest.option_values import OptionValues
+from server.ingest.history import History, stall_timeout_s
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes, Upstream
 
@@ -28,8 +27,7 @@ class ChangesOfFiles:
         self._decoder = JsonDecoder(columns)
         self._target = target
         self._context = context
-        stall_us = OptionValues(definition.options).microseconds("stall timeout")
-        self._stall_s = STALL_S if stall_us is None else stall_us / 1e6
+        self._stall_s = stall_timeout_s(definition.options)
         self._read: dict[str, int] = {}  # by file, up to where it was received
         self._stored: dict[str, int] = {}  # by file, from where it is read after a restart
         self._history: History[str] | None = None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.history import stall_timeout_s
 from server.ingest.kafka.consumer import TopicConsumer, deleted
 from server.ingest.kafka.layout import ends_of, layout_of
 from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.upstream import KafkaUpstream
-from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import UpstreamError
 
@@ -41,7 +41,7 @@ class KafkaKind:
                     SqlState.INVALID_PARAMETER_VALUE, f'unrecognized option "{name.upper()}" of a Kafka source'
                 )
         Start.of(options)
-        OptionValues(options).microseconds("stall timeout")
+        stall_timeout_s(options)
         if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
             return ()
         if not definition.tables and (format is None or format.value is None):

@@ -23,7 +23,7 @@ from catalog.source_definition import Format
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.reads import error_of
-from server.ingest.history import STALL_S, History
+from server.ingest.history import STALL_S, History, stall_timeout_s
 from server.ingest.kafka.consumer import Poll, TopicConsumer, created_again, deleted, missing
 from server.ingest.kafka.envelopes.append import AppendEnvelope
 from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
@@ -38,7 +38,6 @@ from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
 from server.ingest.keyed_rows import KeyedRows
-from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes
 
@@ -129,8 +128,7 @@ class KafkaUpstream:
         self._context = context
         self._metadata_s = metadata_s
         self._start = Start.of(definition.options)
-        stall_us = OptionValues(definition.options).microseconds("stall timeout")
-        self._stall_s = STALL_S if stall_us is None else stall_us / 1e6
+        self._stall_s = stall_timeout_s(definition.options)
         self._topics: list[Topic] = []
         self._polls: dict[asyncio.Task[Poll | None], Topic | TransactionTopic] = {}
         self._transactions: TransactionTopic | None = None
