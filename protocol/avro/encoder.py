@@ -64,7 +64,7 @@ class EncodedColumn:
 
 
 def fields_of(columns: Sequence[EncodedColumn]) -> list[dict[str, Any]]:
-    """The fields of the record's schema. ValueError if a name is no name of Avro, or is repeated."""
+    """The fields of the record's schema. ValueError if Avro does not allow a name, or if one is repeated."""
     names = [column.name for column in columns]
     for name in names:
         if not _NAME.fullmatch(name):
@@ -105,7 +105,7 @@ def _decimal_of(type: PgType) -> tuple[int, int]:
 
 
 def _parts(column: EncodedColumn, values: pa.Array) -> list[pa.Array]:
-    """Arrays of bytes whose concatenations are the values; NULL stands for no bytes."""
+    """Arrays whose elements, joined row by row, are the encoded values. NULL adds no bytes."""
     branch = [pc.if_else(values.is_null(), _NULL, _VALUE)] if column.nullable else []
     if values.null_count == len(values):
         return branch

@@ -107,7 +107,7 @@ class IncrementalComputation:
         operators = operators_of(
             self.root, OperatorContext(self._engine, self._reads, self._shared, as_of, self._step_cost)
         )
-        rows_there = sum(self._reads.log_row_count(id, 0, as_of + 1) for id in self.inputs)
+        rows_there = self._changed_rows(0, as_of)
         with self.hydration.running(as_of, len(operators), rows_there):
             self._hydrating = operators
             self._step_cost.begin()
@@ -192,7 +192,7 @@ class IncrementalComputation:
         plan = replace(self._plan, relation=relation, template=spark_text(relation))
         rows = await compute(plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
         changes = await in_thread(updates.difference, rows, await present())
-        self._step_cost.recomputed(sum(self._reads.log_row_count(id, 0, time + 1) for id in self.inputs))
+        self._step_cost.recomputed(self._changed_rows(0, time))
         self.close()
         self._time, self._has_state = time, False
         return changes
