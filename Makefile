@@ -9,9 +9,9 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
-OWN_TARGETS := generated or ivm or large or faults or attacks or kafka
+OWN_TARGETS := sql or ivm or large or faults or attacks or kafka
 
-.PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster generated test-ivm test-large test-faults \
+.PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
 	test-kafka check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
@@ -47,14 +47,14 @@ test-crash: $(VENV)/.installed
 # Runs the tests with Spark's executors in separate processes, then with a Spark Connect server.
 # ARGS="-m cluster" selects the tests that CI runs.
 test-cluster: $(VENV)/.installed
-	$(PYTEST) --engine local-cluster -m "not ($(OWN_TARGETS))" $(ARGS)
-	$(PYTEST) --engine connect -m "not ($(OWN_TARGETS))" $(ARGS)
+	$(PYTEST) --engine local-cluster -m "sql or not ($(OWN_TARGETS))" $(ARGS)
+	$(PYTEST) --engine connect -m "sql or not ($(OWN_TARGETS))" $(ARGS)
 
-# Runs random SQL on PostgreSQL and Tidewire, TIDEWIRE_EXAMPLES times as much as CI. The test module describes
-# TIDEWIRE_SEED.
-generated: export TIDEWIRE_EXAMPLES ?= 20
-generated: $(VENV)/.installed
-	$(PYTEST) tests/server/sql/test_generated_sql.py -m generated --timeout 0 $(ARGS)
+# Compares the results of all statements of the SQL suite, and of random ones, with PostgreSQL's. TIDEWIRE_EXAMPLES=1
+# generates as many as CI, the default 20 times as many. test_generated_sql.py describes TIDEWIRE_SEED.
+test-sql: export TIDEWIRE_EXAMPLES ?= 20
+test-sql: $(VENV)/.installed
+	$(PARALLEL) --dist worksteal tests/sql tests/server/sql -m sql --timeout 0 $(ARGS)
 
 # Runs random queries over random histories, TPC-H and NEXMark. Compares with PostgreSQL's results after each commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50

@@ -70,6 +70,7 @@ def test_indexes_do_not_change_the_plan() -> None:
     assert sum(bool(indexed.lookups) for _, _, indexed in queries()) > 30
 
 
+@pytest.mark.sql
 def test_rows_found_by_lookups_give_the_same_result(engine: SparkEngine) -> None:
     """For every twelfth query, because each takes two Spark statements."""
 

@@ -109,6 +109,7 @@ def batches() -> list[tuple[str, int]]:
     return [(chapter, start) for chapter in chapters() for start in range(0, len(answers.read(chapter)), BATCH)]
 
 
+@pytest.mark.sql
 @pytest.mark.parametrize(("chapter", "start"), batches())
 def test_rows_equal_postgresql(chapter: str, start: int, engine: SparkEngine) -> None:
     batch = answers.read(chapter)[start : start + BATCH]

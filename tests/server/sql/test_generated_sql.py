@@ -38,7 +38,7 @@ from tests.sql.compare import columns_difference, difference
 from tests.sql.oracle import Oracle
 from tests.sql.statements import Statement
 
-pytestmark = pytest.mark.generated
+pytestmark = pytest.mark.sql
 
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))

@@ -25,6 +25,7 @@ def depth() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
+@pytest.mark.sql
 def test_deeply_nested_views(dsn: str) -> None:
     with connected(dsn) as connection, psycopg.connect(dsn) as other:
         connection.execute("CREATE TABLE t (k int, v int)")
@@ -63,6 +64,7 @@ def test_a_chain_of_materialized_views(dsn: str) -> None:
         assert ended[2] == (begun[1][0], -1, 2, 9)
 
 
+@pytest.mark.sql
 def test_the_maximum_number_of_columns(dsn: str) -> None:
     names = [f"c{number}" for number in range(COLUMNS_MAX)]
     columns = ", ".join(f"{name} int" for name in names)
@@ -96,6 +98,7 @@ def test_the_maximum_number_of_columns(dsn: str) -> None:
 SUMS = 150  # more than the fields for which Spark generates one function
 
 
+@pytest.mark.sql
 def test_long_lists(dsn: str) -> None:
     many = 2_000
     long_case = "CASE " + " ".join(f"WHEN k = {n} THEN {n + 1}" for n in range(500)) + " END"

@@ -64,6 +64,7 @@ def test_each_script_has_a_plan_that_its_pass_changes() -> None:
         assert any(before != after for before, after in (around(name, sql) for sql in queries(name))), name
 
 
+@pytest.mark.sql
 @pytest.mark.parametrize("name", NAMES)
 def test_the_plans_before_and_after_a_pass_have_the_same_rows(name: str, engine: SparkEngine) -> None:
     async def compare(sql: str) -> None:
