@@ -24,6 +24,7 @@ from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.text_formats import BytesFormat, CsvFormat, JsonFormat, TextFormat
 
 BEFORE, AFTER, SOURCE, OP, TRANSACTION = "before", "after", "source", "op", "transaction"
+NUMBER = "data_collection_order"  # of a message in its transaction and table
 _SOURCE_FIELDS = ("snapshot", "sequence", "lsn", "file", "pos", "row", "gtid")
 _METADATA = {"partition": "int4", "offset": "int8", "timestamp": "timestamp", "headers": "jsonb"}
 
@@ -308,7 +309,7 @@ def events_of(schemas: Schemas, format: Format, registry: SchemaRegistry | None)
     if len(branches) != 1 or not isinstance(branches[0], Record):
         raise _unsupported("'transaction' column must be of type record")
     origin, source = _source(envelope)
-    transaction = Wanted({"id": _single(branches[0], "id")}, (TRANSACTION,), True)
+    transaction = Wanted({name: _single(branches[0], name) for name in ("id", NUMBER)}, (TRANSACTION,), True)
     wanted = Wanted({OP: _single(envelope, OP), SOURCE: source, TRANSACTION: transaction})
     return origin, AvroFormat(wanted, registry, envelope)
 

@@ -152,6 +152,11 @@ def transaction_numbers(ids: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.
     return np.append(domains, "")[codes], found, found >= 0
 
 
+def place_numbers(upstream: Upstream, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of snapshots as numbers of transactions in the domain "": LSNs, or positions in the binlog."""
+    return places[:, 1] if upstream is Upstream.POSTGRES else (places[:, 0] << _POS_BITS) + places[:, 1]
+
+
 def in_order(positions: Positions, rows: NDArray[np.intp], highest: Highest) -> tuple[Mask, Highest]:
     """Which of `rows`, the messages of one partition in order, are no repetitions; and the highest positions then.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.avro_format import AvroFormat
 from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.envelopes.envelope import worked
-from server.ingest.kafka.layout import OP, SOURCE, TRANSACTION
+from server.ingest.kafka.layout import NUMBER, OP, SOURCE, TRANSACTION
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Upstream, positions, restored
-from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger
+from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger, key_of
 
 _OFFSET, _NUMBER, _EVENT = "transactions/offset", "transactions/number/", "event/"
 
@@ -32,7 +32,7 @@ class MergedTopic:
 
     @classmethod
     def restored(
-        cls, prefix: str, found: tuple[Upstream, AvroFormat], partitions: Mapping[int, int], state: State
+        cls, prefix: str, found: tuple[Upstream, AvroFormat], offsets: Mapping[int, int], state: State
     ) -> MergedTopic:
         origin, decoder = found
         start = prefix + _EVENT
@@ -41,7 +41,7 @@ class MergedTopic:
             for key, value in state.items()
             if key.startswith(start) and value is not None
         }
-        return cls(prefix, origin, decoder, TopicBuffer(origin, list(partitions), known))
+        return cls(prefix, origin, decoder, TopicBuffer(origin, offsets, known))
 
     def state_of(self, release: Release) -> dict[str, bytes | None]:
         """What is stored with the changes of a release."""
@@ -99,7 +99,9 @@ class TransactionTopic:
             try:
                 if part.failed[row]:
                     raise ValueError(part.reason(row))
-                if status == "END":
+                if status == "BEGIN":
+                    self.merger.begin(key_of(self._origin, id), int(messages.timestamps[row]))
+                elif status == "END":
                     self.merger.add(End.of(self._origin, id, collections, offset + 1))
             except (ValueError, KeyError, TypeError) as error:
                 raise PgError(
@@ -119,8 +121,10 @@ class TransactionTopic:
         part = await worked(messages, own.decoder.decode, messages.values)
         source = {path[1]: column for path, column in part.columns.items() if len(path) == 2 and path[0] == SOURCE}
         found = positions(own.origin, source, part.columns[(OP,)])
-        found.known[part.failed | np.asarray(messages.values.is_null())] = False
-        own.buffer.add(messages, part.columns[(TRANSACTION, "id")], found)
+        is_event = ~part.failed & np.asarray(messages.values.is_valid())
+        found = replace(found, known=found.known & is_event, snapshot=found.snapshot & is_event)
+        ids, numbers = (part.columns[(TRANSACTION, name)] for name in ("id", NUMBER))
+        own.buffer.add(messages, ids, numbers, found)
         own.buffer.reach(ends)
 
     def release(self) -> tuple[dict[str, list[Messages]], dict[str, bytes | None]]:

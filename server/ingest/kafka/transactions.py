@@ -7,7 +7,23 @@ topic c, and Q(c, p) the messages of c's partition p that are not yet released, 
                  or every Q(c, p) has an event of a later transaction
 
 The second case occurs if events of T were deleted before they were read. The events of a partition are in the order of
-commits. Messages without a transaction (snapshots, tombstones) are released with what precedes them.
+commits. A row of a snapshot whose position is higher than T's commit is like an event of a later transaction: a
+connector that lost its position wrote it. Messages without a transaction (snapshots, tombstones) are released with what
+precedes them.
+
+A connector that is killed within T continues after the last event whose position it has stored, and all events before
+that are in Kafka. It may write BEGIN again, and then counts from 1: n(T, c) is the number of events after the second
+BEGIN. Events are numbered in their transaction and table, too. If T has several BEGINs, the sum in the formula is
+therefore replaced by
+
+    |{ number of m : m ∈ T in the topic c, not written before the last BEGIN, by Kafka's timestamps }| >= n(T, c)
+
+and the earlier events are there once every partition was read up to the end it had after the END was read, or has an
+event of a later transaction. The second condition applies to the END of a transaction that follows one without END,
+too: the events of both are released together. If T's END is repeated before T was released, the last one is valid.
+
+A transaction without END waits for the END of a later one. A snapshot that follows its events does not release them:
+the connector can write a snapshot within a transaction on demand, and continue the transaction afterwards.
 
 Repetitions are dropped by position: events by their position in the database's log (`positions`), transactions by the
 number in their id, which ascends. PostgreSQL's ids are `<transaction>:<LSN>`, and the LSN differs between the events
@@ -23,7 +39,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -32,7 +48,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from server.ingest.kafka.messages import Messages
-from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, transaction_numbers
+from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, place_numbers, transaction_numbers
 
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
 ENDS_MAX = 100_000  # transactions whose events have not arrived
@@ -44,14 +60,18 @@ _LATER = np.iinfo(np.int64).max  # of an event whose order is not known: it is r
 class End:
     """The END of a transaction. `key` is in the ids of its messages. Of one `domain`, `number` ascends.
 
-    `counts`: the number of events by table, such as `public.orders`.
+    `counts`: the number of events by table, such as `public.orders`. `next_offset`: in the topic of transactions.
+    `begun`: Kafka's timestamp of the last BEGIN if there are several, else None. `follows_open`: a transaction before
+    it may have no END.
     """
 
     key: str
     domain: str
     number: int
     counts: Mapping[str, int]
-    next_offset: int = 0  # in the topic of transactions
+    next_offset: int = 0
+    begun: int | None = None
+    follows_open: bool = False
 
     @classmethod
     def of(cls, upstream: Upstream, id: str, collections: str | None, next_offset: int = 0) -> End:
@@ -60,12 +80,22 @@ class End:
         domains, numbers, known = transaction_numbers(pa.array([id], pa.string()))
         if not known[0]:
             raise ValueError(f"invalid transaction id: {id}")
-        key, domain = (domains[0], "") if upstream is Upstream.POSTGRES else (id, domains[0])
-        return cls(key, domain, int(numbers[0]), counts, next_offset)
+        domain = "" if upstream is Upstream.POSTGRES else domains[0]
+        return cls(key_of(upstream, id), domain, int(numbers[0]), counts, next_offset)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `counts` are those of the whole transaction, and all before it have an END."""
+        return self.begun is None and not self.follows_open
 
     def count_in(self, topic: str) -> int:
         """The number of events in a topic, `<prefix>.<schema>.<table>`."""
         return sum(n for table, n in self.counts.items() if topic == table or topic.endswith(f".{table}"))
+
+
+def key_of(upstream: Upstream, id: str) -> str:
+    """What the ids of a transaction's messages have in common."""
+    return id.partition(":")[0] if upstream is Upstream.POSTGRES else id
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +108,15 @@ class Until:
 
 @dataclass(frozen=True)
 class Events:
-    """Messages of one partition. `keys`: of their transactions, None for a message without one or a repetition.
+    """Messages of one partition. `keys`: of their transactions, None for a message without one.
 
-    `orders`: an event with the domain of an END, and an order of at most its number, is not later than the transaction.
+    `numbers`: in their transaction and table. `orders`: an event with the domain of an END, and an order of at most its
+    number, is not later than the transaction. `accepted`: False for repetitions.
     """
 
     messages: Messages
     keys: NDArray[np.object_]
+    numbers: NDArray[np.int64]
     domains: NDArray[np.object_]
     orders: NDArray[np.int64]
     positions: Positions
@@ -95,7 +127,7 @@ class Events:
 
     def later(self, until: Until) -> NDArray[np.intp]:
         """The events of transactions after `until`."""
-        is_later = (self.keys != np.array(None)) & (self.keys != until.key)
+        is_later = self.accepted & (self.keys != np.array(None)) & (self.keys != until.key)
         for domain, number in until.numbers.items():
             is_later &= (self.domains != domain) | (self.orders > number)
         return np.flatnonzero(is_later)
@@ -106,7 +138,8 @@ class _Queue:
     """The unreleased messages of a partition. `highest`: the positions of all that were added.
 
     `stored`: those of the released ones. `end`: the offset up to which nothing follows them, if it is known. `last`:
-    the key of the last message if it was the repetition of an event, else None.
+    the key of the last message if it was the repetition of an event, else None. `read`: the offset before which all was
+    added. `snapshot`: the highest position of a row of a snapshot, as numbers of END are, or -1.
     """
 
     parts: deque[Events] = field(default_factory=deque)
@@ -114,6 +147,8 @@ class _Queue:
     stored: Highest = field(default_factory=dict)
     end: int | None = None
     last: bytes | None = None
+    read: int = 0
+    snapshot: int = -1
 
 
 @dataclass
@@ -131,36 +166,42 @@ class Release:
 class TopicBuffer:
     """The unreleased messages of a topic."""
 
-    def __init__(self, upstream: Upstream, partitions: Sequence[int], positions: Mapping[int, Highest]) -> None:
-        """`positions`: as stored."""
+    def __init__(self, upstream: Upstream, offsets: Mapping[int, int], positions: Mapping[int, Highest]) -> None:
+        """`offsets`: of the next messages by partition. `positions`: as stored."""
         self.nbytes = 0
         self._upstream = upstream
         self._queues = {
-            partition: _Queue(highest=positions.get(partition, {}), stored=positions.get(partition, {}))
-            for partition in partitions
+            partition: _Queue(highest=highest, stored=highest, read=offset)
+            for partition, offset in offsets.items()
+            for highest in (positions.get(partition, {}),)
         }
 
-    def add(self, messages: Messages, ids: pa.Array, found: Positions) -> None:
-        """Appends messages. `ids`: of their transactions, or NULL."""
+    def add(self, messages: Messages, ids: pa.Array, numbers: pa.Array, found: Positions) -> None:
+        """Appends messages. `ids`: of their transactions, or NULL. `numbers`: in their transactions and tables."""
         keys, domains, orders = self._transactions(ids, found)
+        numbers = numbers.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        snapshots = np.where(found.snapshot, place_numbers(self._upstream, found.places), -1)
         for partition in np.unique(messages.partitions).tolist():
             queue = self._queues.setdefault(partition, _Queue())
             rows = np.flatnonzero(messages.partitions == partition)
             accepted, queue.highest = in_order(found, rows, queue.highest)
             queue.end = None
+            queue.snapshot = max(queue.snapshot, int(snapshots[rows].max()))
             own = messages.take(rows)
+            queue.read = int(own.offsets[-1]) + 1
             accepted[_after_repetitions(own, accepted, queue.last)] = False
             queue.last = own.keys[-1].as_py() if own.values[-1].is_valid and not accepted[-1] else None
-            own_keys = keys[rows]
-            own_keys[~accepted] = None
             own_positions = replace(found.take(rows), known=found.known[rows] & accepted)
-            queue.parts.append(Events(own, own_keys, domains[rows], orders[rows], own_positions, accepted))
+            queue.parts.append(
+                Events(own, keys[rows], numbers[rows], domains[rows], orders[rows], own_positions, accepted)
+            )
             self.nbytes += own.nbytes
 
     def reach(self, ends: Mapping[int, int]) -> None:
         """Partitions were read to their ends, whose offsets are stored once the messages before them are released."""
         for partition, end in ends.items():
-            self._queues.setdefault(partition, _Queue()).end = end
+            queue = self._queues.setdefault(partition, _Queue())
+            queue.end, queue.read = end, max(queue.read, end)
 
     def _transactions(
         self, ids: pa.Array, found: Positions
@@ -173,19 +214,32 @@ class TopicBuffer:
             numbers, is_numbered = found.coordinates[:, 0] + 1, found.known
         return keys, domains, np.where(is_numbered, numbers, _LATER)
 
-    def has_all(self, until: Until, count: int) -> bool:
-        """Whether the events of `until.key` are here, `count` of them, or those of a later one in each partition."""
-        found, blocked = 0, True
-        for queue in self._queues.values():
-            is_blocked = False
+    def has_all(self, end: End, until: Until, count: int, goals: Mapping[int, int] | None) -> bool:
+        """Whether all events of a transaction are here.
+
+        `until`: the transaction. `count`: of its events. `goals`: the ends of partitions after the END was read, if
+        they are known.
+        """
+        found, numbers = 0, [np.empty(0, np.int64)]
+        all_blocked = is_read = True
+        for partition in {*self._queues, *(goals or ())}:
+            queue = self._queues.setdefault(partition, _Queue())
+            is_blocked = end.domain == "" and queue.snapshot > end.number
             for events in queue.parts:
-                later = events.later(until)
-                stop = int(later[0]) if len(later) else len(events.keys)
-                found += int((events.keys[:stop] == until.key).sum())
-                if is_blocked := len(later) > 0:
+                own = events.keys == end.key
+                has_later = len(events.later(until)) > 0
+                is_blocked = is_blocked or has_later
+                if end.begun is not None:  # repetitions can follow events of a later transaction
+                    numbers.append(events.numbers[own & (events.messages.timestamps >= end.begun)])
+                    continue
+                found += int((own & events.accepted).sum())
+                if has_later:
                     break
-            blocked = blocked and is_blocked
-        return found >= count or blocked
+            all_blocked = all_blocked and is_blocked
+            is_read = is_read and (is_blocked or (goals is not None and queue.read >= goals.get(partition, 0)))
+        if end.begun is not None:
+            found = len(np.unique(np.concatenate(numbers)))
+        return (found >= count or all_blocked) and (end.is_exact or is_read)
 
     def release(self, until: Until, into: Release) -> None:
         """Moves the messages before the first event after `until` to `into`."""
@@ -236,13 +290,33 @@ class TransactionMerger:
         """In the topic of transactions, after the last END that was released; None if there was none."""
         self._buffers = buffers
         self._ends: deque[End] = deque()
+        self._goals: dict[tuple[str, int], Mapping[str, Mapping[int, int]]] = {}
         self._added = dict(numbers)
+        self._begun: dict[str, list[int]] = {}
+
+    def begin(self, key: str, timestamp: int) -> None:
+        """The BEGIN of a transaction. `timestamp`: Kafka's."""
+        self._begun.setdefault(key, []).append(timestamp)
 
     def add(self, end: End) -> None:
-        """Appends the END of a transaction. A repetition is dropped."""
-        if end.number > self._added.get(end.domain, -1):
+        """Appends the END of a transaction. A repetition replaces one that is not released."""
+        begun = self._begun.pop(end.key, [])
+        if end.number > (last := self._added.get(end.domain, -1)):
+            # Transactions are written one after another: those that are begun have no END.
+            follows_open = last == -1 or bool(self._begun)
+            self._begun.clear()
             self._added[end.domain] = end.number
-            self._ends.append(end)
+            last_begun = begun[-1] if len(begun) > 1 else None
+            self._ends.append(replace(end, begun=last_begun, follows_open=follows_open or not begun))
+        elif begun:
+            self._replace(replace(end, begun=begun[-1]))
+
+    def _replace(self, end: End) -> None:
+        for place, known in enumerate(self._ends):
+            if (known.key, known.number) == (end.key, end.number):
+                # Other END messages are between the two in the topic.
+                self._ends[place] = replace(end, next_offset=known.next_offset, follows_open=known.follows_open)
+                self._goals.pop((end.domain, end.number), None)
 
     def wants(self, topic: str) -> bool:
         """Whether messages of a topic should be read: it has few, or the front transaction misses some."""
@@ -256,13 +330,29 @@ class TransactionMerger:
         return len(self._ends) < ENDS_MAX
 
     @property
+    def wants_goals(self) -> bool:
+        """Whether `reach` should be called: transactions can only be released after it."""
+        return any(not end.is_exact and (end.domain, end.number) not in self._goals for end in self._ends)
+
+    def reach(self, goals: Mapping[str, Mapping[int, int]]) -> None:
+        """Sets the ends that the partitions of each topic have now, after the END messages were read."""
+        for end in self._ends:
+            if not end.is_exact:
+                self._goals.setdefault((end.domain, end.number), goals)
+
+    @property
     def pending(self) -> int:
         """The number of transactions that are not released."""
         return len(self._ends)
 
     def _has_all(self, end: End, topic: str) -> bool:
         count = end.count_in(topic)
-        return count == 0 or self._buffers[topic].has_all(self._until(end), count)
+        if count == 0 and end.is_exact:
+            return True
+        goals = self._goals.get((end.domain, end.number))
+        return self._buffers[topic].has_all(
+            end, self._until(end), count, None if goals is None else goals.get(topic, {})
+        )
 
     def _until(self, end: End) -> Until:
         return Until({**self.numbers, end.domain: end.number}, end.key)
@@ -274,6 +364,7 @@ class TransactionMerger:
             buffer.release(Until(self.numbers), found[topic])
         while self._ends and all(self._has_all(self._ends[0], topic) for topic in self._buffers):
             end = self._ends.popleft()
+            self._goals.pop((end.domain, end.number), None)
             self.numbers[end.domain] = end.number
             self.next_offset = end.next_offset
             for topic, buffer in self._buffers.items():

@@ -314,8 +314,16 @@ class KafkaUpstream:
             await transactions.add(polled.consumer.topic, poll.messages, polled.after(poll.ends))
         else:
             await transactions.add_ends(poll.messages)
+        if transactions.merger.wants_goals:
+            transactions.merger.reach({topic.consumer.topic: await self._ends(topic) for topic in self._topics})
         found, state = transactions.release()
         return await self._changes({name: Messages.joined(parts) for name, parts in found.items()}, state)
+
+    async def _ends(self, topic: Topic) -> dict[int, int]:
+        """By partition that has messages, the offset after the last one."""
+        await self._find_partitions(topic)
+        watermarks = {partition: await topic.consumer.watermarks(partition) for partition in list(topic.offsets)}
+        return {partition: high for partition, (low, high) in watermarks.items() if high > low}
 
     async def _changes(self, found: Mapping[str, Messages], state: Mapping[str, bytes | None]) -> Changes:
         """The changes of messages, by topic. `state`: of their offsets."""
