@@ -29,6 +29,10 @@ CREATE TABLE IF NOT EXISTS {FRONTIERS} (
 FRONTIERS_EXIST = f"SELECT to_regclass('{FRONTIERS}') IS NOT NULL"
 
 
+PREFER_INDEX = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+"""For few staged rows, of which PostgreSQL has no statistics: it would often read the whole table."""
+
+
 def read_frontier(id: str) -> str:
     return f"SELECT frontier FROM {FRONTIERS} WHERE id = {_text(id)}"
 

@@ -28,7 +28,7 @@ from server.egress.sink_kind import SinkDefinition
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
 
-FEW_ROWS = 1_000  # changes of more rows are computed in a thread
+FEW_ROWS = 1_000  # changes of more rows are computed in a thread; those of fewer use the index of the key
 
 
 class Table:
@@ -155,6 +155,8 @@ class Table:
         """Deletes and updates rows, within a transaction. PgError if one of them is not there."""
         if not net.staged.num_rows:
             return
+        if self._target.key is not None and net.staged.num_rows <= FEW_ROWS:
+            await self._connected.execute(sql.PREFER_INDEX)
         await self._stage(net)
         assert self._statements is not None
         deleted = await self._connected.execute(self._statements.delete) if net.deleted else 0
