@@ -174,8 +174,8 @@ MZ_SINKS = _table(
     name="text",
     type="text",
     on_id="text",
-    envelope_type="text",
-    format="text",
+    envelope_type="text?",
+    format="text?",
     owner_id="text",
 )
 MZ_SINK_STATUSES = _table(

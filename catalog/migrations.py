@@ -161,6 +161,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         -- know. The table source_state also has the state of sinks. The tables are the same.
         """,
     ),
+    (
+        "sinks into PostgreSQL",
+        """
+        UPDATE items SET definition = json_set(definition, '$.connection', NULL, '$.key', json('[]'), '$.identity', '')
+            WHERE kind = 'sink';
+        """,
+    ),
 )
 
 

@@ -19,7 +19,7 @@ from protocol.columnar.buffers import fixed_values, offsets_of, starts_of, strin
 from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.text_columns import INTERVAL
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import BARE_NUMERIC_SCALE, PgType
 
 _BINARY = pa.binary()
 POSTGRES_EPOCH_US = POSTGRES_EPOCH_DAYS * DAY_US
@@ -42,7 +42,8 @@ def varying_column(type: PgType) -> VaryingColumn:
     if type.element is not None:
         return partial(_arrays, type.element)
     if type.name == "numeric":
-        return partial(_numerics, type.scale or 0)
+        scale = type.scale or 0
+        return partial(_numerics, scale, type.precision is None and scale == BARE_NUMERIC_SCALE)
     return _VARYING.get(type.name, _bytes)
 
 
@@ -123,8 +124,11 @@ _GROUP = 10_000
 _NEGATIVE = 0x4000
 
 
-def _numerics(scale: int, array: pa.Array) -> pa.Array:
-    """numeric_send(): digit count, weight of the first digit, sign, scale, base-10000 digits without outer zeros."""
+def _numerics(scale: int, is_bare: bool, array: pa.Array) -> pa.Array:
+    """numeric_send(): digit count, weight of the first digit, sign, scale, base-10000 digits without outer zeros.
+
+    The scale of a bare numeric is internal: its values have the scale that they need, as in text.
+    """
     count = len(array)
     if pa.types.is_integer(array.type):
         array = array.cast(pa.decimal128(20, 0))
@@ -153,12 +157,21 @@ def _numerics(scale: int, array: pa.Array) -> pa.Array:
     last = np.where(some, width - filled[:, ::-1].argmax(axis=1), 0)
     rows = np.empty(count, [("n", ">i2"), ("weight", ">i2"), ("sign", ">u2"), ("scale", ">i2"), ("d", ">i2", (width,))])
     rows["n"], rows["scale"], rows["d"] = last - first, scale, digits
+    if is_bare:
+        rows["scale"] = _needed_scale(digits, last, last - (width - fraction_groups))
     rows["weight"] = np.where(some, width - fraction_groups - 1 - first, 0)
     rows["sign"] = np.where(negative, _NEGATIVE, 0)
     places = np.arange(width)
     keep = np.ones((count, 8 + 2 * width), bool)
     keep[:, 8:] = np.repeat((places >= first[:, None]) & (places < last[:, None]), 2, axis=1)
     return string_array(starts_of(8 + 2 * (last - first)), masked_rows(rows, keep), array).view(_BINARY)
+
+
+def _needed_scale(digits: NDArray[np.uint64], last: NDArray[np.intp], groups: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The number of decimal places up to the last that is not zero. `groups`: groups after the point up to `last`."""
+    ends = digits[np.arange(len(digits)), np.maximum(last - 1, 0)]
+    zeros = sum((ends % np.uint64(power) == 0).astype(np.intp) for power in (10, 100, 1_000))
+    return np.where(groups > 0, 4 * groups - zeros, 0)
 
 
 def _scaled(low: NDArray[np.uint64], high: NDArray[np.uint64], factor: int) -> list[NDArray[np.uint64]]:

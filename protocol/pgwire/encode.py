@@ -2,6 +2,7 @@
 
     RowEncoder(types, formats, style).encode(batch)   -> DataRow messages, concatenated
     CopyEncoder(types, options, style, names)         -> header(), encode(batch), ..., trailer()
+    CopyFileEncoder(types).encode(batch)              -> rows of a file of COPY BINARY, without messages
 
 Each message is the concatenation of a struct (the message's header and adjacent fixed-width fields), a column of
 varying width, the next struct, and so on. One `binary_join_element_wise` over these parts encodes all rows. Binary rows
@@ -36,7 +37,7 @@ from protocol.pgwire.text_columns import (
 )
 from protocol.pgwire.types import PgType
 
-__all__ = ["CopyEncoder", "OutputStyle", "RowEncoder"]
+__all__ = ["CopyEncoder", "CopyFileEncoder", "OutputStyle", "RowEncoder"]
 
 _BINARY = pa.binary()
 _EMPTY = pa.scalar(b"", _BINARY)
@@ -127,10 +128,25 @@ class CopyEncoder:
         if not self._options.is_binary:
             return b""
         opening, self._opening = self._opening, b""
-        return _copy_data(opening + b"\xff\xff")
+        return _copy_data(opening + CopyFileEncoder.TRAILER)
 
 
-_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
+class CopyFileEncoder:
+    """Encodes batches as rows of a file of COPY BINARY, which is `HEADER`, the rows of all batches, and `TRAILER`."""
+
+    HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
+    TRAILER = b"\xff\xff"
+
+    def __init__(self, types: Sequence[PgType]) -> None:
+        self._types = tuple(types)
+        self._columns = tuple(map(_binary_field, types))
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """The batch's rows, in order; b"" for no rows."""
+        return _in_chunks(batch, self._types, lambda columns, rows: _sized_rows(None, self._columns, columns, rows))
+
+
+_SIGNATURE = CopyFileEncoder.HEADER
 _ChunkEncoder = Callable[[list[pa.Array], int], bytes]
 
 
@@ -211,12 +227,16 @@ def _row_dtype(formats: tuple[Any, ...]) -> np.dtype[Any]:
     return np.dtype([(f"f{index}", format) for index, format in enumerate(formats)])
 
 
-def _sized_rows(tag: int, fields: Sequence[_Field], columns: list[pa.Array], count: int) -> bytes:
-    """Messages of tag, length, int16 count of columns, and each value preceded by its int32 length, -1 for NULL."""
+def _sized_rows(tag: int | None, fields: Sequence[_Field], columns: list[pa.Array], count: int) -> bytes:
+    """Messages of tag, length, int16 count of columns, and each value preceded by its int32 length, -1 for NULL.
+
+    `tag` None: without tag and length.
+    """
     lengths = np.full(count, 6 + 4 * len(fields), np.int32)
     struct = _Struct()
-    struct.add("u1", tag)
-    struct.add(">i4", lengths)  # completed below
+    if tag is not None:
+        struct.add("u1", tag)
+        struct.add(">i4", lengths)  # completed below
     struct.add(">i2", len(fields))
     parts: list[_Struct | pa.Array] = []
     for field, column in zip(fields, columns, strict=True):

@@ -1,9 +1,17 @@
 """Sinks: the changes of collections are written to external systems.
 
-`changes_file`  a file with CDCv2 messages as lines of JSON
-`sink_task`     the task of one sink: reads committed changes, writes them, and commits its frontier
-`sinks`         starts and ends the tasks as sinks are created and dropped
+`downstream`   the interface of what a sink writes: an external system, from a frontier on
+`sink_kind`    the interface of a kind of sink: the check at CREATE, its downstream, and what remains after DROP
+`kinds`        the kinds by name
+`definitions`  definitions with resolved secrets
+`sink_task`    the task of one sink: reads committed changes, writes them, and commits its frontier
+`sinks`        starts and ends the tasks as sinks are created and dropped
+`file`, `postgres`  the kinds
 
-With F the committed frontier of a sink, all changes at times before F are on the disk of the external system, with the
-statement that they are all. What was written after F is written again after a crash: readers of CDCv2 ignore it.
+With F the committed frontier of a sink, all changes at times before F are durable in the external system. A downstream
+that stores its frontier with the changes (`keeps_frontier`) has exactly the changes before its frontier G, and F <= G:
+
+    target = collection as of G - 1
+
+Another one may have changes at times from F on, which are written again after a crash.
 """

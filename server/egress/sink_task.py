@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from enum import StrEnum
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,22 +13,26 @@ import structlog
 from catalog import source_state, updates
 from catalog.objects import Collection, Sink, Timestamp
 from catalog.store import MustEnd
-from protocol.avro.encoder import EncodedColumn
-from protocol.cdcv2.json_form import JsonEncoder
-from protocol.cdcv2.messages import MESSAGE_UPDATES, TIME_FIELD
-from protocol.cdcv2.writer import Writer
+from protocol.cdcv2.messages import TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
-from server.egress.changes_file import ChangesFile
+from server.coordinator.snapshot_cache import collection_schema
+from server.egress.definitions import definition_of
+from server.egress.downstream import Downstream, Written
+from server.egress.kinds import KINDS
+from server.ingest.upstream import UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import to_the_end
 from server.timeline.frontiers import Holder
 
-PROGRESS_S = 10.0  # between two progress statements while nothing changes
-WRITE_ROWS = 50_000  # updates that are encoded at a time
-RETRY_S = 1.0
+PROGRESS_S = 10.0  # between two advances of the frontier while nothing changes
+COMMIT_S = 1.0  # between two commits of the frontier of a downstream that keeps it
+WRITE_ROWS = 200_000  # changes that are written together, unless one time has more
+WRITE_TIMES = 1_000  # times whose changes are written together
+LOOP_ROWS = 256  # the changes of more are read and consolidated in a thread
+RETRY_S = 1.0  # pause before the first retry; it doubles with each further one
+RETRY_S_MAX = 30.0
 AS_OF, FRONTIER = "as of", "frontier"
 
 log = structlog.get_logger()
@@ -56,21 +59,19 @@ class SinkTask:
 
     def __init__(self, sink: Sink, coordinator: Coordinator, holder: Holder, *, progress_s: float = PROGRESS_S) -> None:
         """`holder`: of the collection, at the time of `held_from`, or at the latest time. The task releases it."""
-        item = coordinator.state.items[sink.on]
-        assert isinstance(item, Collection)
         self.sink = sink
         self.status = SinkStatus.STARTING
         self.error: str | None = None
         """The reason of STALLED."""
         self.frontier: Timestamp | None = None
-        """All changes at times before it are written, with the statement that they are all."""
-        self.messages = self.updates = self.bytes = 0
-        """Written since the start."""
+        """All changes at times before it are written."""
+        self.written = Written()
+        self.definition = definition_of(coordinator.state, sink)
+        """As it was used last."""
         self._coordinator = coordinator
         self._holder = holder
         self._progress_s = progress_s
-        self._encoder = JsonEncoder([EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in item.columns])
-        self._file = ChangesFile(Path(sink.options["path"]))
+        self._committed_at = 0.0  # when the frontier was committed, by the monotonic clock
 
     @property
     def held_at(self) -> Timestamp:
@@ -79,48 +80,61 @@ class SinkTask:
 
     async def run(self) -> None:
         """Runs until cancelled, or until the sink is dropped."""
+        retry_s = RETRY_S / 2
         try:
             while self.sink.id in self._coordinator.state.items:
+                frontier = self.frontier
                 try:
-                    await self._write()
+                    await self._copy()
+                    continue  # with the changed definition
                 except MustEnd:
                     raise  # the server ends, too
                 except Conflict:
                     return  # the sink was dropped
-                except (PgError, OSError) as error:
+                except (PgError, UpstreamError) as error:
                     raise_if_cancelled()
-                    self._report(SinkStatus.STALLED, error.message if isinstance(error, PgError) else str(error))
-                finally:
-                    await asyncio.to_thread(self._file.close)
-                await asyncio.sleep(RETRY_S)
+                    self._report(SinkStatus.STALLED, error.message)
+                except OSError as error:
+                    raise_if_cancelled()
+                    self._report(SinkStatus.STALLED, str(error))
+                retry_s = RETRY_S if self.frontier != frontier else min(2 * retry_s, RETRY_S_MAX)
+                await asyncio.sleep(retry_s)
         finally:
             self._holder.release()
 
-    async def _write(self) -> None:
-        """Continues at the committed frontier, and writes changes until an error."""
-        coordinator, on = self._coordinator, self.sink.on
-        state = source_state.load(coordinator.store, self.sink.id)
+    async def _copy(self) -> None:
+        """Continues at the frontier of the downstream, and writes changes until an error or a changed definition."""
+        state = source_state.load(self._coordinator.store, self.sink.id)
         if AS_OF not in state:
             # It is committed first: an attempt that is interrupted is repeated with the same times.
             state = {AS_OF: b"%d" % self._holder.time}
             await self._commit(state)
         self._check_history(state)
-        as_of = Timestamp(int(state[AS_OF]))
-        await asyncio.to_thread(self._file.open, is_new=FRONTIER not in state)
-        if FRONTIER not in state:
-            writer = Writer()
-            if self.sink.with_snapshot:
-                rows = await coordinator.reads.rows(on, as_of)
-                await self._append(
-                    writer, await asyncio.to_thread(updates.consolidate, updates.as_changes(rows)), as_of
-                )
-            await self._advance(writer, Timestamp(as_of + 1))
-        else:
-            writer = Writer(int(state[FRONTIER]))
-            self.frontier = Timestamp(writer.frontier)
-        self._report(SinkStatus.RUNNING, None)
-        while True:
-            await self._write_next(writer)
+        catalog = self._coordinator.state
+        self.definition = definition_of(catalog, self._sink())
+        downstream = KINDS[self.sink.system].downstream(self.definition, self.written)
+        try:
+            committed = Timestamp(int(state[FRONTIER])) if FRONTIER in state else None
+            frontier = await downstream.open(committed)
+            if frontier is None:
+                frontier = await self._begin(downstream, Timestamp(int(state[AS_OF])))
+            self.frontier = frontier
+            self._report(SinkStatus.RUNNING, None)
+            while self._coordinator.state is catalog or self._is_defined_as_before():
+                catalog = self._coordinator.state
+                frontier = await self._write_next(downstream, frontier)
+        finally:
+            await downstream.close()
+
+    def _is_defined_as_before(self) -> bool:
+        return definition_of(self._coordinator.state, self._sink()) == self.definition
+
+    def _sink(self) -> Sink:
+        """The sink as it is in the catalog. Conflict if it was dropped."""
+        sink = self._coordinator.state.items.get(self.sink.id)
+        if not isinstance(sink, Sink):
+            raise Conflict
+        return sink
 
     def _check_history(self, state: source_state.State) -> None:
         """PgError if changes from the frontier on are no longer in the log, which the hold prevents."""
@@ -132,10 +146,17 @@ class SinkTask:
                 hint="Drop the sink and create it again.",
             )
 
-    async def _write_next(self, writer: Writer) -> None:
-        """Writes the next changes with a statement, or a statement alone if there are none for a while."""
+    async def _begin(self, downstream: Downstream, as_of: Timestamp) -> Timestamp:
+        """Writes the rows at the first time."""
+        rows = await self._coordinator.reads.rows(self.sink.on, as_of) if self.sink.with_snapshot else None
+        await downstream.begin(rows, as_of)
+        await self._advanced(downstream, Timestamp(as_of + 1))
+        return Timestamp(as_of + 1)
+
+    async def _write_next(self, downstream: Downstream, lower: Timestamp) -> Timestamp:
+        """Writes the next changes, or the frontier alone if there are none for a while. Returns the frontier."""
         coordinator, on = self._coordinator, self.sink.on
-        lower, upper, deadline = writer.frontier, Timestamp(writer.frontier), time.monotonic() + self._progress_s
+        upper, deadline = lower, time.monotonic() + self._progress_s
         times: list[Timestamp] = []
         while not times and (upper <= lower or time.monotonic() < deadline):
             await coordinator.frontiers.reached(frozenset((on,)), upper)
@@ -143,43 +164,55 @@ class SinkTask:
             coordinator.reads.check_errors((on,), upper - 1)
             errors = coordinator.reads.error_times(on, lower, upper)
             times = sorted({*coordinator.log.times(on, lower, upper), *errors})
+        changes: list[pa.Table] = []
         tables: list[pa.Table] = []
+        rows = 0
         for at in times:
-            tables += await asyncio.to_thread(coordinator.log.tables, on, at, at + 1)
+            tables += await self._tables(at)
             if any(map(updates.takes_away, tables)):
                 await coordinator.reads.check_multiplicities(on, lower, at)
             if tables and self._is_readable(at):  # else the changes belong to the next time that can be read
-                changes = pa.concat_tables([updates.as_changes(table) for table in tables])
-                await self._append(writer, await asyncio.to_thread(updates.consolidate, changes), at)
+                is_large = sum(table.num_rows for table in tables) > LOOP_ROWS
+                found = await asyncio.to_thread(_changes_at, tables, at) if is_large else _changes_at(tables, at)
+                changes.append(found)
                 tables = []
-        await self._advance(writer, upper)
+                rows += found.num_rows
+                if rows >= WRITE_ROWS or len(changes) >= WRITE_TIMES:
+                    await self._write(downstream, changes, Timestamp(at + 1))
+                    changes, rows = [], 0
+        await self._write(downstream, changes, upper)
+        return upper
+
+    async def _tables(self, at: Timestamp) -> list[pa.Table]:
+        """What the log has at a time."""
+        log, on = self._coordinator.log, self.sink.on
+        if log.are_cached(on, at, at + 1) and log.lines(on, at, at + 1) <= LOOP_ROWS:
+            return log.tables(on, at, at + 1)
+        return await asyncio.to_thread(log.tables, on, at, at + 1)
 
     def _is_readable(self, at: Timestamp) -> bool:
         """Whether the collection has no error at a time."""
         return self._coordinator.errors.at(self.sink.on, at) is None
 
-    async def _append(self, writer: Writer, changes: pa.Table, at: Timestamp) -> None:
-        """Writes consolidated changes at a time."""
-        for start in range(0, changes.num_rows, WRITE_ROWS):
-            part = changes.slice(start, WRITE_ROWS)
-            times = pa.array(np.full(part.num_rows, at, np.int64))
-            part = part.add_column(part.num_columns - 1, TIME_FIELD, times)
-            writer.add(part)
-            self.messages += -(-part.num_rows // MESSAGE_UPDATES)
-            self.bytes += await asyncio.to_thread(self._file.append, self._encoder.updates(part))
-        self.updates += changes.num_rows
+    async def _write(self, downstream: Downstream, changes: list[pa.Table], upper: Timestamp) -> None:
+        if not changes:
+            item = self._coordinator.state.items.get(self.sink.on)
+            if not isinstance(item, Collection):
+                raise Conflict
+            changes = [_changes_at([collection_schema(item).empty_table()], Timestamp(0))]
+        await downstream.write(pa.concat_tables(changes), upper)
+        await self._advanced(downstream, upper)
 
-    async def _advance(self, writer: Writer, upper: Timestamp) -> None:
-        """Writes the statement for the times before `upper`. When it is on disk, commits `upper` as frontier."""
-        statement = writer.advance(upper)
-        if statement is None:
-            return
-        self.bytes += await asyncio.to_thread(self._file.append, [self._encoder.progress(statement)])
-        self.messages += 1
-        await asyncio.to_thread(self._file.sync)
-        await self._commit({FRONTIER: b"%d" % upper})
-        self.frontier = upper
-        self._holder.advance(upper - 1)
+    async def _advanced(self, downstream: Downstream, frontier: Timestamp) -> None:
+        """Called when all changes at times before `frontier` are durable.
+
+        The frontier of a downstream that keeps it is committed for the hold alone, and therefore not each time.
+        """
+        if not downstream.keeps_frontier or time.monotonic() >= self._committed_at + COMMIT_S:
+            await self._commit({FRONTIER: b"%d" % frontier})
+            self._committed_at = time.monotonic()
+            self._holder.advance(frontier - 1)
+        self.frontier = frontier
 
     async def _commit(self, state: source_state.State) -> None:
         """Cancel safety: a request that is queued is committed before CancelledError is raised."""
@@ -194,3 +227,10 @@ class SinkTask:
             write = log.info if error is None else log.warning
             write(f"sink {status}", sink=self.sink.id, error=error)
         self.status, self.error = status, error
+
+
+def _changes_at(tables: list[pa.Table], at: Timestamp) -> pa.Table:
+    """The consolidated changes with their time."""
+    changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
+    times = pa.array(np.full(changes.num_rows, at, np.int64))
+    return changes.add_column(changes.num_columns - 1, TIME_FIELD, times)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+import structlog
+
 from catalog import source_state
 from catalog.objects import ObjectId, Sink
+from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks
+from server.egress.kinds import KINDS
 from server.egress.sink_task import PROGRESS_S, SinkTask, held_from
+from server.ingest.upstream import UpstreamError
+
+DROP_TIMEOUT_S = 60.0  # how long a dropped sink may take to remove what it stored in the external system
+
+log = structlog.get_logger()
 
 
 class Sinks:
@@ -65,8 +74,22 @@ class Sinks:
         self._task_of[sink.id] = self._tasks.start(self._run(running), f"sink {sink.name}")
 
     async def _run(self, running: SinkTask) -> None:
+        id = running.sink.id
         try:
             await running.run()
         finally:
-            self._running.pop(running.sink.id, None)
-            self._task_of.pop(running.sink.id, None)
+            self._running.pop(id, None)
+            self._task_of.pop(id, None)
+            if id not in self._coordinator.state.items:
+                self._tasks.start(_dropped(running), f"dropped sink {running.sink.name}")
+
+
+async def _dropped(running: SinkTask) -> None:
+    """Lets the kind of sink remove what the sink stored in the external system."""
+    sink = running.sink
+    try:
+        await asyncio.wait_for(KINDS[sink.system].dropped(running.definition), DROP_TIMEOUT_S)
+    except (PgError, UpstreamError) as error:
+        log.warning("dropped sink not cleaned up", sink=sink.id, error=error.message, hint=error.hint)
+    except TimeoutError:
+        log.warning("dropped sink not cleaned up", sink=sink.id, error="timeout")

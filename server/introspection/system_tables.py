@@ -162,13 +162,16 @@ def _secrets(coordinator: Coordinator) -> pa.Table:
 def _sinks(coordinator: Coordinator) -> pa.Table:
     state = coordinator.state
     rows = (
-        (
-            *(s.id, s.schema_id, s.name, s.system, s.on, s.format.envelope.value),
-            *(s.format.value.name if s.format.value is not None else None, state.owner(s.id)),
-        )
+        (s.id, s.schema_id, s.name, s.system, s.on, *_envelope_and_format(s), state.owner(s.id))
         for s in state.items_of(Sink)
     )
     return _table(builtin.MZ_SINKS, rows)
+
+
+def _envelope_and_format(sink: Sink) -> tuple[str | None, str | None]:
+    if sink.format is None:
+        return None, None
+    return sink.format.envelope.value, sink.format.value.name if sink.format.value is not None else None
 
 
 def _frontiers(coordinator: Coordinator) -> pa.Table:

@@ -27,6 +27,7 @@ from tests.bench import (
     probing,
     round_trips,
     select,
+    sinks,
     skew,
     tick,
     tpch,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "planning": planning,
     "postgres_source": postgres_source,
     "select": select,
+    "sinks": sinks,
     "holds": holds,
     "writes": writes,
 }

@@ -35,6 +35,7 @@ from tests.data import make_catalog_v5 as sample_5
 from tests.data import make_catalog_v6 as sample_6
 from tests.data import make_catalog_v7 as sample_7
 from tests.data import make_catalog_v8 as sample_8
+from tests.data import make_catalog_v9 as sample_9
 
 
 @pytest.fixture
@@ -469,6 +470,15 @@ class TestMigrations:
         assert source_state.load(store, sample_8.CHANGES.id) == sample_8.STATE
         assert persistence.load(store).items[sample_8.SINK.id] == sample_8.SINK
         assert source_state.load(store, sample_8.SINK.id) == sample_8.SINK_STATE
+        store.close()
+
+    def test_a_directory_of_format_9_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_9.DIRECTORY, directory)
+        assert dump(directory)[0] == "9"
+        store = Store(directory)
+        assert persistence.load(store).items[sample_9.SINK.id] == sample_9.SINK
+        assert source_state.load(store, sample_9.SINK.id) == sample_9.SINK_STATE
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

@@ -207,7 +207,10 @@ def numeric_binary(type: PgType, value: Decimal) -> bytes:
     while groups and groups[-1] == 0:
         groups.pop()
     sign = 0x4000 if value < 0 else 0
-    return struct.pack(f">hhHh{len(groups)}h", len(groups), weight if groups else 0, sign, type.scale, *groups)
+    scale = type.scale
+    if type.precision is None and scale == 18:
+        scale = len(numeric_text(type, value).partition(".")[2])
+    return struct.pack(f">hhHh{len(groups)}h", len(groups), weight if groups else 0, sign, scale, *groups)
 
 
 def sized(data: bytes | None) -> bytes:

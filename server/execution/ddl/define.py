@@ -24,6 +24,7 @@ from server.execution.ddl import (
     roles,
     schemas,
     secrets,
+    sinks,
     sources,
     system_settings,
 )
@@ -43,6 +44,7 @@ from server.sql.grammar.statements.objects import (
 )
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.settings import AlterSystem
+from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
     AddSubsources,
     AlterConnection,
@@ -83,6 +85,7 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
     CreateSource: sources.evaluate,
     CreateSourceTable: sources.evaluate_part,
     AddSubsources: sources.evaluate_part,
+    CreateSink: sinks.evaluate,
 }
 """What is computed or asked of an external system before the change. The change then gets the result."""
 

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from catalog.objects import Collection, Sink
+import uuid
+from dataclasses import dataclass, replace
+
+from catalog.objects import Collection, ObjectId, Sink
 from catalog.roles import Privilege
-from catalog.source_definition import Encoding, Envelope, Format
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT
 from server.authorization import privileges
-from server.egress.changes_file import check_new
+from server.egress.definitions import definition_of
+from server.egress.kinds import KINDS
+from server.execution.ddl.connections import used_connection
+from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import unless_exists
 from server.execution.names import find_relation, qualified_name, schema_of
 from server.session_state.context import Context
+from server.session_state.transaction import Mode
 from server.sql.functions.strings import quote_text
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.plan import Field
 
-_FORMAT = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedSink:
+    """A CREATE SINK that the external system accepts. `sink` has no id."""
+
+    statement: CreateSink
+    sink: Sink
 
 
-def create(context: Context, statement: CreateSink) -> CatalogState:
-    """Executes CREATE SINK. The file is created when the sink starts, after the commit."""
+async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
+    """Lets the kind of sink check the definition and the external system. Checks privileges and the name before."""
+    await context.enter(Mode.DEFINE, statement.tag)
     state = context.state
-    if not privileges.is_superuser(state, context.role):
+    if statement.system == "file" and not privileges.is_superuser(state, context.role):
         raise PgError(
             SqlState.INSUFFICIENT_PRIVILEGE,
             "permission denied to create a sink into a file",
             detail="Only superusers may write files of the server.",
         )
     schema, name = schema_of(context, statement.name)
-    if statement.if_not_exists and (taken := state.item_named(schema.id, name)) is not None:
-        return unless_exists(context, NameTaken(taken.kind, taken.name), True)
     relation = find_relation(context, statement.on)
     if not isinstance(relation, Collection) or not relation.columns:
         raise PgError(
@@ -41,38 +54,63 @@ def create(context: Context, statement: CreateSink) -> CatalogState:
         )
     privileges.require_select(state, context.role, (relation.id,))
     privileges.require(state, context.role, schema.id, Privilege.CREATE)
-    _check_format(statement)
-    check_new(statement.path)
-    id, state = state.new_id()
-    options = {"path": statement.path}
+    connection = None
+    if statement.connection is not None:
+        connection = used_connection(context, statement.connection, system=statement.system).id
+    sink = Sink(
+        ObjectId(""),
+        schema.id,
+        name,
+        relation.id,
+        statement.system,
+        dict(statement.options),
+        format_of(context, statement.format),
+        statement.snapshot,
+        connection,
+        _key(relation, statement.key),
+        uuid.uuid4().hex,
+    )
+    if state.item_named(schema.id, name) is None:
+        await KINDS[sink.system].check(definition_of(state, sink))
+    return EvaluatedSink(statement, sink)
+
+
+def _key(relation: Collection, key: tuple[Ident, ...]) -> tuple[str, ...]:
+    """The columns of KEY. PgError 42703 for an unknown one, 42701 for one that is given twice."""
+    names = [column.name for column in relation.columns]
+    for number, column in enumerate(key):
+        if names.count(column.name) != 1:
+            message = f'column "{column.name}" named in key does not exist'
+            raise PgError(SqlState.UNDEFINED_COLUMN, message, position=column.position)
+        if column.name in (other.name for other in key[:number]):
+            message = f'column "{column.name}" specified more than once'
+            raise PgError(SqlState.DUPLICATE_COLUMN, message, position=column.position)
+    return tuple(column.name for column in key)
+
+
+def create(context: Context, evaluated: EvaluatedSink) -> CatalogState:
+    """Executes CREATE SINK. The sink starts after the commit."""
+    id, state = context.state.new_id()
     try:
-        return state.with_item(Sink(id, schema.id, name, relation.id, "file", options, _FORMAT, statement.snapshot))
+        return state.with_item(replace(evaluated.sink, id=id))
     except NameTaken as error:
-        return unless_exists(context, error, statement.if_not_exists)
-
-
-def _check_format(statement: CreateSink) -> None:
-    clause = statement.format
-    value = clause.value if clause is not None else None
-    if clause is None or value is None or value.name != "json" or clause.key is not None or clause.include:
-        position = clause.position if clause is not None else statement.position
-        message = "a sink into a file requires FORMAT JSON"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=position)
-    if clause.envelope != "materialize":
-        envelope = (clause.envelope or "none").upper()
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            f"ENVELOPE {envelope} of a sink into a file is not supported",
-            hint="Use ENVELOPE MATERIALIZE.",
-            position=clause.position,
-        )
+        return unless_exists(context, error, evaluated.statement.if_not_exists)
 
 
 def show_create(context: Context, sink: Sink) -> str:
     """The CREATE SINK statement."""
-    on = qualified_name(context, context.state.items[sink.on])
-    text = f"CREATE SINK {qualified_name(context, sink)} FROM {on} INTO FILE {quote_text(sink.options['path'])}"
-    text += " FORMAT JSON ENVELOPE MATERIALIZE"
+    items, options = context.state.items, sink.options
+    text = f"CREATE SINK {qualified_name(context, sink)} FROM {qualified_name(context, items[sink.on])}"
+    text += f" INTO {sink.system.upper()}"
+    if sink.connection is not None:
+        text += f" CONNECTION {qualified_name(context, items[sink.connection])}"
+    if "path" in options:
+        text += f" {quote_text(options['path'])}"
+    if "table" in options:
+        text += f" TABLE {quote_identifier(options['schema'])}.{quote_identifier(options['table'])}"
+    if sink.key:
+        text += f" KEY ({', '.join(map(quote_identifier, sink.key))})"
+    text += format_text(context, sink.format)
     return text if sink.with_snapshot else f"{text} WITH (SNAPSHOT = false)"
 
 

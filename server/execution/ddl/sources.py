@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from catalog.objects import Column, ObjectId, Source, SourceOutput, SourcePart, SourceTable, Subsource
 from catalog.roles import Privilege
-from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include
+from catalog.source_definition import Envelope, Format, ForTables
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, parse_type
 from server.authorization import privileges
 from server.execution.ddl.columns import check_columns
 from server.execution.ddl.connections import used_connection
+from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import altered_item, in_use, name_taken, named_item, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of
@@ -33,7 +34,6 @@ from server.sql.grammar.statements.sources import (
     CreateSource,
     CreateSourceTable,
     DropSubsources,
-    EncodingClause,
     FormatClause,
     SourceColumn,
 )
@@ -177,25 +177,11 @@ def _check_list(columns: Sequence[SourceColumn]) -> None:
 
 def _format(context: Context, clause: FormatClause | None) -> Format | None:
     """The format of a clause, with the ids of its connections. PgError 42704, 42809, 42501."""
-    if clause is None:
-        return None
-    envelope = clause.envelope or "none"
-    if envelope == "debezium" and context.coordinator.setting("source_envelope_debezium") == "upsert":
-        envelope = "debezium upsert"
-    include = tuple(
-        Include(i.what, i.name.name if i.name is not None else None, i.header, i.is_bytes) for i in clause.include
-    )
-    value, key = (_encoding(context, encoding) for encoding in (clause.value, clause.key))
-    return Format(value, key, include, Envelope(envelope), clause.inline_errors)
-
-
-def _encoding(context: Context, clause: EncodingClause | None) -> Encoding | None:
-    if clause is None:
-        return None
-    registry = None
-    if clause.registry is not None:
-        registry = used_connection(context, clause.registry, system="confluent schema registry").id
-    return Encoding(clause.name, registry, clause.schema, dict(clause.options))
+    format = format_of(context, clause)
+    is_upsert = context.coordinator.setting("source_envelope_debezium") == "upsert"
+    if format is not None and format.envelope is Envelope.DEBEZIUM and is_upsert:
+        return replace(format, envelope=Envelope.DEBEZIUM_UPSERT)
+    return format
 
 
 # -- changes of the catalog -----------------------------------------------------------------------------------------
@@ -353,7 +339,7 @@ def show_create(context: Context, source: Source) -> str:
         text += f" {generator.upper()}"
     if options:
         text += f" ({', '.join(f'{name.upper()} = {quote_text(value)}' for name, value in options.items())})"
-    text += _format_text(context, source.format)
+    text += format_text(context, source.format)
     if parts := [part for part in state.items_of(Subsource) if part.source == source.id]:
         text += f" FOR TABLES ({', '.join(f'{_reference(p)} AS {quote_identifier(p.name)}' for p in parts)})"
     return text + retain_clause(source)
@@ -370,7 +356,7 @@ def show_create_table(context: Context, table: SourceTable) -> str:
     columns = _column_list(table) if table.output_names else ""
     source = qualified_name(context, context.state.items[table.source])
     head = f"CREATE TABLE {qualified_name(context, table)}{columns} FROM SOURCE {source}"
-    return f"{head} (REFERENCE {_reference(table)}){_format_text(context, table.format)}{retain_clause(table)}"
+    return f"{head} (REFERENCE {_reference(table)}){format_text(context, table.format)}{retain_clause(table)}"
 
 
 def _null(column: Column) -> str:
@@ -383,58 +369,6 @@ def _column_list(output: SourceOutput) -> str:
 
 def _reference(part: SourcePart) -> str:
     return ".".join(map(quote_identifier, part.reference.split(".")))
-
-
-def _format_text(context: Context, format: Format | None) -> str:
-    """The clauses of a format, each after a blank."""
-    if format is None:
-        return ""
-    text = ""
-    if format.key is not None:
-        text += f" KEY FORMAT {_encoding_text(context, format.key)} VALUE"
-    if format.value is not None:
-        text += f" FORMAT {_encoding_text(context, format.value)}"
-    if format.include:
-        text += f" INCLUDE {', '.join(map(_include_text, format.include))}"
-    if format.envelope is not Envelope.NONE:
-        text += f" ENVELOPE {format.envelope.upper()}"
-    if format.inline_errors is not None:
-        text += f" (VALUE DECODING ERRORS = (INLINE AS {quote_identifier(format.inline_errors)}))"
-    return text
-
-
-def _encoding_text(context: Context, encoding: Encoding) -> str:
-    text = encoding.name.upper()
-    if encoding.registry is not None:
-        registry = qualified_name(context, context.state.items[encoding.registry])
-        return f"{text} USING CONFLUENT SCHEMA REGISTRY CONNECTION {registry}"
-    if encoding.schema is not None:
-        text += f" USING SCHEMA {quote_text(encoding.schema)}"
-        given = [f"{name.upper()} = {value}" for name, value in encoding.options.items()]
-        return f"{text} ({', '.join(given)})" if given else text
-    return text + _csv_text(encoding.options)
-
-
-def _csv_text(options: Mapping[str, str]) -> str:
-    text = ""
-    if "header" in options:
-        text += " WITH HEADER"
-    if "names" in options:
-        text += f" ({', '.join(map(quote_identifier, options['names'].split(',')))})"
-    if "columns" in options:
-        text += f" WITH {options['columns']} COLUMNS"
-    if "delimited by" in options:
-        text += f" DELIMITED BY {quote_text(options['delimited by'])}"
-    return text
-
-
-def _include_text(include: Include) -> str:
-    text = include.what.upper()
-    if include.header is not None:
-        text += f" {quote_text(include.header)}"
-    if include.name is not None:
-        text += f" AS {quote_identifier(include.name)}"
-    return f"{text} BYTES" if include.is_bytes else text
 
 
 SHOW_FIELDS = (Field("name", TEXT, False), Field("type", TEXT, False))

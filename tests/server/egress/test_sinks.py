@@ -21,7 +21,7 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
-from server.egress.changes_file import ChangesFile
+from server.egress.file.changes_file import ChangesFile
 from server.egress.sink_task import SinkStatus
 from server.egress.sinks import Sinks
 from tests.server.egress.child import TABLE, define, running, sink_of, write
@@ -68,7 +68,7 @@ async def test_a_file_has_the_snapshot_and_each_change_at_its_time(tmp_path: Pat
     )
     assert as_of < changed < frontier <= found_frontier
     task = sinks.running[SINK]
-    assert (task.status, task.error, task.updates) == (SinkStatus.RUNNING, None, 4)
+    assert (task.status, task.error, task.written.updates) == (SinkStatus.RUNNING, None, 4)
     await sinks.close()
     await coordinator.close()
 

@@ -66,15 +66,3 @@ class ChangesFile:
                 return begin + found + 1
             end = begin
         return 0
-
-
-def check_new(path: str) -> None:
-    """PgError if a sink cannot create this file."""
-    if not path.startswith("/"):
-        raise PgError(SqlState.INVALID_NAME, "relative path not allowed for a sink into a file")
-    if os.path.exists(path):
-        raise PgError(SqlState.DUPLICATE_OBJECT, f'file "{path}" already exists')
-    if not os.access(os.path.dirname(path), os.W_OK):
-        raise PgError(
-            SqlState.INVALID_PARAMETER_VALUE, f'could not create file "{path}": its directory is not writable'
-        )

@@ -1,0 +1,34 @@
+"""What kinds of sink need of the catalog: definitions with resolved secrets."""
+
+from __future__ import annotations
+
+from catalog.objects import Collection, Connection, ObjectId, Sink
+from catalog.state import CatalogState
+from server.egress.sink_kind import SinkDefinition
+from server.ingest.definitions import connection_options
+from server.ingest.source_kind import Options
+
+
+def definition_of(state: CatalogState, sink: Sink) -> SinkDefinition:
+    """The definition of a sink, with the connections and secrets of `state`."""
+    on = state.items[sink.on]
+    assert isinstance(on, Collection)
+    registries = sink.format.registries if sink.format is not None else frozenset()
+    return SinkDefinition(
+        sink.name,
+        on.name,
+        on.columns,
+        _options(state, sink.connection) if sink.connection is not None else {},
+        sink.options,
+        sink.format,
+        sink.key,
+        sink.with_snapshot,
+        sink.identity,
+        {id: _options(state, id) for id in registries},
+    )
+
+
+def _options(state: CatalogState, id: ObjectId) -> Options:
+    connection = state.items[id]
+    assert isinstance(connection, Connection)
+    return connection_options(state, connection)

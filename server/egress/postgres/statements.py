@@ -1,0 +1,154 @@
+"""The statements of a sink into PostgreSQL.
+
+Rows are compared as the texts of records: this is defined for all types, NULL equals NULL, and such conditions can be
+hashed. Columns that are NOT NULL are compared as values, too, so that indexes on them can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from catalog.objects import Timestamp
+from server.ingest.postgres.replication import identifier, quoted
+
+STAGING = "tidewire_staging"
+FRONTIERS = "tidewire.sinks"
+
+CREATE_FRONTIERS = f"""
+SELECT pg_advisory_xact_lock(hashtext('{FRONTIERS}'));  -- several sinks may start at the same time
+CREATE SCHEMA IF NOT EXISTS tidewire;
+CREATE TABLE IF NOT EXISTS {FRONTIERS} (
+    id text PRIMARY KEY,
+    name text NOT NULL,
+    target text NOT NULL,
+    frontier bigint NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50)
+"""
+FRONTIERS_EXIST = f"SELECT to_regclass('{FRONTIERS}') IS NOT NULL"
+
+
+PREFER_INDEX = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+"""For few staged rows, of which PostgreSQL has no statistics: it would often read the whole table."""
+
+
+def read_frontier(id: str) -> str:
+    return f"SELECT frontier FROM {FRONTIERS} WHERE id = {_text(id)}"
+
+
+def insert_frontier(id: str, name: str, target: str, frontier: Timestamp) -> str:
+    values = f"{_text(id)}, {_text(name)}, {_text(target)}, {int(frontier)}"
+    return f"INSERT INTO {FRONTIERS} (id, name, target, frontier) VALUES ({values})"
+
+
+def advance_frontier(id: str, before: Timestamp, after: Timestamp) -> str:
+    """Changes nothing if the frontier is not `before`. Locks the row, so that only one server writes."""
+    return (
+        f"UPDATE {FRONTIERS} SET frontier = {int(after)}, updated_at = now() "
+        f"WHERE id = {_text(id)} AND frontier = {int(before)}"
+    )
+
+
+def delete_frontier(id: str) -> str:
+    return f"DELETE FROM {FRONTIERS} WHERE id = {_text(id)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The statements for a table. `table`: its quoted name. `columns`: those of the collection, in its order.
+
+    `key`: positions of the columns of the key; None: rows are a multiset. `not_null`: the positions of the columns that
+    are NOT NULL in the table.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[int, ...] | None
+    not_null: frozenset[int]
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The positions of the columns that are not in the key."""
+        return tuple(i for i in range(len(self.columns)) if self.key is None or i not in self.key)
+
+    @property
+    def create_staging(self) -> str:
+        """Its columns are those of `NetChanges.staged`, with the types of the table."""
+        columns = [f"{identifier(name)} AS c{i}" for i, name in enumerate(self.columns)]
+        if self.key is None:
+            columns.append('0::bigint AS "count"')
+        else:
+            columns += [f"{identifier(self.columns[i])} AS n{i}" for i in self.values]
+            columns.append("true AS updated")
+        selected = f"SELECT {', '.join(columns)} FROM {self.table} WITH NO DATA"
+        return f"CREATE TEMPORARY TABLE {STAGING} ON COMMIT DELETE ROWS AS {selected}"
+
+    @property
+    def delete(self) -> str:
+        """Deletes what is staged and not updated."""
+        if self.key is None:
+            return f"""
+                WITH found AS (
+                    SELECT t.tableoid AS file, t.ctid AS place, s."count" AS wanted,
+                           row_number() OVER (PARTITION BY s.ctid) AS number
+                    FROM {self.table} t JOIN pg_temp.{STAGING} s ON {self._same_rows}
+                )
+                DELETE FROM {self.table} t USING found
+                WHERE t.tableoid = found.file AND t.ctid = found.place AND found.number <= found.wanted
+            """
+        return f"DELETE FROM {self.table} t USING pg_temp.{STAGING} s WHERE NOT s.updated AND {self._same_rows}"
+
+    @property
+    def update(self) -> str:
+        """Updates what is staged and updated."""
+        new = ", ".join(f"{identifier(self.columns[i])} = s.n{i}" for i in self.values)
+        return f"UPDATE {self.table} t SET {new} FROM pg_temp.{STAGING} s WHERE s.updated AND {self._same_rows}"
+
+    @property
+    def find_difference(self) -> str:
+        """Returns the text of a staged row that the table does not have, and of the row with its key, or NULL."""
+        every = range(len(self.columns))
+        if self.key is None:
+            return f"""
+                SELECT {_record("s", every)}::text, NULL::text
+                FROM pg_temp.{STAGING} s LEFT JOIN {self.table} t ON {self._same_rows}
+                GROUP BY s.ctid, 1, s."count" HAVING count(t.ctid) < s."count" LIMIT 1
+            """
+        return f"""
+            SELECT {_record("s", every)}::text,
+                   CASE WHEN t.ctid IS NOT NULL THEN {self._found(every)}::text END
+            FROM pg_temp.{STAGING} s LEFT JOIN {self.table} t ON {self._same_keys}
+            WHERE t.ctid IS NULL OR NOT ({self._same_values}) LIMIT 1
+        """
+
+    @property
+    def _same_rows(self) -> str:
+        if self.key is not None:
+            return f"{self._same_keys} AND {self._same_values}"
+        return " AND ".join((*self._equal(sorted(self.not_null)), self._same_values))
+
+    @property
+    def _same_keys(self) -> str:
+        return " AND ".join(self._equal(self.key or ()))
+
+    @property
+    def _same_values(self) -> str:
+        if not self.values:
+            return "true"
+        return f"{self._found(self.values)}::text = {_record('s', self.values)}::text"
+
+    def _equal(self, positions: Iterable[int]) -> list[str]:
+        return [f"t.{identifier(self.columns[i])} = s.c{i}" for i in positions]
+
+    def _found(self, positions: Sequence[int]) -> str:
+        """The record of the table's columns."""
+        return f"ROW({', '.join(f't.{identifier(self.columns[i])}' for i in positions)})"
+
+
+def _record(table: str, positions: Sequence[int]) -> str:
+    return f"ROW({', '.join(f'{table}.c{i}' for i in positions)})"
+
+
+def _text(value: str) -> str:
+    return quoted(value, "'")

@@ -1,0 +1,218 @@
+"""A table of PostgreSQL as the task of a sink writes it: changes and the frontier after them in one transaction.
+
+    table = collection as of frontier - 1
+
+The frontier is a row of `tidewire.sinks` in the same database. Each transaction first advances it from the value that
+this server knows. If another one has advanced it, or this one in a transaction whose end it has not seen, nothing is
+written, and the frontier is read again. Rows that changes delete or update must be there with all their values.
+Otherwise somebody else has changed the table, and the transaction is rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+
+from catalog.objects import Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.text_columns import DEFAULT_STYLE, plain_column, text_column
+from protocol.pgwire.types import BOOL, INT8
+from server.egress.downstream import Written
+from server.egress.postgres import statements as sql
+from server.egress.postgres.connection import COPY_ROWS, Connection
+from server.egress.postgres.net_changes import KeyViolation, NetChanges, check_key, net_changes
+from server.egress.postgres.statements import STAGING, Statements
+from server.egress.postgres.target import Target
+from server.egress.sink_kind import SinkDefinition
+from server.ingest.postgres.connection import Server
+from server.ingest.upstream import UpstreamError
+
+FEW_ROWS = 1_000  # changes of more rows are computed in a thread; those of fewer use the index of the key
+
+
+class Table:
+    """Keeps a table equal to a collection, exactly once."""
+
+    keeps_frontier = True
+
+    def __init__(self, definition: SinkDefinition, written: Written) -> None:
+        self._definition = definition
+        self._server = Server.of(definition.connection)
+        self._target = Target.of(definition)
+        self._written = written
+        self._frontier = Timestamp(0)
+        self._connection: Connection | None = None
+        self._statements: Statements | None = None
+
+    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+        self._connection = connection = await Connection.open(self._server)
+        if not (await connection.rows(sql.FRONTIERS_EXIST))[0][0]:
+            await connection.execute(sql.CREATE_FRONTIERS)
+        rows = await connection.rows(sql.read_frontier(self._definition.identity))
+        frontier = Timestamp(rows[0][0]) if rows else None
+        if (frontier or 0) < (committed or 0):
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'sink "{self._definition.name}" has written table "{self._target}" until {committed}, but '
+                + (f"its frontier there is {frontier}" if frontier is not None else "its frontier there is missing"),
+                detail=f"{self._server} was restored to an earlier state, or {sql.FRONTIERS} was changed.",
+                hint="Drop the sink, empty the table, and create the sink again.",
+            )
+        if frontier is None:
+            return None
+        found = await self._target.statements(connection)
+        if found is None:
+            raise PgError(
+                SqlState.UNDEFINED_TABLE,
+                f'table "{self._target}" of sink "{self._definition.name}" does not exist',
+                hint="Drop the sink and create it again.",
+            )
+        await self._prepare(found)
+        self._frontier = frontier
+        return frontier
+
+    async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
+        connection, target, definition = self._connected, self._target, self._definition
+        frontier = Timestamp(as_of + 1)
+        named = sql.insert_frontier(definition.identity, definition.name, str(target), frontier)
+        await connection.execute(f"BEGIN; {named}")
+        found = await target.statements(connection)
+        if found is None:
+            await connection.execute(target.create)
+            found = await target.statements(connection)
+            assert found is not None
+        elif rows is not None:
+            await target.check_empty(connection)
+        if rows is not None:
+            if target.key is not None:
+                await asyncio.to_thread(self._check_keys, rows)
+            await self._insert(rows)
+        await connection.execute("COMMIT")
+        self._written.updates += rows.num_rows if rows is not None else 0
+        await self._prepare(found)
+        self._frontier = frontier
+
+    async def write(self, changes: pa.Table, upper: Timestamp) -> None:
+        if upper <= self._frontier:
+            return
+        key = self._target.key
+        try:
+            if changes.num_rows > FEW_ROWS:
+                net = await asyncio.to_thread(net_changes, changes, key)
+            else:
+                net = net_changes(changes, key)
+        except KeyViolation as error:
+            raise self._violated(error) from None
+        connection = self._connected
+        advance = sql.advance_frontier(self._definition.identity, self._frontier, upper)
+        if not changes.num_rows:
+            advanced = await connection.execute(advance)
+        else:
+            advanced = await connection.execute(f"BEGIN; {advance}")
+        if advanced != 1:
+            raise UpstreamError(
+                f'the frontier of table "{self._target}" of {self._server} was advanced by another server'
+            )
+        if changes.num_rows:
+            await self._remove(net)
+            await self._insert(net.inserted)
+            await connection.execute("COMMIT")
+        self._written.updates += changes.num_rows
+        self._frontier = upper
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def forget(self) -> None:
+        """Deletes the frontier."""
+        self._connection = connection = await Connection.open(self._server)
+        if (await connection.rows(sql.FRONTIERS_EXIST))[0][0]:
+            await connection.execute(sql.delete_frontier(self._definition.identity))
+
+    @property
+    def _connected(self) -> Connection:
+        assert self._connection is not None
+        return self._connection
+
+    async def _prepare(self, statements: Statements) -> None:
+        """Creates the staging table."""
+        await self._connected.execute(statements.create_staging)
+        self._statements = statements
+
+    async def _insert(self, rows: pa.Table) -> None:
+        """Within a transaction. PgError if a key is already there."""
+        if rows.num_rows:
+            target = self._target
+            self._written.bytes += await self._connected.copy(
+                rows, target.types, target.schema, target.table, target.names
+            )
+            self._written.messages += 1
+
+    async def _remove(self, net: NetChanges) -> None:
+        """Deletes and updates rows, within a transaction. PgError if one of them is not there."""
+        if not net.staged.num_rows:
+            return
+        if self._target.key is not None and net.staged.num_rows <= FEW_ROWS:
+            await self._connected.execute(sql.PREFER_INDEX)
+        await self._stage(net)
+        assert self._statements is not None
+        deleted = await self._connected.execute(self._statements.delete) if net.deleted else 0
+        updated = await self._connected.execute(self._statements.update) if net.updated else 0
+        if (deleted, updated) != (net.deleted, net.updated):
+            raise await self._difference(net)
+
+    async def _stage(self, net: NetChanges) -> None:
+        types = list(self._target.types)
+        if self._target.key is None:
+            types.append(INT8)
+        else:
+            assert self._statements is not None
+            types += [self._target.types[i] for i in self._statements.values]
+            types.append(BOOL)
+        names = net.staged.column_names
+        self._written.bytes += await self._connected.copy(net.staged, types, "pg_temp", STAGING, names)
+        self._written.messages += 1
+
+    async def _difference(self, net: NetChanges) -> PgError | UpstreamError:
+        """Rolls back and finds a row that is not in the table as it should be."""
+        assert self._statements is not None
+        connection, name = self._connected, f'table "{self._target}" of {self._server}'
+        await connection.execute("ROLLBACK; BEGIN")
+        await self._stage(net)
+        found = await connection.rows(self._statements.find_difference)
+        if not found:
+            return UpstreamError(f"{name} was changed while the sink wrote to it")
+        wanted, there = found[0]
+        state = "is missing" if there is None else f"is now {there}"
+        return PgError(
+            SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+            f"{name} was changed by somebody else: the row {wanted} {state}",
+            hint="Restore the row there. Or drop the sink, empty the table, and create the sink again.",
+        )
+
+    def _check_keys(self, rows: pa.Table) -> None:
+        """PgError if a key is NULL. That keys are unique is checked by PostgreSQL."""
+        key = self._target.key or ()
+        try:
+            for start in range(0, rows.num_rows, COPY_ROWS):
+                check_key(rows.slice(start, COPY_ROWS), key)
+        except KeyViolation as error:
+            raise self._violated(error) from None
+
+    def _violated(self, error: KeyViolation) -> PgError:
+        target = self._target
+        values = []
+        for position, column in zip(target.key or (), error.row.columns, strict=True):
+            type = target.types[position]
+            text = text_column(type, DEFAULT_STYLE)(plain_column(column.combine_chunks(), type))[0].as_py()
+            values.append("null" if text is None else str(text))
+        names = ", ".join(target.names[i] for i in target.key or ())
+        on = self._definition.on
+        if "null" in values and any(column.null_count for column in error.row.columns):
+            message = f'a row of "{on}" has a null value in the key ({names})=({", ".join(values)})'
+            return PgError(SqlState.NOT_NULL_VIOLATION, message)
+        message = f'several rows of "{on}" have the key ({names})=({", ".join(values)})'
+        return PgError(SqlState.UNIQUE_VIOLATION, message, hint="Create the sink with another KEY, or without.")

@@ -1,0 +1,49 @@
+"""The interface of a kind of sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from catalog.objects import Column, ObjectId
+from catalog.source_definition import Format
+from server.egress.downstream import Downstream, Written
+from server.ingest.source_kind import Options
+
+
+@dataclass(frozen=True)
+class SinkDefinition:
+    """What a CREATE SINK statement says, with secrets resolved. Its repr shows no values of options.
+
+    `name`: of the sink. `on`: the name of its collection. `columns`: of the collection. `connection`: the options of
+    the connection, {} if there is none. `options`: by lower-case name: `path`; `schema` and `table`. `identity`: as in
+    `Sink`. `registries`: the options of the connections that the format names.
+    """
+
+    name: str
+    on: str
+    columns: tuple[Column, ...]
+    connection: Options = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+    format: Format | None = None
+    key: tuple[str, ...] = ()
+    with_snapshot: bool = True
+    identity: str = ""
+    registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
+
+
+class SinkKind(Protocol):
+    """A kind of sink. Its methods do not block the event loop."""
+
+    async def check(self, definition: SinkDefinition) -> None:
+        """Called at CREATE. PgError if the definition is invalid, or the external system cannot be written."""
+        ...
+
+    def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
+        """The external system as the task of the sink writes it, and counts in `written`. PgError as in `check`."""
+        ...
+
+    async def dropped(self, definition: SinkDefinition) -> None:
+        """Removes what the sink stores for itself in the external system. Errors as in `Downstream` are logged."""
+        ...

@@ -1,0 +1,104 @@
+"""`python -m tests.server.egress.postgres.child DIRECTORY PORT COUNT`: COUNT random changes, which two sinks follow.
+
+The sinks write the tables `keyed` and `rows`. The table keeps all history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import Column, Connection, ObjectId, Sink, Table
+from server.coordinator.committer import Request
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.payloads import prepare_payloads
+from server.egress.sinks import Sinks
+from tests.server.ingest.child import opened
+
+SCHEMA = ObjectId("u2")
+TABLE = Table(ObjectId("u10"), SCHEMA, "t", (Column("n", "int8"), Column("v", "text")), retain_ms=0)
+SINKS = {ObjectId("u12"): "keyed", ObjectId("u13"): "rows"}
+
+
+def items(port: int) -> list[Table | Connection | Sink]:
+    options = {"host": "127.0.0.1", "port": str(port), "database": "postgres"}
+    connection = Connection(ObjectId("u11"), SCHEMA, "pg", "postgres", options, {})
+    sinks = [
+        Sink(
+            id,
+            SCHEMA,
+            name,
+            TABLE.id,
+            "postgres",
+            {"schema": "public", "table": name},
+            None,
+            connection=connection.id,
+            key=("n",) if name == "keyed" else (),
+            identity=name,
+        )
+        for id, name in SINKS.items()
+    ]
+    return [TABLE, connection, *sinks]
+
+
+def running(directory: Path) -> tuple[Coordinator, Sinks]:
+    coordinator = opened(directory)
+    sinks = Sinks(coordinator, progress_s=0.05)
+    coordinator.restoring.append(sinks.hold)
+    return coordinator, sinks
+
+
+async def define(coordinator: Coordinator, port: int) -> None:
+    before = coordinator.state
+    if TABLE.id not in before.items:
+        after = replace(before, version=before.version + 1)
+        for item in items(port):
+            after = after.with_item(item)
+        await coordinator.commit(Request(catalog=(before, after)))
+
+
+async def change(coordinator: Coordinator, rows: dict[int, str | None], choice: random.Random) -> None:
+    """Commits a change of a few rows."""
+    changes: list[tuple[int, str | None, int]] = []
+    for n in {choice.randrange(200) for _ in range(choice.randint(1, 5))}:
+        if n in rows:
+            changes.append((n, rows.pop(n), -1))
+        if choice.random() < 0.7:
+            rows[n] = choice.choice((None, "", f"v{choice.randrange(10)}"))
+            changes.append((n, rows[n], 1))
+    n_s, values, diffs = zip(*changes, strict=True) if changes else ((), (), ())
+    table = pa.table(
+        [pa.array(n_s, pa.int64()), pa.array(values, pa.string()), pa.array(diffs, pa.int64())],
+        ["c0", "c1", updates.DIFF],
+    )
+    consolidated = updates.consolidate(table)
+    if consolidated.num_rows:
+        writes = await prepare_payloads(coordinator.log, {TABLE.id: [consolidated]})
+        await coordinator.commit(Request(writes=writes, unchanged={TABLE.id: coordinator.latest_time()}))
+
+
+async def main(directory: Path, port: int, count: int) -> None:
+    coordinator, sinks = running(directory / "data")
+    await coordinator.start()
+    await define(coordinator, port)
+    sinks.start()
+    found = await coordinator.reads.rows(TABLE.id, coordinator.latest_time())
+    rows = dict(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
+    choice = random.Random()
+    for _ in range(count):
+        await change(coordinator, rows, choice)
+    time = coordinator.latest_time()
+    while any((sinks.running[id].frontier or 0) <= time for id in SINKS):
+        await coordinator.frontiers.moved.wait()
+    await sinks.close()
+    await coordinator.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
