@@ -31,6 +31,7 @@ SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating a
 DISTINCT_COLUMNS = 2  # that may show that rows are distinct
 SAMPLES_ROWS = (64, 512)  # at the beginning of such a column, tested before all rows
 NUMBER_MAX = 1 << 62  # a row number before the numbers are made dense
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd: combines two hashes
 DIFF = "diff"
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 
@@ -74,18 +75,36 @@ def consolidate(table: pa.Table) -> pa.Table:
     if _are_distinct(table, keys):
         is_change = pc.not_equal(table[DIFF], 0)
         return table if pc.all(is_change).as_py() else table.filter(is_change)
-    diffs = table[DIFF].to_numpy()
-    first, sums = np.arange(table.num_rows), diffs
+    sums = table[DIFF].to_numpy()
+    if len(alike := _alike(table, keys)):
+        firsts, totals = _grouped(table.take(pa.array(alike)) if len(alike) < table.num_rows else table, keys)
+        sums = sums.copy()
+        sums[alike] = 0  # other rows of a group than its first one are dropped
+        sums[alike[firsts]] = totals
+    elif sums.all():
+        return table
+    kept = sums != 0
+    rows = table.select(keys)
+    return (rows if kept.all() else rows.filter(pa.array(kept))).append_column(DIFF_FIELD, pa.array(sums[kept]))
+
+
+def _alike(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64]:
+    """The positions of rows of which another may be equal: all that have an equal one, and few more.
+
+    Columns of a fixed width are hashed first, because that is cheap and often shows that all rows are distinct.
+    """
+    left = np.arange(table.num_rows)
     if table.num_rows < HASHED_ROWS_MIN:
-        first, sums = _grouped(table, keys)
-    elif (repeated := _repeated(key_hashes(table, keys))).any():
-        among = np.flatnonzero(repeated)
-        positions, own_sums = _grouped(table.filter(pa.array(repeated)), keys)
-        first = np.concatenate([np.flatnonzero(~repeated), among[positions]])
-        sums = np.concatenate([diffs[~repeated], own_sums])
-    order = np.argsort(first, kind="stable")  # groups are nearly in this order, which makes the sort cheap
-    order = order[sums[order] != 0]
-    return table.select(keys).take(pa.array(first[order])).append_column(DIFF_FIELD, pa.array(sums[order]))
+        return left
+    hashes = np.zeros(table.num_rows, np.uint64)
+    fixed = [name for name in keys if _has_fixed_width(table.schema.field(name).type)]
+    for names in (fixed, [name for name in keys if name not in fixed]):
+        if names and len(left):
+            part = table.select(names)
+            hashes = _SPREAD * hashes + key_hashes(part if len(left) == len(part) else part.take(pa.array(left)), names)
+            repeated = _repeated(hashes)
+            left, hashes = left[repeated], hashes[repeated]
+    return left
 
 
 def _repeated(hashes: NDArray[Any]) -> NDArray[np.bool_]:
@@ -236,7 +255,11 @@ def like(rows: pa.Table, others: pa.Table) -> NDArray[np.bool_]:
 
 
 def _is_sought(type: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(type) or pa.types.is_decimal(type) or _is_long(type))
+    return _has_fixed_width(type) or _is_long(type)
+
+
+def _has_fixed_width(type: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type) or pa.types.is_decimal(type))
 
 
 def _is_long(type: pa.DataType) -> bool:

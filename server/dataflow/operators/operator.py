@@ -32,6 +32,7 @@ from server.dataflow.operators.statistics import Record
 from server.dataflow.operators.step_cost import StepCost
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, Node, Source, Statement, TopK
+from server.runtime.threads import in_thread
 from server.spark import Runner
 
 VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
@@ -155,8 +156,16 @@ class Operator(ABC):
         """Runs a statement over `views`, whose columns are renamed to c0, c1, ...."""
         self._step_cost.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
         named = {name: named_columns(view) for name, view in views.items()}
+        if (late := statement.late_for(named)) is not None:
+            answer = await self._computed_rows(late.text, late.read(named))
+            found = await in_thread(late.result, answer, named)
+            if found is not None:
+                return found
+        return await self._computed_rows(statement.text(named), named)
+
+    async def _computed_rows(self, text: str, views: Mapping[str, pa.Table]) -> pa.Table:
         begun = monotonic()
-        found = await self._engine.run(statement.text(named), named, patient=True)
+        found = await self._engine.run(text, views, patient=True)
         self.record.step.statements += 1
         self.record.step.spark_s += monotonic() - begun
         return found

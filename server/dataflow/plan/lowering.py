@@ -29,6 +29,7 @@ from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL, INT8
 from server.dataflow.plan.accumulable import Added, either
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
+from server.dataflow.plan.late_columns import late_form
 from server.dataflow.plan.nodes import (
     AccumulableAggregate,
     Apart,
@@ -204,7 +205,7 @@ class _Planner:
             relation,
             below,
             direct,
-            _text(only(statement, (*relation.columns, *more)), linear=True),
+            self._text(only(statement, (*relation.columns, *more)), linear=True),
         )
 
     def _with_column(self, relation: Relation) -> Relation:
@@ -229,7 +230,7 @@ class _Planner:
         rows = filtered(scan, [*others, *is_known(bounds)])
         refs = tuple(map(ColumnRef, input.columns))
         timed = Project(rows, (*input.columns, lower, upper, *more), (*refs, *times, *map(ColumnRef, more)))
-        return Temporal(_schema(base.columns), base, self.planned(input), _text(timed, linear=True))
+        return Temporal(_schema(base.columns), base, self.planned(input), self._text(timed, linear=True))
 
     def _union_all(self, base: SetOperation) -> Node:
         schema = _schema(base.columns)
@@ -273,7 +274,7 @@ class _Planner:
             self.planned(join.left),
             self.planned(join.right),
             (_at(keyed.left, join.left), _at(keyed.right, join.right)),
-            _text(only(statement, (*columns, v, diff))),
+            self._text(only(statement, (*columns, v, diff))),
         )
 
     def _other_join(self, base: Join, relation: Relation) -> Node:
@@ -439,7 +440,7 @@ class _Planner:
             (Rows.ALL,) * len(branches),
             mark is not None,
             what,
-            _text_of_sums(only(statement, (*relation.columns, version)), scans),
+            self._text_of_sums(only(statement, (*relation.columns, version)), scans),
         )
 
     def _distinct_rows(self, node: Node, positions: tuple[int, ...], *, drops_nulls: bool = False) -> DistinctRows:
@@ -451,6 +452,23 @@ class _Planner:
                 _schema(columns), only(node.relation, columns), node, positions, drops_nulls
             )
         return self._distinct_nodes[identity]
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def _text(self, relation: Relation, *, linear: bool = False) -> Statement:
+        """As the function `_text`, with late columns."""
+        late = late_form(relation, self._new, _large_text if linear else _small_text)
+        return replace(_text(relation, linear=linear), late=late)
+
+    def _text_of_sums(self, relation: Relation, scans: Sequence[Relation]) -> Statement:
+        """The statement, with a special form if it has sums of floats over buckets that one of the scans has."""
+        statement = self._text(relation)
+        changed, buckets = with_middle_buckets(relation)
+        for number, scan in enumerate(scans):
+            if buckets and {bucket.id for bucket in buckets} <= ids(scan.columns):
+                form = SpecialForm(_small_text(changed), f"d{number}", _at(buckets, scan), min(MIDDLE), max(MIDDLE))
+                return replace(statement, special=form, late=None)
+        return statement
 
     # -- columns ----------------------------------------------------------------------------------------------------
 
@@ -554,20 +572,16 @@ def _schema(columns: Sequence[Column]) -> pa.Schema:
 
 def _text(relation: Relation, *, linear: bool = False) -> Statement:
     """Linear statements have no hint: Spark then evaluates few rows while it plans, without a job."""
-    large = Renderer(relation, unbound, single_partition=False).text()
-    return Statement(large if linear else Renderer(relation, unbound, hash_joins=True).text(), large)
+    large = _large_text(relation)
+    return Statement(large if linear else _small_text(relation), large)
 
 
-def _text_of_sums(relation: Relation, scans: Sequence[Relation]) -> Statement:
-    """The statement, with a special form if it has sums of floats over buckets that one of the scans has."""
-    statement = _text(relation)
-    changed, buckets = with_middle_buckets(relation)
-    for number, scan in enumerate(scans):
-        if buckets and {bucket.id for bucket in buckets} <= ids(scan.columns):
-            text = Renderer(changed, unbound, hash_joins=True).text()
-            form = SpecialForm(text, f"d{number}", _at(buckets, scan), min(MIDDLE), max(MIDDLE))
-            return replace(statement, special=form)
-    return statement
+def _small_text(relation: Relation) -> str:
+    return Renderer(relation, unbound, hash_joins=True).text()
+
+
+def _large_text(relation: Relation) -> str:
+    return Renderer(relation, unbound, single_partition=False).text()
 
 
 def _fingerprint(relation: Relation) -> str:

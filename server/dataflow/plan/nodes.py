@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.objects import ObjectId
+from server.dataflow.plan.late_columns import LateForm
 from server.sql.direct_scan import DirectScan
 from server.sql.relations import Relation
 
@@ -27,12 +28,18 @@ SMALL_ROWS = 2_000_000  # up to this number one task suffices, with half a shuff
 class Statement:
     """Spark SQL in two forms: `small` without shuffles and broadcasts, `large` without hints to Spark's optimizer.
 
-    `special`: a form of `small` that is faster, and correct for some rows only.
+    `special`: a form of `small` that is faster, and correct for some rows only. `late`: a form of `small` that returns
+    row numbers instead of columns that the operator has.
     """
 
     small: str
     large: str
     special: SpecialForm | None = None
+    late: LateForm | None = None
+
+    def late_for(self, views: Mapping[str, pa.Table]) -> LateForm | None:
+        """`late`, if it suits the views."""
+        return self.late if self.late is not None and self.late.suits(views) else None
 
     def text(self, views: Mapping[str, pa.Table]) -> str:
         if sum(view.num_rows for view in views.values()) > SMALL_ROWS:

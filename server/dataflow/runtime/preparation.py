@@ -37,7 +37,9 @@ class Preparation:
     async def _prepare(self, statements: list[tuple[Statement, Sequence[pa.Schema]]]) -> None:
         for statement, schemas in statements:
             views = {f"d{number}": named_columns(schema.empty_table()) for number, schema in enumerate(schemas)}
+            late = statement.late_for(views)
+            text, read = (statement.text(views), views) if late is None else (late.text, late.read(views))
             try:
-                await self._engine.run(statement.text(views), views, patient=True, background=True)
+                await self._engine.run(text, read, patient=True, background=True)
             except PgError as error:  # a step that has rows reports it to the client
                 log.debug("statement not prepared", error=error.message)

@@ -29,7 +29,8 @@ class Accumulated:
     def rows(self) -> pa.Table:
         """The rows after all changes. NegativeCount if a row has a negative multiplicity."""
         if self._changes:
-            changes = updates.consolidate(pa.concat_tables(self._changes))
-            self._rows = updates.apply(self._rows, changes)
+            changes = pa.concat_tables(self._changes)
+            summed = updates.consolidate(changes) if updates.takes_away(changes) else changes.combine_chunks()
+            self._rows = updates.apply(self._rows, summed)
             self._changes, self._buffered = [], 0
         return self._rows
