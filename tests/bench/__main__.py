@@ -31,6 +31,7 @@ from tests.bench import (
     skew,
     tick,
     tpch,
+    upsert_state,
     writes,
 )
 from tests.bench.servers import Line, Table, servers
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "comparison": comparison,
     "probing": probing,
     "tpch": tpch,
+    "upsert_state": upsert_state,
     "skew": skew,
     "deltas": deltas,
     "fan_out": fan_out,

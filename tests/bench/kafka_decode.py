@@ -32,10 +32,10 @@ BATCH = 20_000  # messages of a step
 CHANGES = 60_000  # messages of DEBEZIUM
 IDLE_S = 1.0  # the JVM compiles for a while after its start, which is not work for a message
 TARGET = "at least 0.5 x fastavro"
-_BARE = Encoding("avro", schema="", options={"confluent wire format": "false"})
+BARE = Encoding("avro", schema="", options={"confluent wire format": "false"})
 _FRAMED = Encoding("avro", schema="")
-_KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-_VALUE = {
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+VALUE = {
     "type": "record",
     "name": "Value",
     "fields": [
@@ -58,18 +58,18 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Line]:
 
 
 async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
-    inserts = [_upsert(id, 0) for id in range(keys)]
-    updates = [_upsert(id * 7_919 % keys, 1) for id in range(keys // 2)]
-    flat = _decoding(_KEY, _VALUE, 0)
-    upsert = Format(_BARE, _BARE, envelope=Envelope.UPSERT)
-    schemas = Schemas(json.dumps(_KEY), json.dumps(_VALUE))
+    inserts = [upsert(id, 0) for id in range(keys)]
+    updates = [upsert(id * 7_919 % keys, 1) for id in range(keys // 2)]
+    flat = _decoding(KEY, VALUE, 0)
+    upsert = Format(BARE, BARE, envelope=Envelope.UPSERT)
+    schemas = Schemas(json.dumps(KEY), json.dumps(VALUE))
     lines = []
     with tempfile.TemporaryDirectory() as directory:
         async with OutputRun(Path(directory), upsert, schemas, engine) as output:
             for name, messages in (("new keys", inserts), (f"updates of {keys:,} keys", updates)):
                 found = await _committed(output, messages, engine)
                 lines.append(_line(f"Avro UPSERT, 200-byte rows, {name}", found, _rate(flat, messages)))
-            single = [await _latency(output, _upsert(number, 2)) for number in range(30)]
+            single = [await _latency(output, upsert(number, 2)) for number in range(30)]
             lines.append(Line("UPSERT, a step of one message", f"{statistics.median(single):.0f} ms", "", "", ""))
     texts, _ = captured()
     schemas = Schemas(texts[1], texts[2])
@@ -160,10 +160,10 @@ def _decoding(key: Any, value: Any, skip: int) -> Callable[[Message], None]:
     return decode
 
 
-_WRITERS = fastavro.parse_schema(_KEY), fastavro.parse_schema(_VALUE)
+_WRITERS = fastavro.parse_schema(KEY), fastavro.parse_schema(VALUE)
 
 
-def _upsert(id: int, version: int) -> Message:
+def upsert(id: int, version: int) -> Message:
     value = {
         "name": f"customer number {id:010}",
         "amount": None,

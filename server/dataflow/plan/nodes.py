@@ -38,13 +38,19 @@ class Statement:
     late: LateForm | None = None
 
     def late_for(self, views: Mapping[str, pa.Table]) -> LateForm | None:
-        """`late`, if it suits the views."""
-        return self.late if self.late is not None and self.late.suits(views) else None
+        """`late`, if there are few rows and it suits the views."""
+        if self.late is None or _rows_of(views) > SMALL_ROWS or not self.late.suits(views):
+            return None
+        return self.late
 
     def text(self, views: Mapping[str, pa.Table]) -> str:
-        if sum(view.num_rows for view in views.values()) > SMALL_ROWS:
+        if _rows_of(views) > SMALL_ROWS:
             return self.large
         return self.special.text if self.special is not None and self.special.suits(views) else self.small
+
+
+def _rows_of(views: Mapping[str, pa.Table]) -> int:
+    return sum(view.num_rows for view in views.values())
 
 
 @dataclass(frozen=True, slots=True)

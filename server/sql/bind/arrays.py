@@ -23,6 +23,7 @@ from server.sql.expressions import (
     SubqueryKind,
 )
 from server.sql.functions import resolve, syntax
+from server.sql.functions.matching import group_of_match
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Limit, Project, Relation, Sort, Values
 from server.sql.scope import Scope
@@ -118,6 +119,8 @@ def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
         )
         return call_of(syntax.SLICE, (array, *bounds), array.type)
     index = _array_index(binder, subscript, scope)
+    if (group := group_of_match(array, index)) is not None:
+        return group
     return Call(syntax.SUBSCRIPT, (array, index), array.type.element, True, array.type.element.precision or 0)
 
 

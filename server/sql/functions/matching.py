@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.expressions import Expression, Literal
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, let, quote, row
+from protocol.pgwire.types import TEXT
+from server.sql.expressions import Call, Expression, Literal
+from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, let, quote, row
 from server.sql.regex import patterns
-from server.sql.regex.regex import Match, compiled
+from server.sql.regex.regex import Match, Regex, compiled
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _FOLDED = f"translate({{}}, '{_UPPER}', '{_LOWER}')"  # locale C: only ASCII letters have case
@@ -134,12 +135,10 @@ def _first_match(groups: Callable[[Sequence[str], int], str]) -> Form:
     """
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
-        if len(args) != 2 or not isinstance(args[1], Literal) or args[1].value is None:
+        regex = _regex_of(args) if len(args) == 2 else None
+        if regex is None:
             return ""
-        regex = compiled(args[1].value)
-        if regex.java_with_groups is None:
-            return ""
-        pattern = quote(regex.java_with_groups)
+        pattern = quote(regex.java_with_groups or "")
 
         def result(text: str) -> str:
             parts = [f"regexp_extract({text}, {pattern}, {group})" for group in range(regex.groups + 1)]
@@ -150,8 +149,30 @@ def _first_match(groups: Callable[[Sequence[str], int], str]) -> Form:
     return form
 
 
-_GROUP_OR_MATCH = _first_match(lambda parts, groups: parts[min(groups, 1)])
+def _first_group(text: str, regex: Regex, group: int) -> str:
+    """Spark SQL for a group of the first match; NULL if there is none. Searches once, unlike RLIKE and regexp_extract.
+
+    The pattern continues to the end of the text, so that there is no second match.
+    """
+    pattern = quote(f"(?:{regex.java_with_groups})(?s:.*)")
+    return f"get(regexp_extract_all({text}, {pattern}, {group}), 0)"
+
+
+def _group_or_match(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    regex = _regex_of(args)
+    return _first_group(texts[0], regex, 1) if regex is not None and regex.groups else _WHOLE_MATCH(args, texts)
+
+
+def _regex_of(args: Sequence[Expression]) -> Regex | None:
+    """The constant pattern of the call, if Java finds its groups; else None."""
+    if len(args) < 2 or not isinstance(args[1], Literal) or args[1].value is None:
+        return None
+    regex = compiled(args[1].value)
+    return None if regex.java_with_groups is None else regex
+
+
 _WHOLE_MATCH = _first_match(lambda parts, groups: parts[0])
+
 _ALL_GROUPS = _first_match(lambda parts, groups: f"array({', '.join(parts[min(groups, 1) :])})")
 
 
@@ -163,6 +184,31 @@ def _captured(text: str, match: Match) -> list[str | None]:
 def _match(text: str, pattern: str, flags: str = "") -> list[str | None] | None:
     match = compiled(pattern, _options("regexp_match", flags)[0]).find(text)
     return None if match is None else _captured(text, match)
+
+
+def _matched_group(text: str, pattern: str, group: int) -> str | None:
+    found = _match(text, pattern)
+    return None if found is None else found[group - 1]
+
+
+def _group(args: Sequence[Expression], texts: Sequence[str]) -> str:
+    regex, group = _regex_of(args), args[2]
+    assert regex is not None
+    assert isinstance(group, Literal)
+    return _first_group(texts[0], regex, group.value)
+
+
+def group_of_match(array: Expression, index: Expression) -> Call | None:
+    """`regexp_match(text, pattern)[index]` as a call that computes only this group. None if this is not supported."""
+    if not isinstance(array, Call) or array.function not in FUNCTIONS["regexp_match"] or len(array.arguments) != 2:
+        return None
+    try:
+        regex = _regex_of(array.arguments)
+    except PgError:  # an invalid pattern is an error only if the call is evaluated
+        return None
+    if regex is None or not isinstance(index, Literal) or not 0 < (index.value or 0) <= regex.groups:
+        return None
+    return Call(GRAMMAR["regexp_match"][0], (*array.arguments, index), TEXT, True)
 
 
 def _is_like(text: str, pattern: str, flags: str = "") -> bool:
@@ -264,7 +310,7 @@ def _split(text: str, pattern: str, flags: str = "") -> list[str]:
     return [*out, text[done:]]
 
 
-row(FUNCTIONS, "substring", "text text", "text", _GROUP_OR_MATCH, python=_substring, nulls=Nulls.OPTIONAL)
+row(FUNCTIONS, "substring", "text text", "text", _group_or_match, python=_substring, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "substring", "text text text", "text", python=_substring_similar, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "similar_escape", "text text", "text", nulls=Nulls.MAYBE, python=lambda pattern, escape: (
     None if pattern is None else patterns.similar(pattern, "\\" if escape is None else escape)))  # fmt: skip
@@ -289,6 +335,7 @@ def _rows(
 _PAIR = ("text text", "text text text")
 _rows("regexp_like", "bool", _is_like, *_PAIR, nulls=Nulls.STRICT)
 _rows("regexp_match", "text[]", _match, *_PAIR, spark=_ALL_GROUPS)
+row(GRAMMAR, "regexp_match", "text text int4", "text", _group, python=_matched_group, nulls=Nulls.OPTIONAL)
 _rows("regexp_split_to_array", "text[]", _split, *_PAIR, nulls=Nulls.STRICT)
 _rows("regexp_count", "int4", _count, "text text", "text text int4", "text text int4 text", nulls=Nulls.STRICT)
 _rows("regexp_instr", "int4", _position, "text text", "text text int4", "text text int4 int4",

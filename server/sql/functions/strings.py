@@ -15,7 +15,8 @@ from typing import Any
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, PgType
 from server.sql.casts import find_cast
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Nulls, exact_texts, guarded, row
+from server.sql.expressions import Expression
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Form, Nulls, exact_texts, guarded, row
 from server.sql.grammar.lexer import quote_identifier
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
@@ -204,10 +205,21 @@ def _is_normalized(text: str, form: str = "NFC") -> bool:
     return unicodedata.is_normalized(_normal_form(form), text)
 
 
-row(FUNCTIONS, "lower", "text", "text", f"translate({{0}}, '{_UPPER}', '{_LOWER}')",
-    python=lambda text: text.translate(_TO_LOWER))  # fmt: skip
-row(FUNCTIONS, "upper", "text", "text", f"translate({{0}}, '{_LOWER}', '{_UPPER}')",
-    python=lambda text: text.translate(_TO_UPPER))  # fmt: skip
+def _cased(function: str, letters: str, into: str) -> Form:
+    """Spark's own function is faster than translate. It equals PostgreSQL's for texts of ASCII characters only."""
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        text = texts[0]
+        translated = f"translate({text}, '{letters}', '{into}')"
+        if not text.isidentifier():
+            return translated
+        return f"IF(octet_length({text}) = char_length({text}), {function}({text}), {translated})"
+
+    return form
+
+
+row(FUNCTIONS, "lower", "text", "text", _cased("lower", _UPPER, _LOWER), python=lambda text: text.translate(_TO_LOWER))
+row(FUNCTIONS, "upper", "text", "text", _cased("upper", _LOWER, _UPPER), python=lambda text: text.translate(_TO_UPPER))
 row(FUNCTIONS, "initcap", "text", "text", python=_initcap)
 row(FUNCTIONS, "replace", "text text text", "text", "replace({0}, {1}, {2})",
     python=lambda text, old, new: text.replace(old, new) if old else text)  # fmt: skip
