@@ -63,6 +63,9 @@ SELECT id, regexp_match(s, '^(.)([^a]*)'), (regexp_match(s, '(.)'))[1], regexp_m
 SELECT id, regexp_replace(s, left(v, 1), '#'), regexp_count(s, coalesce(substring(v from '[a-z]'), 'x')), substring(s from substring(v from '\w')) FROM strs WHERE id <> 4;
 SELECT substring('foobar' from '(o)\1'), regexp_replace('aabb', '(.)\1', 'x', 'g');
 SELECT regexp_match(NULL, 'a'), regexp_replace('a', NULL, 'b'), regexp_count('a', NULL), substring(NULL from 'a'), regexp_split_to_array('a', NULL);
+SELECT id, (regexp_match(s, '(.)(.*)'))[2], (regexp_match(s, '(\w+)\W+(\w)'))[1], (regexp_match(s, '(a|ab)(c|bcd)?'))[2], (regexp_match(s, '()(x)?'))[2], (regexp_match(s, 'b'))[1], (regexp_match(s, '(b)'))[2], (regexp_match(s, '(b)'))[0], (regexp_match(s, '(^|,)(t[a-z]*)'))[2] FROM strs;
+SELECT id, substring(s from '(.)$'), substring(s from 'n(.*)'), substring(s from '(\s)'), substring(s from '(,*)'), substring(s from '(,+)'), substring(s from '(.*)(n)'), substring(s from '(.*?)n'), substring(s from '(\n.*)') FROM strs;
+SELECT id, (regexp_match(s, '(', 'g'))[1] FROM strs WHERE id < 0;
 
 -- a char(n) is matched with its padding
 SELECT 'a'::char(3) LIKE 'a', 'a'::char(3) LIKE 'a%', 'a'::char(3) LIKE 'a  ', 'a'::char(3) NOT LIKE 'a';

@@ -86,3 +86,4 @@ SELECT length(1);
 SELECT upper(1);
 SELECT left('a');
 SELECT lower('ABC'::varchar(2)), upper('abc'::char(2)), length('abc'::varchar), 'abc'::char(2) = 'ab', 'a'::char(3) || 'b', ('a'::char(3))::text || 'b', 'abcdef'::varchar(3);
+SELECT id, lower(s), upper(s), lower(v), upper(c), upper(left(s, 3)), lower(s || 'Ä') FROM strs;
