@@ -54,7 +54,7 @@ test-cluster: $(VENV)/.installed
 # generates as many as CI, the default 20 times as many. test_generated_sql.py describes TIDEWIRE_SEED.
 test-sql: export TIDEWIRE_EXAMPLES ?= 20
 test-sql: $(VENV)/.installed
-	$(PARALLEL) --dist worksteal tests/sql tests/server/sql -m sql --timeout 0 $(ARGS)
+	$(PARALLEL) --dist worksteal tests/sql tests/server -m sql --timeout 0 $(ARGS)
 
 # Runs random queries over random histories, TPC-H and NEXMark. Compares with PostgreSQL's results after each commit.
 test-ivm: export TIDEWIRE_EXAMPLES ?= 50
