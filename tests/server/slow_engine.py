@@ -59,7 +59,10 @@ class SlowEngine:
 
 
 class PassingEngine:
-    """Gives each linear statement's input as its output, and fails on a first column with a 0, as a division would."""
+    """Returns the last columns of a statement's input, as many as it selects: all of them, or the numbers of the rows.
+
+    Fails on a first column with a 0, as a division would.
+    """
 
     ready, unavailable, running, waiting, jvm_pid = True, None, 0, 0, None
 
@@ -69,7 +72,8 @@ class PassingEngine:
         (view,) = views.values()
         if pa.types.is_integer(view.schema.types[0]) and pc.any(pc.equal(view.column(0), 0)).as_py():
             raise PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
-        return view
+        selected = sql[: sql.index(" FROM ")].count(",") + 1
+        return view.select(view.column_names[-selected:])
 
     async def start(self) -> None:
         """It is ready."""
