@@ -256,17 +256,17 @@ class Run:
         if left and (not marks or random.random() < 0.6):
             self.poll_topic(*random.choice(left), random.randint(1, 4))
         else:
-            for mark in marks[: random.randint(1, 3)]:
-                self.marks_read += 1
-                if mark.status == "BEGIN":
-                    self.merger.begin(key_of(Upstream.POSTGRES, mark.id), mark.timestamp)
-                else:
-                    self.merger.add(End.of(Upstream.POSTGRES, mark.id, mark.collections, self.marks_read))
-        if self.merger.wants_goals:
-            topics = self.kafka.events.items()
-            self.merger.reach({topic: {p: len(log) for p, log in enumerate(logs)} for topic, logs in topics})
-        self._commit(self.merger.release())
+            self.poll_marks(random.randint(1, 3))
+        self.commit()
         return True
+
+    def poll_marks(self, count: int) -> None:
+        for mark in self.kafka.marks[self.marks_read :][:count]:
+            self.marks_read += 1
+            if mark.status == "BEGIN":
+                self.merger.begin(key_of(Upstream.POSTGRES, mark.id), mark.timestamp)
+            else:
+                self.merger.add(End.of(Upstream.POSTGRES, mark.id, mark.collections, self.marks_read))
 
     def poll_topic(self, topic: str, partition: int, count: int) -> None:
         start = self.read[topic][partition]
@@ -278,7 +278,15 @@ class Run:
         while self.poll(random.Random(seed)):
             pass
 
-    def _commit(self, found: dict[str, Release]) -> None:
+    def commit(self) -> None:
+        """Stores what can be released, once the merger knows the ends that it wants."""
+        self._store(self.merger.release())
+        while self.merger.wants_goals:
+            topics = self.kafka.events.items()
+            self.merger.reach({topic: {p: len(log) for p, log in enumerate(logs)} for topic, logs in topics})
+            self._store(self.merger.release())
+
+    def _store(self, found: dict[str, Release]) -> None:
         commit: dict[str, list[str]] = {}
         for topic, release in found.items():
             self.offsets[topic].update(release.offsets)
@@ -370,6 +378,43 @@ def test_a_count_that_begins_again_does_not_divide_a_transaction() -> None:
     assert len(run.released) == 1
 
 
+def lost_begin() -> tuple[Kafka, Run]:
+    """Kafka never got BEGIN and END of a transaction. The later one is released before its events are read."""
+    kafka, (a, b, _) = Kafka(), TOPICS
+    kafka.events[a] = [[Event(a, 0, "1:10", 5, 10)], [Event(a, 1, "1:11", 5, 11)]]
+    kafka.events[b][0] = [Event(b, 0, "2:22", 20, 22)]
+    counts = json.dumps([{"data_collection": "public.b", "event_count": 1}])
+    kafka.marks = [Mark("BEGIN", "0:1"), Mark("END", "0:5"), Mark("BEGIN", "2:22"), Mark("END", "2:25", counts)]
+    run = Run(kafka)
+    run.numbers = {"": 5}
+    run.restart()
+    run.poll_topic(b, 0, 1)
+    run.poll_marks(4)
+    run.commit()
+    assert run.released == [{b: ["2:22/22"]}]
+    return kafka, run
+
+
+def test_late_events_of_a_transaction_without_begin_and_end_are_released_together() -> None:
+    _, run = lost_begin()
+    run.poll_topic(TOPICS[0], 0, 1)
+    run.commit()
+    assert run.count == 1
+    run.poll_topic(TOPICS[0], 1, 1)
+    run.commit()
+    assert run.released[1:] == [{TOPICS[0]: ["1:10/10", "1:11/11"]}]
+
+
+def test_the_memory_of_late_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "BUFFER_BYTES_MAX", 20)
+    kafka, run = lost_begin()
+    kafka.events[TOPICS[0]][0] = [Event(TOPICS[0], 0, "1:10", 5, lsn) for lsn in range(10, 100)]
+    while run.merger.wants(TOPICS[0]):
+        run.poll_topic(TOPICS[0], 0, 1)
+    run.commit()
+    assert 1 < run.count < 90
+
+
 def test_a_snapshot_of_a_later_position_ends_the_wait_for_events() -> None:
     """END was written, and the event was lost with the connector's position."""
     kafka = Kafka()
@@ -407,7 +452,11 @@ def test_a_topic_that_is_added_later_is_released_up_to_the_last_transaction() ->
     topic = TOPICS[1]
     late = TopicBuffer(Upstream.POSTGRES, {0: 0}, {})
     late.add(*batch_of(list(enumerate(kafka.events[topic][0]))))
-    release = TransactionMerger({topic: late}, {"": transactions[-1].commit}).release()
+    merger = TransactionMerger({topic: late}, {"": transactions[-1].commit})
+    assert not merger.release()[topic].messages
+    assert merger.wants_goals
+    merger.reach({topic: {0: len(kafka.events[topic][0])}})
+    release = merger.release()
     assert sum(map(len, release[topic].messages)) == len(kafka.events[topic][0]) > 0
 
 

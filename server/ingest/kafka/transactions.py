@@ -23,7 +23,10 @@ event of a later transaction. The second condition applies to the END of a trans
 too: the events of both are released together. If T's END is repeated before T was released, the last one is valid.
 
 A transaction without END waits for the END of a later one. A snapshot that follows its events does not release them:
-the connector can write a snapshot within a transaction on demand, and continue the transaction afterwards.
+the connector can write a snapshot within a transaction on demand, and continue the transaction afterwards. Such a
+transaction is known by its BEGIN, or by one of its events, which is the first in its partition. If the later
+transaction was released before that event was read, nothing is released until every partition was read up to the end it
+has now, an event of a later transaction, or BUFFER_BYTES_MAX of its topic are in memory.
 
 Repetitions are dropped by position: events by their position in the database's log (`positions`), transactions by the
 number in their id, which ascends. PostgreSQL's ids are `<transaction>:<LSN>`, and the LSN differs between the events
@@ -41,6 +44,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +110,20 @@ class Until:
     key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The place of an event, as in `Events`."""
+
+    key: str
+    domain: str
+    order: int
+
+    def is_later(self, until: Until) -> bool:
+        """Whether it is of a transaction after `until`."""
+        number = until.numbers.get(self.domain)
+        return self.key != until.key and (number is None or self.order > number)
+
+
 @dataclass(frozen=True)
 class Events:
     """Messages of one partition. `keys`: of their transactions, None for a message without one.
@@ -124,6 +142,12 @@ class Events:
 
     def take(self, rows: NDArray[np.intp]) -> Events:
         return Events(*(getattr(self, part.name).take(rows) for part in fields(self)))
+
+    @cached_property
+    def first(self) -> Event | None:
+        """The first event that is no repetition."""
+        rows = np.flatnonzero(self.accepted & (self.keys != np.array(None)))
+        return Event(self.keys[rows[0]], self.domains[rows[0]], int(self.orders[rows[0]])) if len(rows) else None
 
     def later(self, until: Until) -> NDArray[np.intp]:
         """The events of transactions after `until`."""
@@ -241,6 +265,14 @@ class TopicBuffer:
             found = len(np.unique(np.concatenate(numbers)))
         return (found >= count or all_blocked) and (end.is_exact or is_read)
 
+    def has_open(self, until: Until) -> bool:
+        """Whether the first event of a partition is of a transaction without END: neither `until` nor a later one."""
+        for queue in self._queues.values():
+            first = next((events.first for events in queue.parts if events.first is not None), None)
+            if first is not None and first.key != until.key and not first.is_later(until):
+                return True
+        return False
+
     def release(self, until: Until, into: Release) -> None:
         """Moves the messages before the first event after `until` to `into`."""
         for partition, queue in self._queues.items():
@@ -293,6 +325,9 @@ class TransactionMerger:
         self._goals: dict[tuple[str, int], Mapping[str, Mapping[int, int]]] = {}
         self._added = dict(numbers)
         self._begun: dict[str, list[int]] = {}
+        self._has_late = False
+        """Whether events of a transaction without END were read after a later transaction was released."""
+        self._late_goals: Mapping[str, Mapping[int, int]] | None = None
 
     def begin(self, key: str, timestamp: int) -> None:
         """The BEGIN of a transaction. `timestamp`: Kafka's."""
@@ -332,10 +367,14 @@ class TransactionMerger:
     @property
     def wants_goals(self) -> bool:
         """Whether `reach` should be called: transactions can only be released after it."""
+        if self._has_late and self._late_goals is None:
+            return True
         return any(not end.is_exact and (end.domain, end.number) not in self._goals for end in self._ends)
 
     def reach(self, goals: Mapping[str, Mapping[int, int]]) -> None:
         """Sets the ends that the partitions of each topic have now, after the END messages were read."""
+        if self._has_late and self._late_goals is None:
+            self._late_goals = goals
         for end in self._ends:
             if not end.is_exact:
                 self._goals.setdefault((end.domain, end.number), goals)
@@ -360,9 +399,11 @@ class TransactionMerger:
     def release(self) -> dict[str, Release]:
         """The messages of the complete transactions at the front, by topic."""
         found = {topic: Release() for topic in self._buffers}
+        if not self._has_all_late():
+            return found
         for topic, buffer in self._buffers.items():
             buffer.release(Until(self.numbers), found[topic])
-        while self._ends and all(self._has_all(self._ends[0], topic) for topic in self._buffers):
+        while self._is_front_complete():
             end = self._ends.popleft()
             self._goals.pop((end.domain, end.number), None)
             self.numbers[end.domain] = end.number
@@ -370,3 +411,29 @@ class TransactionMerger:
             for topic, buffer in self._buffers.items():
                 buffer.release(self._until(end), found[topic])
         return found
+
+    def _is_front_complete(self) -> bool:
+        if not self._ends:
+            return False
+        end = self._ends[0]
+        if end.is_exact and any(buffer.has_open(self._until(end)) for buffer in self._buffers.values()):
+            self._ends[0] = end = replace(end, follows_open=True)
+        return all(self._has_all(end, topic) for topic in self._buffers)
+
+    def _has_all_late(self) -> bool:
+        """Whether no event is missing of the transactions without END that are before the last released one."""
+        until = Until(self.numbers)
+        self._has_late = any(buffer.has_open(until) for buffer in self._buffers.values())
+        if not self._has_late:
+            self._late_goals = None
+            return True
+        if (goals := self._late_goals) is None:
+            return False
+        end = End("", "", self.numbers.get("", _LATER), {}, follows_open=True)
+        if not all(
+            buffer.nbytes >= BUFFER_BYTES_MAX or buffer.has_all(end, until, 0, goals.get(topic, {}))
+            for topic, buffer in self._buffers.items()
+        ):
+            return False
+        self._has_late, self._late_goals = False, None
+        return True

@@ -314,9 +314,13 @@ class KafkaUpstream:
             await transactions.add(polled.consumer.topic, poll.messages, polled.after(poll.ends))
         else:
             await transactions.add_ends(poll.messages)
-        if transactions.merger.wants_goals:
-            transactions.merger.reach({topic.consumer.topic: await self._ends(topic) for topic in self._topics})
         found, state = transactions.release()
+        while transactions.merger.wants_goals:
+            transactions.merger.reach({topic.consumer.topic: await self._ends(topic) for topic in self._topics})
+            more, later = transactions.release()
+            for name, parts in more.items():
+                found[name] = found.get(name, []) + parts
+            state |= later
         return await self._changes({name: Messages.joined(parts) for name, parts in found.items()}, state)
 
     async def _ends(self, topic: Topic) -> dict[int, int]:
