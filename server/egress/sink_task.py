@@ -97,6 +97,10 @@ class SinkTask:
                 except OSError as error:
                     raise_if_cancelled()
                     self._report(SinkStatus.STALLED, str(error))
+                except Exception as error:
+                    raise_if_cancelled()
+                    log.exception("unexpected error of a sink", sink=self.sink.id)
+                    self._report(SinkStatus.STALLED, f"internal error: {error}")
                 retry_s = RETRY_S if self.frontier != frontier else min(2 * retry_s, RETRY_S_MAX)
                 await asyncio.sleep(retry_s)
         finally:

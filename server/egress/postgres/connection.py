@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from protocol.pgwire.encode import CopyFileEncoder
 from protocol.pgwire.types import PgType
-from server.ingest.postgres.connection import Server
+from server.ingest.postgres.connection import LOST, Server
 from server.ingest.upstream import UpstreamError
 
 COPY_ROWS = 50_000  # rows that are encoded at a time, while those before are sent
@@ -71,7 +71,7 @@ class Connection:
             detail = f" ({error.detail.rstrip('.')})" if getattr(error, "detail", None) else ""
             text = f"{error.args[0]}{detail}"
             raise self._server.error(error.sqlstate or "", text, getattr(error, "hint", None)) from error
-        except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except LOST as error:
             raise UpstreamError(f"{self._server}: {error or type(error).__name__}") from error
 
 

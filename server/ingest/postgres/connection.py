@@ -21,6 +21,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.source_kind import Options
 from server.ingest.upstream import UpstreamError
 
+# asyncpg raises InternalClientError, too, if a connection is lost between two messages of a COPY.
+LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 CONNECT_S = 30.0
 DEFAULT_PORT = 5432
 
@@ -147,7 +149,7 @@ class Server:
                 server_settings=SESSION | settings,
                 connection_class=connection_class,
             )
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except (asyncpg.PostgresError, *LOST) as error:
             reason = str(error) or type(error).__name__
             hint = _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
             raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}', hint) from error
@@ -167,7 +169,7 @@ class Server:
             yield
         except asyncpg.PostgresError as error:
             raise self.error(error.sqlstate or "", str(error), getattr(error, "hint", None)) from error
-        except (asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except LOST as error:
             raise UpstreamError(f"{self}: {error or type(error).__name__}") from error
 
 

@@ -21,8 +21,9 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
+from server.egress import sink_task
 from server.egress.file.changes_file import ChangesFile
-from server.egress.sink_task import SinkStatus
+from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
 from tests.server.egress.child import TABLE, define, running, sink_of, write
 
@@ -134,6 +135,32 @@ async def test_a_missing_file_stalls_its_sink_and_a_dropped_sink_ends(tmp_path: 
     await coordinator.commit(Request(catalog=(before, after)))
     while SINK in sinks.running:
         await coordinator.frontiers.moved.wait()
+    await sinks.close()
+    await coordinator.close()
+
+
+async def test_a_sink_continues_after_an_unexpected_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_task, "RETRY_S", 0.01)
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    await define(coordinator, TABLE, sink_of(tmp_path / "f"))
+    sinks.start()
+    await until_written(coordinator, sinks)
+    sync, failures = ChangesFile.sync, iter((RuntimeError("a fault"),))
+    seen: list[tuple[SinkStatus, str | None]] = []
+
+    def fails_once(file: ChangesFile) -> None:
+        for failure in failures:
+            raise failure
+        sync(file)
+
+    monkeypatch.setattr(ChangesFile, "sync", fails_once)
+    monkeypatch.setattr(SinkTask, "_report", lambda task, *status: seen.append(status))
+    await write(coordinator, (1, "a", 1))
+    changed = coordinator.log.times(TABLE.id, 0, 2**62)[-1]
+    await until_written(coordinator, sinks)
+    assert seen == [(SinkStatus.STALLED, "internal error: a fault"), (SinkStatus.RUNNING, None)]
+    assert read_back(tmp_path / "f")[1] == [(1, "a", changed, 1)]
     await sinks.close()
     await coordinator.close()
 

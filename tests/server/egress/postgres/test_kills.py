@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -48,6 +49,16 @@ def seen(dsn: str) -> dict[str, tuple[int, Rows]]:
     return found
 
 
+@contextmanager
+def killed_at_exit(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end, also by an error, for which Popen alone would wait for its end."""
+    with subprocess.Popen(command) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_tables_equal_the_collection_as_of_their_frontiers(
     tmp_path: Path, target: PostgresServer, seed: int
@@ -57,7 +68,7 @@ def test_the_tables_equal_the_collection_as_of_their_frontiers(
     states: dict[tuple[str, int], Rows] = {}
     killed = {"server": 0, "postgres": 0}
     for victim in ("server", "postgres", "server", "postgres", "server"):
-        with subprocess.Popen([*command, "1000000"]) as child:
+        with killed_at_exit([*command, "1000000"]) as child:
             before = {name: frontier for name, (frontier, _) in seen(target.dsn).items()}
             advanced: set[str] = set()
             end = monotonic() + choice.random()
@@ -76,7 +87,6 @@ def test_the_tables_equal_the_collection_as_of_their_frontiers(
                 while any(frontier <= again[name] for name, (frontier, _) in seen(target.dsn).items()):
                     assert child.poll() is None
                     sleep(0.01)
-            child.kill()
     subprocess.run([*command, "10"], check=True, timeout=120)
     last = seen(target.dsn)
 

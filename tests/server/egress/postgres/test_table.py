@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import sleep
 from typing import Any
 
+import asyncpg
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,9 @@ from catalog import updates
 from catalog.objects import Table
 from server.coordinator.committer import Request
 from server.coordinator.payloads import prepare_payloads
+from server.egress.postgres.connection import Connection
+from server.ingest.postgres.connection import Server
+from server.ingest.upstream import UpstreamError
 from tests.fix_server import ServerThread
 
 TYPES = """
@@ -291,3 +295,15 @@ def test_a_frontier_that_went_back_stalls_the_sink(connection: psycopg.Connectio
     while "its frontier there is missing" not in wait_until_stalled(connection):
         sleep(0.005)
     assert rows(target, "kept") == []
+
+
+async def test_a_connection_that_is_lost_within_copy_is_reported() -> None:
+    """asyncpg reports some of these losses as errors of its own state."""
+
+    class Lost:
+        async def copy_to_table(self, *_: object, **__: object) -> None:
+            raise asyncpg.InternalClientError("cannot switch to state 21")
+
+    connection = Connection(Server.of({"host": "127.0.0.1", "database": "d"}), Lost())
+    with pytest.raises(UpstreamError, match="cannot switch to state 21"):
+        await connection.copy(pa.table({}), (), "public", "t", ())
