@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 
+# Python and pytest cache what they compile, although a container's image may disable that: the tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The number of processes that run tests. Each has a server and a Spark JVM of its own: about 2 GB of memory.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
