@@ -68,6 +68,9 @@ class Positions:
         first, second = self.places[row].tolist()
         return first, second
 
+    def __getitem__(self, rows: slice) -> Positions:
+        return Positions(*(getattr(self, part.name)[rows] for part in fields(self)))
+
     def take(self, rows: NDArray[np.intp]) -> Positions:
         return Positions(*(getattr(self, part.name)[rows] for part in fields(self)))
 

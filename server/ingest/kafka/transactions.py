@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
@@ -140,21 +140,37 @@ class Events:
     positions: Positions
     accepted: NDArray[np.bool_]
 
-    def take(self, rows: NDArray[np.intp]) -> Events:
-        return Events(*(getattr(self, part.name).take(rows) for part in fields(self)))
+    def since(self, row: int) -> Events:
+        """From a row on, without a copy: each of many transactions may be released alone."""
+        return Events(*(getattr(self, part.name)[row:] for part in fields(self)))
 
     @cached_property
     def first(self) -> Event | None:
         """The first event that is no repetition."""
-        rows = np.flatnonzero(self.accepted & (self.keys != np.array(None)))
-        return Event(self.keys[rows[0]], self.domains[rows[0]], int(self.orders[rows[0]])) if len(rows) else None
+        for rows in self._blocks():
+            found = np.flatnonzero(self.accepted[rows] & (self.keys[rows] != np.array(None)))
+            if len(found):
+                row = int(rows.start) + int(found[0])
+                return Event(self.keys[row], self.domains[row], int(self.orders[row]))
+        return None
 
-    def later(self, until: Until) -> NDArray[np.intp]:
-        """The events of transactions after `until`."""
-        is_later = self.accepted & (self.keys != np.array(None)) & (self.keys != until.key)
-        for domain, number in until.numbers.items():
-            is_later &= (self.domains != domain) | (self.orders > number)
-        return np.flatnonzero(is_later)
+    def first_later(self, until: Until) -> int | None:
+        """The row of the first event of a transaction after `until`."""
+        for rows in self._blocks():
+            keys = self.keys[rows]
+            is_later = self.accepted[rows] & (keys != np.array(None)) & (keys != until.key)
+            for domain, number in until.numbers.items():
+                is_later &= (self.domains[rows] != domain) | (self.orders[rows] > number)
+            if is_later.any():
+                return int(rows.start) + int(is_later.argmax())
+        return None
+
+    def _blocks(self) -> Iterator[slice]:
+        """Slices of increasing size: what is looked for is often near the start."""
+        start, size = 0, 64
+        while start < len(self.keys):
+            yield slice(start, start + size)
+            start, size = start + size, 2 * size
 
 
 @dataclass
@@ -192,13 +208,17 @@ class TopicBuffer:
 
     def __init__(self, upstream: Upstream, offsets: Mapping[int, int], positions: Mapping[int, Highest]) -> None:
         """`offsets`: of the next messages by partition. `positions`: as stored."""
-        self.nbytes = 0
         self._upstream = upstream
         self._queues = {
             partition: _Queue(highest=highest, stored=highest, read=offset)
             for partition, offset in offsets.items()
             for highest in (positions.get(partition, {}),)
         }
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the messages."""
+        return sum(events.messages.nbytes for queue in self._queues.values() for events in queue.parts)
 
     def add(self, messages: Messages, ids: pa.Array, numbers: pa.Array, found: Positions) -> None:
         """Appends messages. `ids`: of their transactions, or NULL. `numbers`: in their transactions and tables."""
@@ -219,7 +239,6 @@ class TopicBuffer:
             queue.parts.append(
                 Events(own, keys[rows], numbers[rows], domains[rows], orders[rows], own_positions, accepted)
             )
-            self.nbytes += own.nbytes
 
     def reach(self, ends: Mapping[int, int]) -> None:
         """Partitions were read to their ends, whose offsets are stored once the messages before them are released."""
@@ -250,14 +269,14 @@ class TopicBuffer:
             queue = self._queues.setdefault(partition, _Queue())
             is_blocked = end.domain == "" and queue.snapshot > end.number
             for events in queue.parts:
-                own = events.keys == end.key
-                has_later = len(events.later(until)) > 0
-                is_blocked = is_blocked or has_later
+                later = events.first_later(until)
+                is_blocked = is_blocked or later is not None
                 if end.begun is not None:  # repetitions can follow events of a later transaction
+                    own = events.keys == end.key
                     numbers.append(events.numbers[own & (events.messages.timestamps >= end.begun)])
                     continue
-                found += int((own & events.accepted).sum())
-                if has_later:
+                found += int(((events.keys[:later] == end.key) & events.accepted[:later]).sum())
+                if later is not None:
                     break
             all_blocked = all_blocked and is_blocked
             is_read = is_read and (is_blocked or (goals is not None and queue.read >= goals.get(partition, 0)))
@@ -278,13 +297,10 @@ class TopicBuffer:
         for partition, queue in self._queues.items():
             while queue.parts:
                 events = queue.parts.popleft()
-                later = events.later(until)
-                stop = int(later[0]) if len(later) else len(events.keys)
-                self.nbytes -= events.messages.nbytes
-                if stop < len(events.keys):
-                    rest = events.take(np.arange(stop, len(events.keys)))
-                    queue.parts.appendleft(rest)
-                    self.nbytes += rest.messages.nbytes
+                later = events.first_later(until)
+                stop = len(events.keys) if later is None else later
+                if later is not None:
+                    queue.parts.appendleft(events.since(later))
                 if stop:
                     # A repetition at the end is read again after a restart, for the tombstone that may follow it.
                     last, is_event = stop - 1, events.messages.values[stop - 1].is_valid
@@ -294,7 +310,7 @@ class TopicBuffer:
                         into.positions[partition] = queue.stored = {**queue.stored, **reached}
                     if len(accepted := np.flatnonzero(events.accepted[:stop])):
                         into.messages.append(events.messages.take(accepted))
-                if stop < len(events.keys):
+                if later is not None:
                     break
             if not queue.parts and queue.end is not None and queue.last is None:
                 into.offsets[partition], queue.end = queue.end, None
