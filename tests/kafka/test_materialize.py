@@ -164,6 +164,7 @@ def kafka() -> Iterator[MockCluster]:
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_topic_is_read_over_restarts(kafka: MockCluster, tmp_path: Path, seed: int) -> None:
     """Messages that are held at a restart are read again. Transactions leave offsets without messages at the end."""

@@ -12,6 +12,8 @@ from testdrive.parser import Action, parse
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.registry import Registry
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parents[1] / "scripts/kafka"
 SEED = 7
 

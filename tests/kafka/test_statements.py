@@ -14,6 +14,8 @@ from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 from tests.kafka.test_upstream import KEY, VALUE, avro, framed
 
+pytestmark = pytest.mark.slow
+
 
 async def until(connection: psycopg.AsyncConnection[Any], query: Any, expected: list[tuple[Any, ...]]) -> None:
     """Waits until a query has these rows."""

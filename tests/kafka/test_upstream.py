@@ -34,6 +34,8 @@ from tests.kafka.outputs import JoinEngine
 from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 
+pytestmark = pytest.mark.slow
+
 TEXT = Encoding("text")
 REGISTRY = ObjectId("u99")
 AVRO = Encoding("avro", REGISTRY)
@@ -406,7 +408,6 @@ def states_of(messages: Sequence[Captured], schemas: dict[int, str]) -> list[tup
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_subscriber_sees_whole_transactions(
     kafka: MockCluster, registry: Registry, tmp_path: Path, seed: int

@@ -16,6 +16,8 @@ from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.records import Record
 from tests.kafka.registry import Registry
 
+pytestmark = pytest.mark.slow
+
 SEED = 7
 SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
 
@@ -144,7 +146,6 @@ async def test_published_schemas_and_references(scripts: Scripts) -> None:
     assert consumed(scripts.kafka, topic, 1)[0].value() == b"\0\0\0\0\2\2"
 
 
-@pytest.mark.slow
 async def test_verified_messages(scripts: Scripts) -> None:
     topic = scripts.topic(2)
     records = [
@@ -183,7 +184,6 @@ async def test_messages_that_cannot_be_shown(scripts: Scripts) -> None:
     await scripts.fails("$ kafka-verify-data topic=t format=avro key=false\n1", 1, "does not begin with a zero byte")
 
 
-@pytest.mark.slow
 async def test_topics_of_brokers_without_a_controller(scripts: Scripts) -> None:
     topic = scripts.topic(2)
     create = "$ kafka-create-topic topic=t partitions=2\n"
