@@ -76,11 +76,11 @@ def consolidate(table: pa.Table) -> pa.Table:
         is_change = pc.not_equal(table[DIFF], 0)
         return table if pc.all(is_change).as_py() else table.filter(is_change)
     sums = table[DIFF].to_numpy()
-    if len(alike := _alike(table, keys)):
-        firsts, totals = _grouped(table.take(pa.array(alike)) if len(alike) < table.num_rows else table, keys)
+    if len(likely := alike(table, keys)):
+        firsts, totals = _grouped(table.take(pa.array(likely)) if len(likely) < table.num_rows else table, keys)
         sums = sums.copy()
-        sums[alike] = 0  # other rows of a group than its first one are dropped
-        sums[alike[firsts]] = totals
+        sums[likely] = 0  # other rows of a group than its first one are dropped
+        sums[likely[firsts]] = totals
     elif sums.all():
         return table
     kept = sums != 0
@@ -88,7 +88,7 @@ def consolidate(table: pa.Table) -> pa.Table:
     return (rows if kept.all() else rows.filter(pa.array(kept))).append_column(DIFF_FIELD, pa.array(sums[kept]))
 
 
-def _alike(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64]:
+def alike(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64]:
     """The positions of rows of which another may be equal: all that have an equal one, and few more.
 
     Columns of a fixed width are hashed first, because that is cheap and often shows that all rows are distinct.

@@ -23,7 +23,7 @@ from protocol.avro.plain import DecodeError, PlainReader
 from protocol.avro.schema import Array, Primitive, Record, SchemaError, Type, Union, describe
 from protocol.avro.varints import decoded_varints, encoded_varints, varint_bytes
 from protocol.cdcv2.decoded import Decoded
-from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, MESSAGE_UPDATES, TIME, TIME_FIELD, MessageError, Progress
+from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, TIME, TIME_FIELD, MessageError, Progress, message_bounds
 from protocol.columnar.buffers import string_parts
 from protocol.pgwire.types import parse_type
 
@@ -303,14 +303,12 @@ class AvroEncoder:
         self._prefix = prefix
 
     def updates(self, updates: pa.Table) -> Iterator[bytes]:
-        """Messages of at most `MESSAGE_UPDATES` updates. Together they must have less than 2 GiB."""
-        count = updates.num_rows
-        if not count:
+        """Messages as `message_bounds` cuts them. Together they must have less than 2 GiB."""
+        if not updates.num_rows:
             return
         offsets, values = string_parts(encoded_records(self._columns, updates))
         places, data = offsets.tolist(), values.data
-        for start in range(0, count, MESSAGE_UPDATES):
-            stop = min(start + MESSAGE_UPDATES, count)
+        for start, stop in message_bounds(offsets):
             parts: list[Any] = [self._prefix, varint_bytes(0)]
             for begin in range(start, stop, BLOCK_UPDATES):
                 end = min(begin + BLOCK_UPDATES, stop)

@@ -23,12 +23,12 @@ from protocol.cdcv2.messages import (
     DIFF,
     DIFF_FIELD,
     END,
-    MESSAGE_UPDATES,
     TIME,
     TIME_FIELD,
     TIME_MAX,
     MessageError,
     Progress,
+    message_bounds,
 )
 from protocol.columnar.buffers import joined, patched, string_parts
 from protocol.pgwire.decode import BadValue, parse_text_column
@@ -179,21 +179,15 @@ class JsonEncoder:
         self._columns = tuple(columns)
 
     def updates(self, updates: pa.Table) -> Iterator[bytes]:
-        """Messages of at most `MESSAGE_UPDATES` updates. Together they must have less than 2 GiB."""
+        """Messages as `message_bounds` cuts them. Together they must have less than 2 GiB."""
         if not updates.num_rows:
             return
-        items: list[Any] = []
-        text = '{"data":{'
-        for position, column in enumerate(self._columns):
-            text += f"{',' if position else ''}{quoted_json(column.name)}:"
-            items += [pa.scalar(text), json_values(column, updates.column(position).combine_chunks())]
-            text = ""
-        items += [pa.scalar(f'{text}}},"time":'), updates[TIME].combine_chunks().cast(pa.string())]
-        items += [pa.scalar(',"diff":'), updates[DIFF].combine_chunks().cast(pa.string()), pa.scalar("},")]
+        items = [pa.scalar('{"data":'), json_objects(self._columns, updates), pa.scalar(',"time":')]
+        items += [updates[TIME].combine_chunks().cast(pa.string()), pa.scalar(',"diff":')]
+        items += [updates[DIFF].combine_chunks().cast(pa.string()), pa.scalar("},")]
         offsets, values = string_parts(joined(*items))
         places, data = offsets.tolist(), values.data
-        for start in range(0, updates.num_rows, MESSAGE_UPDATES):
-            stop = min(start + MESSAGE_UPDATES, updates.num_rows)
+        for start, stop in message_bounds(offsets):
             yield b"".join([b'{"array":[', data[places[start] : places[stop] - 1], b"]}"])
 
     def progress(self, statement: Progress) -> bytes:
@@ -205,6 +199,16 @@ class JsonEncoder:
             "counts": [{"time": time, "count": count} for time, count in pairs],
         }
         return json.dumps({PROGRESS: value}, separators=(",", ":")).encode()
+
+
+def json_objects(columns: Sequence[EncodedColumn], rows: pa.Table) -> pa.Array:
+    """The rows as texts of JSON objects. The columns are the first ones of `rows`, which has at least one row."""
+    items: list[Any] = []
+    text = "{"
+    for position, column in enumerate(columns):
+        items += [pa.scalar(f"{text}{quoted_json(column.name)}:"), json_values(column, rows[position].combine_chunks())]
+        text = ","
+    return joined(*items, pa.scalar("}")) if items else pa.repeat(pa.scalar("{}"), rows.num_rows)
 
 
 def json_values(column: EncodedColumn, values: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ it may be repeated, delayed and reordered without limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
 TIME_MAX = (1 << 63) - 1
 MESSAGE_UPDATES = 1_000  # updates of a written message
+MESSAGE_BYTES = 512 * 1024  # of a written message with more than one update; brokers accept 1 MB by default
 END = 1 << 63
 """The empty frontier: no time is beyond it. It is greater than every time."""
 
@@ -62,6 +63,19 @@ class Progress:
     def identity(self) -> tuple[int, int, bytes, bytes]:
         """Equal for equal statements."""
         return self.lower, self.upper, self.times.tobytes(), self.counts.tobytes()
+
+
+def message_bounds(offsets: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
+    """Cuts encoded updates into messages of at most `MESSAGE_UPDATES` and `MESSAGE_BYTES`. `offsets`: of the updates.
+
+    Returns the numbers of the first update of each message, and of the first one after it.
+    """
+    start, count = 0, len(offsets) - 1
+    while start < count:
+        fitting = int(np.searchsorted(offsets, int(offsets[start]) + MESSAGE_BYTES, "right")) - 1
+        stop = max(min(fitting, start + MESSAGE_UPDATES, count), start + 1)
+        yield start, stop
+        start = stop
 
 
 def interval(lower: int, upper: int) -> str:

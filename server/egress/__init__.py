@@ -6,7 +6,9 @@
 `definitions`  definitions with resolved secrets
 `sink_task`    the task of one sink: reads committed changes, writes them, and commits its frontier
 `sinks`        starts and ends the tasks as sinks are created and dropped
-`file`, `postgres`  the kinds
+`history`      a downstream that writes messages of CDCv2
+`net_changes`  what changes do to the rows of keys; `key_errors` are about rows that violate a KEY
+`file`, `kafka`, `postgres`  the kinds
 
 With F the committed frontier of a sink, all changes at times before F are durable in the external system. A downstream
 that stores its frontier with the changes (`keeps_frontier`) has exactly the changes before its frontier G, and F <= G:

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from catalog.objects import Column, ObjectId
 from catalog.source_definition import Format
+from protocol.avro.encoder import EncodedColumn
+from protocol.pgwire.types import parse_type
 from server.egress.downstream import Downstream, Written
 from server.ingest.source_kind import Options
 
@@ -17,8 +19,8 @@ class SinkDefinition:
     """What a CREATE SINK statement says, with secrets resolved. Its repr shows no values of options.
 
     `name`: of the sink. `on`: the name of its collection. `columns`: of the collection. `connection`: the options of
-    the connection, {} if there is none. `options`: by lower-case name: `path`; `schema` and `table`. `identity`: as in
-    `Sink`. `registries`: the options of the connections that the format names.
+    the connection, {} if there is none. `options`: by lower-case name: `path`; `schema` and `table`; those of a topic;
+    `key not enforced`. `identity`: as in `Sink`. `registries`: the options of the connections that the format names.
     """
 
     name: str
@@ -31,6 +33,17 @@ class SinkDefinition:
     with_snapshot: bool = True
     identity: str = ""
     registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
+
+    @property
+    def encoded_columns(self) -> tuple[EncodedColumn, ...]:
+        """The columns as the encoders of messages need them."""
+        return tuple(EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in self.columns)
+
+    @property
+    def key_positions(self) -> tuple[int, ...] | None:
+        """The positions of the columns of KEY; None without it."""
+        names = [column.name for column in self.columns]
+        return tuple(names.index(name) for name in self.key) if self.key else None
 
 
 class SinkKind(Protocol):

@@ -17,7 +17,8 @@ from aiohttp import web
 class Registry:
     """Schemas by id and by subject. `references`: of the schemas that have any, by id.
 
-    `requests` counts the requests per path. `failure`: a status for all requests.
+    `requests` counts the requests per path. `failure`: a status for all requests. `closed`: subjects that accept no
+    further schemas.
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,7 @@ class Registry:
         self.references: dict[int, list[dict[str, Any]]] = {}
         self.requests: dict[str, int] = {}
         self.failure: int | None = None
+        self.closed: set[str] = set()
         self.login: tuple[str, str] | None = None
         self.url = ""
 
@@ -47,6 +49,7 @@ class Registry:
         app.router.add_get("/subjects/{subject}/versions/latest", self._latest)
         app.router.add_get("/subjects/{subject}/versions/{version}", self._version)
         app.router.add_post("/subjects/{subject}/versions", self._register)
+        app.router.add_post("/compatibility/subjects/{subject}/versions/latest", self._compatibility)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -95,8 +98,16 @@ class Registry:
             return web.json_response({"error_code": 40402, "message": "Version not found."}, status=404)
         return web.json_response({"version": number, "schema": self.schemas[versions[number - 1]]})
 
+    async def _compatibility(self, request: web.Request) -> web.StreamResponse:
+        subject = request.match_info["subject"]
+        if subject not in self.subjects and subject not in self.closed:
+            return web.json_response({"error_code": 40401, "message": f"Subject {subject!r} not found."}, status=404)
+        return web.json_response({"is_compatible": subject not in self.closed})
+
     async def _register(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        if request.match_info["subject"] in self.closed:
+            return web.json_response({"error_code": 409, "message": "incompatible"}, status=409)
         id = self.register(request.match_info["subject"], body["schema"])
         if "references" in body:
             self.references[id] = body["references"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
@@ -126,3 +127,20 @@ async def test_tls_needs_the_authority_of_the_certificate(certificate: tuple[Pat
             await SchemaRegistry({"url": registry.url}).schema(1)
     with pytest.raises(PgError, match="certificate or key of a connection to a schema registry is invalid"):
         SchemaRegistry({"url": registry.url, "ssl certificate authority": "no certificate"})
+
+
+async def test_schemas_are_registered(registry: Registry) -> None:
+    client, schema = SchemaRegistry({"url": registry.url}), json.dumps(SCHEMA)
+    assert await client.is_compatible("t/value", schema)
+    id = await client.register("t/value", schema)
+    assert await client.register("t/value", schema) == id
+    assert isinstance(await client.schema(id), Record)
+    assert await client.is_compatible("t/value", schema)
+    registry.closed.add("t/value")
+    assert not await client.is_compatible("t/value", schema)
+    with pytest.raises(PgError, match="incompatible with the earlier versions") as caught:
+        await client.register("t/value", schema)
+    assert (caught.value.sqlstate, caught.value.hint is not None) == ("55000", True)
+    registry.failure = 503
+    with pytest.raises(UpstreamError, match="answered with status 503"):
+        await client.register("t/value", schema)

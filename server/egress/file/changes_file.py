@@ -35,14 +35,15 @@ class ChangesFile:
         os.ftruncate(self._file, self._lines_end())
         directory.sync(self._path.parent)
 
-    def append(self, messages: Iterable[bytes]) -> int:
-        """Appends a line per message. Returns the number of bytes."""
+    def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
+        """Appends a line per message. Returns the numbers of messages and of bytes."""
         assert self._file is not None
-        data = b"".join(line for message in messages for line in (message, b"\n"))
+        lines = [line for message in messages for line in (message, b"\n")]
+        data = b"".join(lines)
         written = 0
         while written < len(data):
             written += os.write(self._file, memoryview(data)[written:])
-        return written
+        return len(lines) // 2, written
 
     def sync(self) -> None:
         """Returns when everything that was appended is on disk."""

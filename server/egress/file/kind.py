@@ -8,7 +8,8 @@ import os
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
-from server.egress.file.changes import Changes
+from server.egress.file.output import FileOutput
+from server.egress.history import History
 from server.egress.sink_kind import SinkDefinition
 
 
@@ -19,8 +20,8 @@ class FileSink:
         _check_format(definition)
         await asyncio.to_thread(_check_new, definition.options["path"])
 
-    def downstream(self, definition: SinkDefinition, written: Written) -> Changes:
-        return Changes(definition, written)
+    def downstream(self, definition: SinkDefinition, written: Written) -> History:
+        return History(FileOutput(definition), written)
 
     async def dropped(self, definition: SinkDefinition) -> None:
         """The file remains."""

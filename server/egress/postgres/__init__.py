@@ -4,6 +4,5 @@
 `table`       the interface to the task: one transaction writes changes and frontier
 `target`      the columns of the table, which must be those of the collection
 `statements`  the texts of the SQL statements
-`net_changes` the rows that are deleted, updated and inserted
 `connection`  the connection: COPY of Arrow tables, and errors
 """

@@ -29,6 +29,10 @@ class PostgresSink:
                 "FORMAT and ENVELOPE of a sink into PostgreSQL are not supported",
                 hint="The columns of the table are those of the collection.",
             )
+        if "key not enforced" in definition.options:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, "KEY ... NOT ENFORCED of a sink into PostgreSQL is not supported"
+            )
         server, target = Server.of(definition.connection), Target.of(definition)
         try:
             connection = await Connection.open(server)

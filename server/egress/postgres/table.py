@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from catalog.objects import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.text_columns import DEFAULT_STYLE, plain_column, text_column
 from protocol.pgwire.types import BOOL, INT8
 from server.egress.downstream import Written
+from server.egress.key_errors import key_error
+from server.egress.net_changes import KeyViolation, NetChanges, check_key, net_changes
 from server.egress.postgres import statements as sql
 from server.egress.postgres.connection import COPY_ROWS, Connection
-from server.egress.postgres.net_changes import KeyViolation, NetChanges, check_key, net_changes
 from server.egress.postgres.statements import STAGING, Statements
 from server.egress.postgres.target import Target
 from server.egress.sink_kind import SinkDefinition
@@ -203,16 +203,4 @@ class Table:
             raise self._violated(error) from None
 
     def _violated(self, error: KeyViolation) -> PgError:
-        target = self._target
-        values = []
-        for position, column in zip(target.key or (), error.row.columns, strict=True):
-            type = target.types[position]
-            text = text_column(type, DEFAULT_STYLE)(plain_column(column.combine_chunks(), type))[0].as_py()
-            values.append("null" if text is None else str(text))
-        names = ", ".join(target.names[i] for i in target.key or ())
-        on = self._definition.on
-        if "null" in values and any(column.null_count for column in error.row.columns):
-            message = f'a row of "{on}" has a null value in the key ({names})=({", ".join(values)})'
-            return PgError(SqlState.NOT_NULL_VIOLATION, message)
-        message = f'several rows of "{on}" have the key ({names})=({", ".join(values)})'
-        return PgError(SqlState.UNIQUE_VIOLATION, message, hint="Create the sink with another KEY, or without.")
+        return key_error(error, self._definition, "Create the sink with another KEY, or without.")

@@ -48,9 +48,8 @@ class Target:
 
     @classmethod
     def of(cls, definition: SinkDefinition) -> Target:
-        names = [column.name for column in definition.columns]
-        key = tuple(names.index(name) for name in definition.key) if definition.key else None
-        return cls(definition.options["schema"], definition.options["table"], definition.columns, key)
+        schema, table = definition.options["schema"], definition.options["table"]
+        return cls(schema, table, definition.columns, definition.key_positions)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"

@@ -25,6 +25,8 @@ from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.plan import Field
 
+_NOT_ENFORCED = "key not enforced"
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSink:
@@ -108,8 +110,13 @@ def show_create(context: Context, sink: Sink) -> str:
         text += f" {quote_text(options['path'])}"
     if "table" in options:
         text += f" TABLE {quote_identifier(options['schema'])}.{quote_identifier(options['table'])}"
+    if sink.system == "kafka":
+        given = [f"{name.upper()} = {quote_text(value)}" for name, value in options.items() if name != _NOT_ENFORCED]
+        text += f" ({', '.join(given)})"
     if sink.key:
         text += f" KEY ({', '.join(map(quote_identifier, sink.key))})"
+    if _NOT_ENFORCED in options:
+        text += " NOT ENFORCED"
     text += format_text(context, sink.format)
     return text if sink.with_snapshot else f"{text} WITH (SNAPSHOT = false)"
 

@@ -1,6 +1,7 @@
 """The consumer of one topic. librdkafka's blocking calls run in a thread of the consumer's own.
 
-Offsets are assigned by the caller; nothing is committed to Kafka. Messages of aborted transactions are not seen.
+Offsets are assigned by the caller; nothing is committed to Kafka. Messages of aborted transactions are not seen, unless
+the isolation is read_uncommitted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -23,6 +24,7 @@ from server.ingest.upstream import UpstreamError
 
 REQUEST_S = 10.0
 CONFIGURATION_S = 2.0  # for the topic's configuration, which some brokers do not answer
+FETCH_WAIT_S = 0.5
 POLL_S = 0.5  # without messages; `close` waits as long
 MESSAGES_MAX = 50_000  # of one poll
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
@@ -102,8 +104,16 @@ class Poll:
 class TopicConsumer:
     """Reads one topic from assigned offsets. One task uses it; `close` ends it."""
 
-    def __init__(self, connection: Mapping[str, str | Secret], topic: str, group: str) -> None:
-        """PgError if the options of the connection are invalid."""
+    def __init__(
+        self,
+        connection: Mapping[str, str | Secret],
+        topic: str,
+        group: str,
+        *,
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        fetch_wait_s: float = FETCH_WAIT_S,
+    ) -> None:
+        """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid."""
         self.topic = topic
         self._down: str | None = None
         self._messages_max = _FIRST_MESSAGES
@@ -114,7 +124,8 @@ class TopicConsumer:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
+            "fetch.wait.max.ms": int(fetch_wait_s * 1_000),
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": QUEUE_KIB,

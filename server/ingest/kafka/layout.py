@@ -140,8 +140,12 @@ def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistr
         error = len(columns)
         columns.append(Column(format.inline_errors, "text"))
     value_columns, value_decoder = _part(format.value, schemas.value, registry["value"], is_key=False)
+    # The values of sinks and of many producers repeat the fields of the key.
+    repeated = {(column.name, column.type) for column in columns} if is_upsert and error is None else set()
     values = []
     for column, path in value_columns:
+        if (column.name, column.type) in repeated:
+            continue
         values.append((len(columns), path))
         columns.append(Column(column.name, column.type, column.nullable or error is not None))
     metadata = _included(format, columns)

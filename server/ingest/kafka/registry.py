@@ -29,7 +29,7 @@ class Undecodable:
 
 
 class SchemaRegistry:
-    """Fetches schemas. Schemas never change, so they are cached; a missing one is not."""
+    """Fetches and registers schemas. Schemas never change, so they are cached; a missing one is not."""
 
     def __init__(self, options: Mapping[str, str | Secret]) -> None:
         """`options`: those of CREATE CONNECTION ... TO CONFLUENT SCHEMA REGISTRY. PgError if they are invalid."""
@@ -82,15 +82,39 @@ class SchemaRegistry:
                 f'"{self.url}" is not the address of a schema registry', "Check the path in URL of the connection."
             )
 
+    async def is_compatible(self, subject: str, schema: str) -> bool:
+        """Whether `register` accepts a schema. UpstreamError if the registry cannot be asked."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
+        found = await self._request("POST", path, {"schema": schema})
+        return found is None or not isinstance(found, dict) or found.get("is_compatible") is not False
+
+    async def register(self, subject: str, schema: str) -> int:
+        """Adds a version to a subject, unless it has an equal one. Returns the schema's id. PgError if refused."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        found = await self._request("POST", path, {"schema": schema}, refused=(409, 422))
+        if found is None:
+            raise incompatible(subject)
+        if not isinstance(found, dict) or not isinstance(found.get("id"), int):
+            raise UpstreamError(f'schema registry "{self.url}" answered without the id of a schema')
+        return int(found["id"])
+
     async def _get(self, path: str) -> object:
         """The JSON of an answer; None for 404."""
+        return await self._request("GET", path)
+
+    async def _request(
+        self, method: str, path: str, body: object = None, *, refused: tuple[int, ...] = (404,)
+    ) -> object:
+        """The JSON of an answer; None if its status is one of `refused`."""
         try:
             timeout = aiohttp.ClientTimeout(total=REQUEST_S)
             async with (
                 aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session,
-                session.get(self.url + path, ssl=self._tls or True, allow_redirects=False) as response,
+                session.request(
+                    method, self.url + path, json=body, ssl=self._tls or True, allow_redirects=False
+                ) as response,
             ):
-                if response.status == 404:
+                if response.status in refused:
                     return None
                 if response.status in (401, 403):
                     raise UpstreamError(
@@ -112,6 +136,15 @@ class SchemaRegistry:
             ) from None
         except ValueError:
             raise UpstreamError(f'schema registry "{self.url}" answered with something other than JSON') from None
+
+
+def incompatible(subject: str) -> PgError:
+    """The registry does not accept a schema as the next version of a subject."""
+    return PgError(
+        SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+        f'the schema is incompatible with the earlier versions of subject "{subject}"',
+        hint="Use another topic, change the columns, or change the compatibility level of the subject in the registry.",
+    )
 
 
 def _parsed(body: object) -> Type | Undecodable:

@@ -24,7 +24,15 @@ from protocol.avro.varints import decoded_varints, encoded_varints, varint_bytes
 from protocol.cdcv2.avro_form import AvroDecoder, AvroEncoder, CdcSchema, schema_text
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.json_form import JsonDecoder, JsonEncoder
-from protocol.cdcv2.messages import DIFF_FIELD, END, TIME_FIELD, Progress
+from protocol.cdcv2.messages import (
+    DIFF_FIELD,
+    END,
+    MESSAGE_BYTES,
+    MESSAGE_UPDATES,
+    TIME_FIELD,
+    Progress,
+    message_bounds,
+)
 from protocol.cdcv2.reader import Reader
 from protocol.pgwire.types import parse_type
 from tests.examples import examples
@@ -351,3 +359,16 @@ def test_changed_bytes_never_crash(seed: int) -> None:
 @examples(100)
 def test_random_lines_are_no_messages(lines: list[bytes]) -> None:
     assert JsonDecoder(FUZZED).decode(pa.array(lines, pa.binary())).failed.all()
+
+
+@given(st.lists(st.integers(0, 3 * MESSAGE_BYTES // 2) | st.integers(0, 900), max_size=40), st.integers(0, 1_200))
+def test_messages_are_bounded(lengths: list[int], small: int) -> None:
+    lengths = [*lengths, *[7] * small]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    bounds = list(message_bounds(offsets))
+    assert [number for start, stop in bounds for number in range(start, stop)] == list(range(len(lengths)))
+    for start, stop in bounds:
+        size = sum(lengths[start:stop])
+        assert stop == start + 1 or (stop - start <= MESSAGE_UPDATES and size <= MESSAGE_BYTES)
+        if stop < len(lengths):  # the next update would not fit
+            assert stop - start == MESSAGE_UPDATES or size + lengths[stop] > MESSAGE_BYTES

@@ -65,8 +65,8 @@ def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_pa
     refused(connection, f"CREATE SINK s FROM t {into} FORMAT TEXT", "0A000", "a sink into a file requires FORMAT JSON")
     message = "ENVELOPE UPSERT of a sink into a file is not supported"
     refused(connection, f"CREATE SINK s FROM t {into} FORMAT JSON ENVELOPE UPSERT", "0A000", message)
-    message = "CREATE SINK INTO KAFKA is not supported"
-    refused(connection, f"CREATE SINK s FROM t INTO KAFKA CONNECTION k (TOPIC 'x') {json}", "0A000", message)
+    message = "CREATE SINK INTO ICEBERG is not supported"
+    refused(connection, f"CREATE SINK s FROM t INTO ICEBERG {json}", "0A000", message)
     message = "relative path not allowed for a sink into a file"
     refused(connection, f"CREATE SINK s FROM t INTO FILE 'f' {json}", "42602", message)
     connection.execute("CREATE VIEW w AS SELECT n FROM t")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from server.sql.grammar.rules.sources import parse_format_clause
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.sources import parse_format_clause, parse_options
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.token_reader import TokenReader
 
-_HINT = "A sink writes INTO FILE '/path' FORMAT JSON ENVELOPE MATERIALIZE, or INTO POSTGRES CONNECTION name TABLE name."
+_HINT = (
+    "A sink writes INTO FILE '/path' FORMAT JSON ENVELOPE MATERIALIZE, INTO POSTGRES CONNECTION name TABLE name, or "
+    "INTO KAFKA CONNECTION name (TOPIC 'name') FORMAT ... ENVELOPE ..."
+)
+_SHORT = {"partition count": "topic partition count", "replication factor": "topic replication factor"}
+"""Options of a topic with a shorter name."""
+TOPIC_OPTIONS = ("topic", "compression type", "transactional id prefix", *_SHORT.values(), *_SHORT)
 
 
 def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
@@ -17,21 +24,22 @@ def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
     on = tokens.name()
     position = tokens.token.start + 1
     tokens.expect("into")
-    tokens.reject(f"CREATE SINK INTO {tokens.word.upper()}", "kafka", "iceberg", "s3", hint=_HINT)
+    tokens.reject(f"CREATE SINK INTO {tokens.word.upper()}", "iceberg", "s3", hint=_HINT)
     connection: Name | None = None
-    system = tokens.expect_one_of("file", "postgres")
+    system = tokens.expect_one_of("file", "postgres", "kafka")
     if system == "file":
         options: tuple[tuple[str, str], ...] = (("path", tokens.string()),)
     else:
         tokens.expect("connection")
         connection = tokens.name()
-        tokens.expect("table")
-        table = tokens.name(parts_max=2).parts
-        options = (("schema", table[0] if len(table) == 2 else "public"), ("table", table[-1]))
+        options = _parse_table(tokens) if system == "postgres" else _parse_topic(tokens)
     key: tuple[Ident, ...] = ()
     if tokens.at_all("key", "("):  # not KEY FORMAT
         tokens.expect("key")
         key = tokens.column_list()
+        if tokens.take("not", "enforced"):
+            options = (*options, ("key not enforced", "true"))
+    tokens.reject("HEADERS of a sink", "headers")
     format = parse_format_clause(tokens)
     snapshot = True
     if tokens.take("with"):
@@ -42,3 +50,26 @@ def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
         tokens.expect(")")
     text = tokens.text_from(start)
     return CreateSink(*text, name, on, system, connection, options, key, format, snapshot, exists, position)
+
+
+def _parse_table(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
+    """TABLE [schema.]table"""
+    tokens.expect("table")
+    table = tokens.name(parts_max=2).parts
+    return ("schema", table[0] if len(table) == 2 else "public"), ("table", table[-1])
+
+
+def _parse_topic(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
+    """(TOPIC 'topic', ...)"""
+    position = tokens.token.start + 1
+    given = parse_options(tokens, TOPIC_OPTIONS, "INTO KAFKA")
+    names = [_SHORT.get(option.name, option.name) for option in given]
+    for number, option in enumerate(given):
+        if names[number] in names[:number]:
+            message = f"option {option.name.upper()} specified more than once"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=option.position)
+    found = {name: option.value for name, option in zip(names, given, strict=True)}
+    if not found.get("topic"):
+        message = "option TOPIC of a sink into Kafka is missing"
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=position)
+    return tuple(found.items())

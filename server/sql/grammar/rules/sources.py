@@ -111,7 +111,7 @@ def parse_create_connection(tokens: TokenReader, start: int) -> CreateConnection
     if system is None:
         tokens.reject(f"CREATE CONNECTION TO {tokens.word.upper()}", "aws", "ssh", "mysql", "sql", "iceberg", "gcp")
         raise tokens.expected("one of KAFKA or CONFLUENT SCHEMA REGISTRY or POSTGRES")
-    options = _parse_options(tokens, CONNECTION_OPTIONS[system], f"TO {system.upper()}")
+    options = parse_options(tokens, CONNECTION_OPTIONS[system], f"TO {system.upper()}")
     validate = _parse_validate(tokens)
     return CreateConnection(*tokens.text_from(start), name, system, options, exists, validate)
 
@@ -120,7 +120,7 @@ def parse_alter_connection(tokens: TokenReader, start: int, name: Name, exists: 
     """SET (option = value, ...) or RESET (option, ...); None for another ALTER CONNECTION."""
     every = tuple(dict.fromkeys(option for options in CONNECTION_OPTIONS.values() for option in options))
     if tokens.take("set"):
-        given = _parse_options(tokens, every, "a connection")
+        given = parse_options(tokens, every, "a connection")
         validate = _parse_validate(tokens)
         return AlterConnection(*tokens.text_from(start), name, given, (), exists, validate)
     if tokens.take("reset"):
@@ -152,7 +152,7 @@ def _parse_validate(tokens: TokenReader) -> bool | None:
 # -- options --------------------------------------------------------------------------------------------------------
 
 
-def _parse_options(tokens: TokenReader, known: Sequence[str], of: str) -> tuple[Option, ...]:
+def parse_options(tokens: TokenReader, known: Sequence[str], of: str) -> tuple[Option, ...]:
     """(name [=] value, ...). PgError 22023 for an unknown option, 42601 for one that is given twice."""
     options = tokens.in_parentheses(lambda: _parse_option(tokens, known, of))
     seen: set[str] = set()
@@ -238,11 +238,11 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
         system = tokens.choose("kafka", "postgres")
         tokens.expect("connection")
         connection = tokens.name()
-        options = _parse_options(tokens, SOURCE_OPTIONS[system], f"FROM {system.upper()}")
+        options = parse_options(tokens, SOURCE_OPTIONS[system], f"FROM {system.upper()}")
     elif tokens.take("file"):
         system, position = "file", tokens.token.start + 1
         path = Option("path", tokens.string(), position)
-        given = _parse_options(tokens, SOURCE_OPTIONS[system], "FROM FILE") if tokens.at("(") else ()
+        given = parse_options(tokens, SOURCE_OPTIONS[system], "FROM FILE") if tokens.at("(") else ()
         options = (path, *given)
     elif tokens.take("load", "generator"):
         system, options = "load generator", _parse_generator(tokens)
@@ -268,7 +268,7 @@ def _parse_generator(tokens: TokenReader) -> tuple[Option, ...]:
     position = tokens.token.start + 1
     for generator, known in GENERATOR_OPTIONS.items():
         if tokens.take(*generator.split()):
-            given = _parse_options(tokens, known, generator.upper()) if tokens.at("(") else ()
+            given = parse_options(tokens, known, generator.upper()) if tokens.at("(") else ()
             return (Option("generator", generator, position), *given)
     tokens.reject(f"LOAD GENERATOR {tokens.word.upper()}", "marketing", "datums", "clock")
     raise tokens.expected("one of COUNTER or AUCTION or KEY VALUE or TPCH")
@@ -408,7 +408,7 @@ def _parse_avro(tokens: TokenReader, position: int) -> EncodingClause:
     options: tuple[tuple[str, str], ...] = ()
     if tokens.at("("):
         known = ("confluent wire format",)
-        options = tuple((o.name, o.value.lower()) for o in _parse_options(tokens, known, "USING SCHEMA"))
+        options = tuple((o.name, o.value.lower()) for o in parse_options(tokens, known, "USING SCHEMA"))
     return EncodingClause("avro", position, schema=schema, options=options)
 
 

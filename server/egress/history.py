@@ -1,0 +1,95 @@
+"""A history as the task of a sink writes it: messages of CDCv2. What follows the committed frontier may be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import Timestamp
+from protocol.cdcv2.avro_form import AvroEncoder
+from protocol.cdcv2.json_form import JsonEncoder
+from protocol.cdcv2.messages import TIME_FIELD
+from protocol.cdcv2.writer import Writer
+from server.egress.downstream import Written
+
+WRITE_ROWS = 50_000  # updates that are encoded at a time
+
+Encoder = AvroEncoder | JsonEncoder
+
+
+class MessageOutput(Protocol):
+    """Where messages are written. The errors are those of `Downstream`."""
+
+    async def open(self, *, is_new: bool) -> Encoder:
+        """Connects, and returns the encoder of the messages. `is_new`: nothing is known to be written yet."""
+        ...
+
+    async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
+        """Writes messages, which are computed in a thread. Returns their number and size in bytes."""
+        ...
+
+    async def flush(self) -> None:
+        """Returns when everything that was appended is durable."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnects. Called after each `open`, also after one that failed."""
+        ...
+
+
+class History:
+    """Appends changes and progress statements to an output."""
+
+    keeps_frontier = False
+
+    def __init__(self, output: MessageOutput, written: Written) -> None:
+        self._output = output
+        self._encoder: Encoder | None = None
+        self._writer = Writer()
+        self._written = written
+
+    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+        self._encoder = await self._output.open(is_new=committed is None)
+        self._writer = Writer(committed or 0)
+        return committed
+
+    async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
+        if rows is not None:
+            changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
+            for start in range(0, changes.num_rows, WRITE_ROWS):
+                part = changes.slice(start, WRITE_ROWS)
+                times = pa.array(np.full(part.num_rows, as_of, np.int64))
+                await self._append(part.add_column(part.num_columns - 1, TIME_FIELD, times))
+        await self._advance(as_of + 1)
+
+    async def write(self, changes: pa.Table, upper: Timestamp) -> None:
+        for start in range(0, changes.num_rows, WRITE_ROWS):
+            await self._append(changes.slice(start, WRITE_ROWS))
+        await self._advance(upper)
+
+    async def close(self) -> None:
+        await self._output.close()
+
+    async def _append(self, part: pa.Table) -> None:
+        assert self._encoder is not None
+        self._writer.add(part)
+        await self._send(self._encoder.updates(part))
+        self._written.updates += part.num_rows
+
+    async def _advance(self, upper: int) -> None:
+        """Writes the statement for the times before `upper`. Returns when it is durable."""
+        statement = self._writer.advance(upper)
+        if statement is not None:
+            assert self._encoder is not None
+            await self._send([self._encoder.progress(statement)])
+            await self._output.flush()
+
+    async def _send(self, messages: Iterable[bytes]) -> None:
+        count, size = await self._output.append(messages)
+        self._written.messages += count
+        self._written.bytes += size

@@ -1,0 +1,87 @@
+"""The kind of sink `kafka`."""
+
+from __future__ import annotations
+
+from catalog.source_definition import Envelope
+from protocol.pgwire.errors import PgError, SqlState
+from server.egress.downstream import Downstream, Written
+from server.egress.history import History
+from server.egress.kafka.output import TopicOutput
+from server.egress.kafka.progress import progress_topic
+from server.egress.kafka.row_topic import RowTopic
+from server.egress.kafka.schemas import key_encoding, subjects, value_encoding
+from server.egress.kafka.topic import Topic
+from server.egress.sink_kind import SinkDefinition
+from server.ingest.kafka.registry import incompatible
+from server.ingest.upstream import UpstreamError
+
+_ENVELOPES = (Envelope.UPSERT, Envelope.DEBEZIUM, Envelope.MATERIALIZE)
+
+
+class KafkaSink:
+    """CREATE SINK ... INTO KAFKA CONNECTION c (TOPIC 't') [KEY (...)] FORMAT ... ENVELOPE ..."""
+
+    async def check(self, definition: SinkDefinition) -> None:
+        _check_format(definition)
+        topic = Topic.of(definition.options)
+        if topic.name == progress_topic(definition.connection).name:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, f'topic "{topic.name}" is the progress topic of the connection'
+            )
+        schemas = subjects(definition)
+        try:
+            await topic.partition_count(definition.connection)
+            for subject, schema, registry in schemas:
+                if not await registry.is_compatible(subject, schema):
+                    raise incompatible(subject)
+        except UpstreamError as error:
+            raise PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint) from error
+
+    def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
+        assert definition.format is not None
+        if definition.format.envelope is Envelope.MATERIALIZE:
+            return History(TopicOutput(definition), written)
+        return RowTopic(definition, written)
+
+    async def dropped(self, definition: SinkDefinition) -> None:
+        """The topic and the schemas remain."""
+        assert definition.format is not None
+        if definition.format.envelope is not Envelope.MATERIALIZE:
+            topic = RowTopic(definition, Written())
+            try:
+                await topic.forget()
+            finally:
+                await topic.close()
+
+
+def _check_format(definition: SinkDefinition) -> None:
+    format = definition.format
+    if format is None or format.value is None:
+        raise PgError(SqlState.SYNTAX_ERROR, "a sink into Kafka requires a FORMAT")
+    if format.include or format.inline_errors is not None:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "INCLUDE and VALUE DECODING ERRORS of a sink are not supported")
+    for encoding in (value_encoding(definition), key_encoding(definition)):
+        if encoding.name not in ("avro", "json"):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f"FORMAT {encoding.name.upper()} of a sink is not supported",
+                hint="Use FORMAT JSON, or FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+            )
+        if encoding.name == "avro" and encoding.registry is None:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, "FORMAT AVRO of a sink requires a connection to a schema registry"
+            )
+    if format.envelope not in _ENVELOPES:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"ENVELOPE {format.envelope.upper()} of a sink into Kafka is not supported",
+            hint="Use ENVELOPE UPSERT, DEBEZIUM or MATERIALIZE.",
+        )
+    if format.envelope is Envelope.UPSERT and not definition.key:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "ENVELOPE UPSERT requires that the sink has a KEY",
+            hint="Write KEY (column, ...) after the topic.",
+        )
+    if format.envelope is Envelope.MATERIALIZE and (definition.key or format.key is not None):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink with ENVELOPE MATERIALIZE is not supported")

@@ -1,0 +1,263 @@
+"""The producer of a sink. librdkafka's blocking calls run in a thread of the producer's own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any, TypeVar
+
+import confluent_kafka
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.consumer import configuration
+from server.ingest.source_kind import Options
+from server.ingest.upstream import UpstreamError
+
+TRANSACTION_S = 600.0  # brokers abort a transaction that takes longer; at most 15 minutes by default
+DOWN_S = 10.0  # without a broker, until the sink stalls
+SERVE_S = 0.5  # of a blocking call; `close` waits as long
+ABORT_S = 5.0
+REPORT_S = 0.1  # until librdkafka reports the message because of which a call failed
+QUEUE_KIB = 64 * 1024  # messages that wait for the broker; bounds the memory of a sink
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the limits of the topic and the broker are lower
+
+Result = TypeVar("Result")
+
+_DENIED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
+_FENCED = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+)
+_UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MSG_TIMED_OUT)
+
+log = structlog.get_logger()
+_logger = logging.getLogger("librdkafka")
+
+
+class Ended(Exception):
+    """`close` was called during the call. The caller is cancelled."""
+
+
+class TopicProducer:
+    """Writes to a topic. One task uses it; `close` ends it.
+
+    UpstreamError: the broker cannot be reached, or another producer with the same transactional id was started.
+    PgError: messages are refused.
+    """
+
+    def __init__(
+        self, connection: Options, topic: str, *, compression: str = "lz4", transactional_id: str | None = None
+    ) -> None:
+        """`transactional_id`: messages are sent in transactions. PgError if the options are invalid."""
+        self.topic = topic
+        self._address = ""
+        self._down: str | None = None
+        self._refused: KafkaError | None = None
+        self._in_transaction = False
+        self._ending = threading.Event()
+        options: dict[str, Any] = {
+            **configuration(connection),
+            "enable.idempotence": True,
+            "compression.type": compression,
+            "partitioner": "murmur2_random",  # Kafka's own clients place a key in the same partition
+            "queue.buffering.max.kbytes": QUEUE_KIB,
+            "message.max.bytes": MESSAGE_BYTES_MAX,
+            "reconnect.backoff.max.ms": 1_000,
+            "delivery.report.only.error": True,
+        }
+        if transactional_id is not None:
+            options |= {"transactional.id": transactional_id, "transaction.timeout.ms": int(TRANSACTION_S * 1_000)}
+        self._address = options["bootstrap.servers"]
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-sink")
+        callbacks = {"error_cb": self._failed, "on_delivery": self._delivered}
+        try:
+            self._producer: Any = confluent_kafka.Producer({**options, **callbacks}, logger=_logger)
+        except KafkaException as error:
+            self._thread.shutdown()
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE, f"Kafka connection is invalid: {error.args[0].str()}"
+            ) from None
+
+    async def start(self) -> None:
+        """Ends the transactions of earlier producers with the same transactional id, and fences these."""
+        await self._run(lambda: self._until_done(self._producer.init_transactions))
+
+    async def begin(self) -> None:
+        """Begins a transaction."""
+        await self._run(self._begin)
+
+    async def send(
+        self,
+        values: Iterable[bytes | None],
+        keys: Iterable[bytes | None] | None = None,
+        partitions: Sequence[int] | None = None,
+        *,
+        topic: str | None = None,
+    ) -> None:
+        """Sends messages. `values` are computed in the thread. `topic`: another than the producer's own."""
+        await self._run(lambda: self._send(topic or self.topic, values, keys, partitions))
+
+    async def commit(self) -> None:
+        """Commits the transaction. When it returns, all of its messages are durable."""
+        await self._run(self._commit)
+
+    async def flush(self) -> None:
+        """Returns when all messages are durable."""
+        await self._run(self._flush)
+
+    async def close(self) -> None:
+        """Waits for the call in progress, and aborts a transaction. May be called twice."""
+        self._ending.set()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        except RuntimeError:  # closed already
+            return
+        self._thread.shutdown(wait=False)
+
+    def _begin(self) -> None:
+        self._producer.begin_transaction()
+        self._in_transaction = True
+
+    def _commit(self) -> None:
+        self._until_done(self._producer.commit_transaction)
+        self._in_transaction = False
+
+    def _flush(self) -> None:
+        begun = monotonic()
+        while self._producer.flush(SERVE_S):
+            self._check(begun)
+        self._raise_refused()
+
+    def _send(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        keys: Iterable[bytes | None] | None,
+        partitions: Sequence[int] | None,
+    ) -> None:
+        produce, begun = self._producer.produce, monotonic()
+        values = list(values)
+        nothing = (None,) * len(values)
+        anywhere = (-1,) * len(values)
+        for value, key, partition in zip(values, keys or nothing, partitions or anywhere, strict=True):
+            while True:
+                try:
+                    produce(topic, value, key, partition)
+                    break
+                except BufferError:
+                    self._producer.poll(SERVE_S)
+                    self._check(begun)
+        self._producer.poll(0)
+        self._raise_refused()
+
+    def _until_done(self, call: Callable[[float], None]) -> None:
+        """Repeats a call that may time out, which changes nothing."""
+        begun = monotonic()
+        while True:
+            try:
+                return call(SERVE_S)
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+                if error.args[0].code() != KafkaError._TIMED_OUT:
+                    self._ending.wait(SERVE_S / 10)
+            self._check(begun)
+
+    def _check(self, begun: float) -> None:
+        """Raises if a call that began at this time shall not be continued."""
+        if self._ending.is_set():
+            raise Ended
+        self._raise_refused()
+        if monotonic() > begun + (DOWN_S if self._down is not None else TRANSACTION_S):
+            raise self._unreachable("timeout")
+
+    def _raise_refused(self) -> None:
+        if self._refused is not None:
+            raise self._error(self._refused)
+
+    def _close(self) -> None:
+        if self._in_transaction:
+            try:
+                self._producer.abort_transaction(ABORT_S)
+            except KafkaException as error:  # the next producer with this transactional id aborts it
+                log.info("transaction not aborted", topic=self.topic, error=error.args[0].str())
+        self._producer.purge()
+        self._producer = None
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        def served() -> Result:
+            try:
+                return work()
+            except KafkaException:
+                self._producer.poll(REPORT_S)  # a message that was refused says more than the state that follows
+                raise
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, served)
+        except KafkaException as error:
+            raise self._error(self._refused or error.args[0]) from None
+
+    def _failed(self, error: KafkaError) -> None:
+        """Called by librdkafka within a call."""
+        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
+            self._down = error.str()
+
+    def _delivered(self, error: KafkaError | None, _: object) -> None:
+        """Called by librdkafka for a message that was not delivered."""
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._refused = self._refused or error
+
+    def _error(self, error: KafkaError) -> PgError | UpstreamError:
+        code, text = error.code(), error.str()
+        if code in _UNREACHABLE:
+            return self._unreachable(text)
+        if code in _FENCED:
+            return UpstreamError(
+                f'another server writes to topic "{self.topic}" for the same sink',
+                "Stop one of the servers, or drop the sink on one of them.",
+            )
+        if code in _GONE:
+            return PgError(
+                SqlState.UNDEFINED_OBJECT,
+                f'topic "{self.topic}" does not exist',
+                hint="Drop the sink and create it again.",
+            )
+        if code in _DENIED:
+            return PgError(
+                SqlState.INSUFFICIENT_PRIVILEGE,
+                f'permission denied to write topic "{self.topic}": {text}',
+                hint="Allow the user of the connection to write the topic, its progress topic, and transactional ids.",
+            )
+        if code in _TOO_LARGE:
+            return PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'a message for topic "{self.topic}" is too large',
+                hint="Raise max.message.bytes of the topic.",
+            )
+        if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f"the brokers do not allow transactions of {TRANSACTION_S:g} seconds",
+                hint="Raise transaction.max.timeout.ms of the brokers.",
+            )
+        return UpstreamError(f'could not write topic "{self.topic}": {text}')
+
+    def _unreachable(self, reason: str) -> UpstreamError:
+        return UpstreamError(
+            f'could not connect to Kafka at "{self._address}": {self._down or reason}',
+            "Check that a broker runs there, and the options of the connection.",
+        )

@@ -1,0 +1,190 @@
+"""ENVELOPE UPSERT and DEBEZIUM: a transaction has the changes of one or several timestamps and the frontier after them.
+
+    messages of committed transactions = changes at times before frontier
+
+The frontier is a record of the progress topic. The producer's transactional id belongs to the sink: starting a producer
+aborts the open transaction of its predecessor and fences it, so that the committed frontier is final when it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog import updates
+from catalog.objects import Timestamp
+from catalog.source_definition import Envelope
+from protocol.cdcv2.messages import TIME, TIME_FIELD
+from protocol.pgwire.errors import PgError, SqlState
+from server.egress.downstream import Written
+from server.egress.kafka.messages import Encoder
+from server.egress.kafka.producer import TopicProducer
+from server.egress.kafka.progress import progress_topic, read_frontier, record_key, record_value
+from server.egress.kafka.schemas import key_form, value_form
+from server.egress.kafka.topic import Topic, ensure
+from server.egress.key_errors import key_error
+from server.egress.net_changes import KeyViolation, Pairs, check_unique, paired
+from server.egress.sink_kind import SinkDefinition
+
+PART_ROWS = 50_000  # changes that are encoded at a time
+PART_BYTES = 32 * 1024 * 1024
+FEW_ROWS = 1_000  # more are paired in a thread
+TRANSACTIONAL_ID_PREFIX = "tidewire-"
+
+
+class RowTopic:
+    """Writes the changes of a collection's rows to a topic, exactly once."""
+
+    keeps_frontier = True
+
+    def __init__(self, definition: SinkDefinition, written: Written) -> None:
+        assert definition.format is not None
+        self._definition = definition
+        self._envelope = definition.format.envelope
+        self._key = definition.key_positions
+        self._is_unique = self._key is not None and "key not enforced" not in definition.options
+        self._topic = Topic.of(definition.options)
+        self._written = written
+        self._frontier = Timestamp(0)
+        self._producer: TopicProducer | None = None
+        self._encoder: Encoder | None = None
+        self._partitions = 1
+
+    async def open(self, committed: Timestamp | None) -> Timestamp | None:
+        definition = self._definition
+        await self._start()
+        frontier = await read_frontier(definition.connection, definition.identity)
+        if (frontier or 0) < (committed or 0):
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'sink "{definition.name}" has written topic "{self._topic.name}" until {committed}, but its frontier '
+                f'in topic "{progress_topic(definition.connection).name}" is '
+                + ("missing" if frontier is None else str(frontier)),
+                detail="The progress topic was changed, or is another one than before.",
+                hint="Drop the sink, delete the topic, and create the sink again.",
+            )
+        self._partitions = await ensure(self._topic, definition.connection, is_new=frontier is None)
+        forms = await key_form(definition), await value_form(definition)
+        self._encoder = Encoder(self._envelope, self._key, *forms)
+        self._frontier = frontier or Timestamp(0)
+        return frontier
+
+    async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
+        await self._connected.begin()
+        if rows is not None:
+            changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
+            if self._is_unique:
+                await self._check_unique(changes)
+            for part in _parts(changes):
+                times = pa.array(np.full(part.num_rows, as_of, np.int64))
+                await self._send(part.add_column(part.num_columns - 1, TIME_FIELD, times))
+        await self._commit(Timestamp(as_of + 1))
+
+    async def write(self, changes: pa.Table, upper: Timestamp) -> None:
+        if upper > self._frontier:
+            await self._connected.begin()
+            if changes.num_rows:
+                await self._send(changes)
+            await self._commit(upper)
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._producer.close()
+            self._producer = None
+
+    async def forget(self) -> None:
+        """Deletes the frontier."""
+        await self._start()
+        await self._connected.begin()
+        await self._record(None)
+        await self._connected.commit()
+
+    async def _start(self) -> None:
+        definition = self._definition
+        prefix = definition.options.get("transactional id prefix", TRANSACTIONAL_ID_PREFIX)
+        self._producer = TopicProducer(
+            definition.connection,
+            self._topic.name,
+            compression=self._topic.compression,
+            transactional_id=prefix + definition.identity,
+        )
+        await self._producer.start()
+
+    @property
+    def _connected(self) -> TopicProducer:
+        assert self._producer is not None
+        return self._producer
+
+    async def _check_unique(self, changes: pa.Table) -> None:
+        assert self._key is not None
+        try:
+            several = pc.greater(changes[updates.DIFF], 1)
+            if pc.any(several).as_py():
+                raise KeyViolation(changes.select(list(self._key)).filter(several).slice(0, 1))
+            await asyncio.to_thread(check_unique, changes, self._key)
+        except KeyViolation as error:
+            raise self._violated(error) from None
+
+    async def _send(self, changes: pa.Table) -> None:
+        """Sends the messages of changes with times. All changes of a time are among them."""
+        try:
+            pairs = (
+                await asyncio.to_thread(self._paired, changes) if changes.num_rows > FEW_ROWS else self._paired(changes)
+            )
+        except KeyViolation as error:
+            raise self._violated(error) from None
+        rows = updates.rows_of(changes).drop_columns([TIME])
+        step = _part_rows(rows)
+        for start in range(0, len(pairs.group), step):
+            await self._send_pairs(rows, pairs.slice(start, step))
+        self._written.updates += changes.num_rows
+
+    def _paired(self, changes: pa.Table) -> Pairs:
+        if self._envelope is not Envelope.UPSERT:
+            return paired(changes, self._key, is_unique=self._is_unique)
+        if not self._is_unique:  # copies of a row have the same message
+            signs = pc.sign(changes[updates.DIFF]).cast(pa.int64())
+            changes = changes.set_column(changes.num_columns - 1, updates.DIFF_FIELD, signs)
+        return paired(changes, self._key, is_unique=self._is_unique).latest()
+
+    async def _send_pairs(self, rows: pa.Table, pairs: Pairs) -> None:
+        encoder = self._encoder
+        assert encoder is not None
+
+        def encoded() -> tuple[pa.BinaryArray | None, pa.BinaryArray, list[int] | None]:
+            partitions = encoder.partitions(rows, pairs, self._partitions)
+            found = None if partitions is None else partitions.tolist()
+            return encoder.keys(rows, pairs), encoder.values(rows, pairs), found
+
+        keys, values, partitions = await asyncio.to_thread(encoded)
+        await self._connected.send(values.to_pylist(), None if keys is None else keys.to_pylist(), partitions)
+        self._written.messages += len(values)
+        self._written.bytes += sum(pc.sum(pc.binary_length(part)).as_py() or 0 for part in (keys, values) if part)
+
+    async def _commit(self, frontier: Timestamp) -> None:
+        await self._record(record_value(frontier))
+        await self._connected.commit()
+        self._frontier = frontier
+
+    async def _record(self, value: bytes | None) -> None:
+        """Writes the sink's record to the progress topic."""
+        definition = self._definition
+        topic = progress_topic(definition.connection).name
+        await self._connected.send([value], [record_key(definition.identity)], topic=topic)
+
+    def _violated(self, error: KeyViolation) -> PgError:
+        return key_error(error, self._definition, "Create the sink with another KEY, or with KEY (...) NOT ENFORCED.")
+
+
+def _part_rows(rows: pa.Table) -> int:
+    """How many of these rows are encoded at a time."""
+    return max(1, min(PART_ROWS, int(PART_BYTES * rows.num_rows // max(rows.nbytes, 1))))
+
+
+def _parts(changes: pa.Table) -> Iterator[pa.Table]:
+    step = _part_rows(changes)
+    return (changes.slice(start, step) for start in range(0, changes.num_rows, step))

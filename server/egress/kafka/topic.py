@@ -1,0 +1,95 @@
+"""The options of a sink's topic, and the creation of topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.consumer import REQUEST_S, TopicConsumer, configuration
+from server.ingest.option_values import OptionValues
+from server.ingest.source_kind import Options
+from server.ingest.upstream import UpstreamError
+
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_INT_MAX = 2**15 - 1
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic, and how it is created if it does not exist. -1: the default of the brokers."""
+
+    name: str
+    partitions: int = -1
+    replicas: int = -1
+    compression: str = "lz4"
+    configuration: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Topic:
+        """From the options of a sink. PgError if they are invalid."""
+        values = OptionValues(options)
+        compression = options.get("compression type", "lz4").lower()
+        if compression not in _COMPRESSIONS:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f'invalid value for option COMPRESSION TYPE: "{compression}"',
+                hint=f"Use one of {', '.join(_COMPRESSIONS)}.",
+            )
+        return cls(
+            options["topic"],
+            values.integer("topic partition count", -1, greatest=_INT_MAX),
+            values.integer("topic replication factor", -1, greatest=_INT_MAX),
+            compression,
+        )
+
+    async def partition_count(self, connection: Options) -> int | None:
+        """The number of partitions; None if there is no such topic. UpstreamError if the brokers cannot be asked."""
+        consumer = TopicConsumer(connection, self.name, "tidewire-sinks")
+        try:
+            return await consumer.partitions()
+        finally:
+            await consumer.close()
+
+    async def create(self, connection: Options) -> None:
+        """Creates the topic, unless it exists. PgError if the brokers refuse it."""
+        await asyncio.to_thread(self._create, connection)
+
+    def _create(self, connection: Options) -> None:
+        options = configuration(connection)
+        topic = NewTopic(self.name, self.partitions, self.replicas, config=dict(self.configuration or {}))
+        admin = AdminClient({**options})  # a request fails when its client is freed
+        try:
+            created = admin.create_topics([topic], operation_timeout=REQUEST_S, request_timeout=REQUEST_S)
+            created[self.name].result()
+        except KafkaException as error:
+            code, text = error.args[0].code(), error.args[0].str()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+                raise UpstreamError(f'could not create topic "{self.name}": {text}') from None
+            denied = code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+            raise PgError(
+                SqlState.INSUFFICIENT_PRIVILEGE if denied else SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'could not create topic "{self.name}": {text}',
+                hint="Create the topic, or allow the user of the connection to do so.",
+            ) from None
+
+
+async def ensure(topic: Topic, connection: Options, *, is_new: bool) -> int:
+    """The number of partitions of a sink's topic, which is created if the sink is new. PgError if it is missing."""
+    count = await topic.partition_count(connection)
+    if count is None and is_new:
+        await topic.create(connection)
+        count = await topic.partition_count(connection)
+    if count is None:
+        raise PgError(
+            SqlState.UNDEFINED_OBJECT,
+            f'topic "{topic.name}" of a sink does not exist',
+            hint="Drop the sink and create it again.",
+        )
+    return count

@@ -1,0 +1,51 @@
+"""`python -m tests.kafka.broker.sink_child DIRECTORY KAFKA REGISTRY NAME COUNT`: random changes, which sinks follow.
+
+The sinks write the topics `NAME-upsert`, `NAME-debezium` and `NAME-materialize`. The table keeps all history. The
+process ends when COUNT changes are in all topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from catalog.objects import ObjectId, Sink
+from catalog.source_definition import Envelope
+from tests.kafka.registry import Registry
+from tests.kafka.sinks import TABLE, define, sink_of
+from tests.server.egress.postgres.child import change, running
+
+FORMATS = {Envelope.UPSERT: "json", Envelope.DEBEZIUM: "avro", Envelope.MATERIALIZE: "avro"}
+
+
+def sinks_of(name: str) -> list[Sink]:
+    return [
+        replace(sink_of(f"{name}-{envelope}", format, envelope), id=ObjectId(f"u{20 + n}"), name=f"s{n}")
+        for n, (envelope, format) in enumerate(FORMATS.items())
+    ]
+
+
+async def main(directory: Path, kafka: str, url: str, name: str, count: int) -> None:
+    registry = Registry()
+    registry.url = url
+    coordinator, sinks = running(directory / "data")
+    await coordinator.start()
+    await define(coordinator, kafka, registry, *sinks_of(name))
+    sinks.start()
+    found = await coordinator.reads.rows(TABLE.id, coordinator.latest_time())
+    rows = dict(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
+    choice = random.Random()
+    for _ in range(count):
+        await change(coordinator, rows, choice)
+    time = coordinator.latest_time()
+    while any((sink.frontier or 0) <= time for sink in sinks.running.values()):
+        await coordinator.frontiers.moved.wait()
+    await sinks.close()
+    await coordinator.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])))

@@ -1,0 +1,247 @@
+"""Sinks into Apache Kafka: committed messages are exactly those of the history, although servers are killed.
+
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from time import monotonic, sleep
+from typing import Any
+
+import confluent_kafka
+import psycopg
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from catalog.objects import Sink
+from protocol.avro.schema import parse_schema
+from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
+from protocol.cdcv2.reader import Reader
+from server.coordinator.coordinator import Coordinator
+from server.egress.sinks import Sinks
+from tests.docs.pages import PAGES
+from tests.kafka.broker.broker import KafkaBroker
+from tests.kafka.broker.reading import FACTOR, serving
+from tests.kafka.broker.sink_child import FORMATS
+from tests.kafka.registry import Registry
+from tests.kafka.sinks import (
+    PROGRESS,
+    SINK,
+    TABLE,
+    define,
+    message_values,
+    read_topic,
+    replayed,
+    sink_of,
+    until_written,
+    upserted,
+)
+from tests.server.egress.child import write
+from tests.server.egress.postgres.child import running
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+KILLS = 4
+Change = tuple[Any, Any, int, int]  # n, v, time, diff
+
+
+@pytest.mark.parametrize("seed", range(2 * FACTOR))
+def test_the_topics_have_each_change_although_the_server_is_killed(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int
+) -> None:
+    random, name = Random(seed), f"killed{seed}"
+    topics = {envelope: f"{name}-{envelope}" for envelope in FORMATS}
+    kafka.create_topic(topics[next(iter(FORMATS))], 3)  # the sinks create the others
+    command = [sys.executable, "-m", "tests.kafka.broker.sink_child", str(tmp_path), kafka.address, registry.url, name]
+    with watching(kafka.address) as watcher:
+        size = 0
+        for _ in range(KILLS):
+            with subprocess.Popen([*command, "1000000"]) as child:
+                try:
+                    before, deadline = size, monotonic() + 30
+                    while size <= before:
+                        assert child.poll() is None
+                        assert monotonic() < deadline
+                        size = ends(watcher, topics[next(iter(FORMATS))], 3)
+                    sleep(random.random())
+                finally:
+                    child.kill()
+    subprocess.run([*command, "10"], check=True, timeout=60)
+    changes = asyncio.run(history(tmp_path))
+    assert len({time for _, _, time, _ in changes}) > 50
+    rows = {n: v for n, v, _ in rows_of(changes)}
+    upsert, debezium, materialize = (read_topic(kafka.address, topic) for topic in topics.values())
+    assert by_key(message_values(upsert)) == by_key(upserts(changes))
+    assert {value["n"]: value["v"] for value in upserted(message_values(upsert)).values()} == rows
+    images = message_values(debezium, registry.schemas)
+    assert replayed(images) == dict.fromkeys(rows.items(), 1)
+    assert len(images) == len(upserts(changes))
+    ids = registry.subjects[f"{topics[list(FORMATS)[2]]}-value"]
+    decoder = AvroDecoder(CdcSchema.of(parse_schema(registry.schemas[ids[-1]])))
+    found = decoder.decode(pa.array([message.value for message in materialize], pa.binary()), 5)
+    assert not found.failed.any()
+    batch = Reader(decoder.schema).receive(found.updates, found.statements)
+    assert batch is not None
+    updates = [tuple(row.values()) for row in batch.updates.to_pylist()]
+    begin = min(time for _, _, time, _ in updates)
+    assert sorted(updates, key=repr) == sorted(since(changes, begin), key=repr)
+
+
+@contextmanager
+def watching(address: str) -> Iterator[Any]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "watching", "log_level": 2})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def ends(watcher: Any, topic: str, partitions: int) -> int:
+    """The sum of the offsets after the last messages; 0 until the partitions of a new topic have a leader."""
+    places = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
+    try:
+        return sum(watcher.get_watermark_offsets(place, timeout=10)[1] for place in places)
+    except confluent_kafka.KafkaException as error:
+        if error.args[0].code() != confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION:
+            raise
+        return 0
+
+
+async def history(directory: Path) -> list[Change]:
+    """The changes in the log of the table, by time."""
+    coordinator, _ = running(directory / "data")
+    await coordinator.start()
+    found: list[Change] = []
+    for time in coordinator.log.times(TABLE.id, 0, 2**62):
+        for table in coordinator.log.tables(TABLE.id, time, time + 1):
+            found += [(row["c0"], row["c1"], time, row.get("diff", 1)) for row in table.to_pylist()]
+    await coordinator.close()
+    return found
+
+
+def rows_of(changes: list[Change]) -> list[tuple[Any, Any, int]]:
+    counts: dict[tuple[Any, Any], int] = defaultdict(int)
+    for n, v, _, diff in changes:
+        counts[n, v] += diff
+    return [(n, v, count) for (n, v), count in counts.items() if count]
+
+
+def since(changes: list[Change], begin: int) -> list[Change]:
+    """The rows at a time as changes at it, and the changes after it."""
+    rows = rows_of([change for change in changes if change[2] <= begin])
+    return [(n, v, begin, count) for n, v, count in rows] + [change for change in changes if change[2] > begin]
+
+
+def upserts(changes: list[Change]) -> list[tuple[Any, Any]]:
+    """The messages of ENVELOPE UPSERT."""
+    after: dict[tuple[int, Any], Any] = {}
+    for n, v, time, diff in changes:
+        value = {"n": n, "v": v} if diff > 0 else None
+        after[time, n] = after.get((time, n)) or value
+    return [({"n": n}, value) for (_, n), value in sorted(after.items(), key=lambda item: item[0])]
+
+
+def by_key(messages: list[tuple[Any, Any]]) -> dict[str, list[Any]]:
+    found = defaultdict(list)
+    for key, value in messages:
+        found[json.dumps(key)].append(value)
+    return found
+
+
+@asynccontextmanager
+async def started(
+    directory: Path, kafka: KafkaBroker, registry: Registry, *sinks: Sink
+) -> AsyncIterator[tuple[Coordinator, Sinks]]:
+    coordinator, tasks = running(directory)
+    await coordinator.start()
+    await define(coordinator, kafka.address, registry, *sinks)
+    tasks.start()
+    try:
+        yield coordinator, tasks
+    finally:
+        await tasks.close()
+        await coordinator.close()
+
+
+async def test_a_second_server_fences_the_first_one(kafka: KafkaBroker, registry: Registry, tmp_path: Path) -> None:
+    """Their sinks have the same identity, as if one directory were a copy of the other."""
+    sink = sink_of("fenced")
+    async with started(tmp_path / "first", kafka, registry, sink) as (first, sinks):
+        await write(first, (1, "a", 1))
+        frontier = await until_written(first, sinks)
+        async with started(tmp_path / "second", kafka, registry, sink) as (second, others):
+            while (others.running[SINK].frontier or 0) < frontier:
+                await second.frontiers.moved.wait()
+            await write(first, (2, "b", 1))
+            while sinks.running[SINK].error is None:
+                await first.frontiers.moved.wait()
+            assert sinks.running[SINK].error == 'another server writes to topic "fenced" for the same sink'
+        await until_written(first, sinks)
+    found = [value["n"] for _, value in message_values(read_topic(kafka.address, "fenced"))]
+    assert found == [1, 2]
+
+
+async def test_a_frontier_after_an_open_transaction_is_found(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path
+) -> None:
+    """The transaction of another sink hides it from readers of committed records until it ends."""
+    sink = sink_of("hidden")
+    async with started(tmp_path, kafka, registry, sink) as (coordinator, sinks):
+        await until_written(coordinator, sinks)
+        other = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "transactional.id": "other"})
+        other.init_transactions()
+        other.begin_transaction()
+        other.produce(PROGRESS, b"", b"other")
+        other.flush()
+        await write(coordinator, (1, "a", 1))
+        await until_written(coordinator, sinks)
+    async with started(tmp_path, kafka, registry, sink) as (coordinator, sinks):
+        await write(coordinator, (2, "b", 1))
+        await asyncio.sleep(1)
+        assert sinks.running[SINK].frontier is None
+        other.commit_transaction()
+        await until_written(coordinator, sinks)
+    assert [value["n"] for _, value in message_values(read_topic(kafka.address, "hidden"))] == [1, 2]
+
+
+async def test_a_message_that_is_too_large_stalls_the_sink_and_is_written_later(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path
+) -> None:
+    kafka.create_topic("small", max_message_bytes="2000")
+    async with started(tmp_path, kafka, registry, sink_of("small", compression_type="none")) as (coordinator, sinks):
+        await write(coordinator, (1, "a", 1), (2, "x" * 5_000, 1), (3, "c", 1))
+        while sinks.running[SINK].error is None:
+            await coordinator.frontiers.moved.wait()
+        assert sinks.running[SINK].error == 'a message for topic "small" is too large'
+        assert read_topic(kafka.address, "small") == []
+        larger = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "small", incremental_configs=[larger])
+        kafka.admin.incremental_alter_configs([resource])[resource].result()
+        await until_written(coordinator, sinks)
+    assert [key["n"] for key, _ in message_values(read_topic(kafka.address, "small"))] == [1, 2, 3]
+
+
+def test_the_page_shows_statements_that_work(kafka: KafkaBroker, registry: Registry, tmp_path: Path) -> None:
+    page = (PAGES / "sinks.md").read_text().replace("localhost:9092", kafka.address)
+    (block,) = re.findall(r"^```sql\n(CREATE CONNECTION kafka .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    with serving(tmp_path) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(block.replace("http://localhost:8081", registry.url).encode())
+        wanted = {'{"account": 1}': Decimal("10.00"), '{"account": 2}': Decimal("20.00")}
+        found: dict[str, Any] = {}
+        while found != wanted:
+            messages = read_topic(kafka.address, "balances") if "balances" in kafka.admin.list_topics().topics else []
+            values = upserted(message_values(messages, registry.schemas))
+            found = {key: value["balance"] for key, value in values.items()}
+    assert {message.partition for message in messages} <= {0, 1, 2}
