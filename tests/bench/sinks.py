@@ -1,5 +1,7 @@
 """A table of PostgreSQL that follows a table of the server, beside COPY of the same rows and one UPDATE there.
 
+Topics of Kafka are on librdkafka's mock brokers, which write nothing to disk, beside a loop of produce() calls.
+
 Bulk rates are measured in this process, with a coordinator, without sessions and without Spark, which a sink does not
 use. Freshness is measured over the wire: from the acknowledgement of an INSERT until a client of PostgreSQL sees it.
 """
@@ -16,6 +18,7 @@ from time import perf_counter, process_time, sleep
 from typing import Any
 
 import asyncpg
+import confluent_kafka
 import numpy as np
 import psycopg
 import pyarrow as pa
@@ -23,12 +26,17 @@ import uvloop
 
 from catalog import updates
 from catalog.objects import Column, Connection, ObjectId, Sink, Table
+from catalog.source_definition import Encoding, Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
+from server.egress.downstream import Written
 from server.egress.sinks import Sinks
 from tests.bench.servers import Line, Servers
 from tests.fix_server import ServerProcess
+from tests.kafka.mock_cluster import MockCluster
+from tests.kafka.registry import RegistryThread
+from tests.kafka.sinks import PROGRESS
 from tests.server.egress.postgres.child import SCHEMA, running
 
 ROWS = 2_000_000
@@ -50,6 +58,7 @@ def run(servers: Servers) -> list[Line]:
     port = servers.postgres.port
     with tempfile.TemporaryDirectory(prefix="tidewire-bench-") as directory:
         lines = uvloop.run(_bulk(Path(directory) / "bulk", servers.postgres.dsn, port))
+        lines += _topics(Path(directory))
         server = ServerProcess(Path(directory) / "data", module="tests.faults.child", env={"FAULTS_SPARK": "none"})
         try:
             lines.append(_freshness(server.dsn, servers.postgres.dsn, port))
@@ -103,6 +112,70 @@ async def _bulk(directory: Path, dsn: str, port: int) -> list[Line]:
     await coordinator.close()
     await target.close()
     return lines
+
+
+def _topics(directory: Path) -> list[Line]:
+    lines = []
+    with MockCluster() as kafka, RegistryThread() as registry:
+        kafka.create_topic(PROGRESS)
+        for envelope in (Envelope.UPSERT, Envelope.DEBEZIUM, Envelope.MATERIALIZE):
+            kafka.create_topic(envelope)
+            work = _topic(directory / envelope, kafka.address, registry.url, envelope)
+            (ours, cpu), written = uvloop.run(work)
+            baseline = ""
+            ratio = ""
+            if envelope is Envelope.UPSERT:
+                theirs = _produced(kafka, written.messages, written.bytes // written.messages)
+                baseline, ratio = f"produce() alone: {ROWS / theirs:,.0f} rows/s", f"{theirs / ours:.2f} x the rate"
+            figure = f"{ROWS / ours:,.0f} rows/s, {ROWS / cpu:,.0f}/s per core"
+            name = f"a new sink from {ROWS:,} rows into a topic, {envelope}, Avro"
+            lines.append(Line(name, figure, baseline, ratio, "at least 100,000 rows/s"))
+    return lines
+
+
+async def _topic(directory: Path, address: str, url: str, envelope: Envelope) -> tuple[tuple[float, float], Written]:
+    """The time and the CPU time to write all rows at one time, and what was written."""
+    coordinator, sinks = running(directory)
+    await coordinator.start()
+    sinks.start()
+    await _define(coordinator, TABLE)
+    await _commit(coordinator, _rows(0))
+    begun, cpu = perf_counter(), process_time()
+    connections = [
+        Connection(ObjectId("u13"), SCHEMA, "k", "kafka", {"broker": address}, {}),
+        Connection(ObjectId("u14"), SCHEMA, "r", "confluent schema registry", {"url": url}, {}),
+    ]
+    format = Format(Encoding("avro", connections[1].id), envelope=envelope)
+    key = () if envelope is Envelope.MATERIALIZE else ("id",)
+    topic, identity = {"topic": str(envelope)}, str(envelope)
+    sink = Sink(ID, SCHEMA, "s", TABLE.id, "kafka", topic, format, True, connections[0].id, key, identity)
+    await _define(coordinator, *connections, sink)
+    await _reached(coordinator, sinks)
+    found = perf_counter() - begun, process_time() - cpu
+    written = sinks.running[ID].written
+    await sinks.close()
+    await coordinator.close()
+    return found, written
+
+
+def _produced(kafka: MockCluster, count: int, size: int) -> float:
+    """The time to produce messages from memory in one transaction."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": kafka.address, "transactional.id": "plain", "compression.type": "lz4"}
+    )
+    producer.init_transactions()
+    kafka.create_topic("plain")
+    value = bytes(size)
+    begun = perf_counter()
+    producer.begin_transaction()
+    for number in range(count):
+        try:
+            producer.produce("plain", value, b"%d" % number)
+        except BufferError:
+            producer.poll(1)
+            producer.produce("plain", value, b"%d" % number)
+    producer.commit_transaction()
+    return perf_counter() - begun
 
 
 def _rows(added: int) -> pa.Table:
