@@ -111,7 +111,7 @@ class SinkTask:
         state = source_state.load(self._coordinator.store, self.sink.id)
         if AS_OF not in state:
             # It is committed first: an attempt that is interrupted is repeated with the same times.
-            state = {AS_OF: b"%d" % self._holder.time}
+            state = {AS_OF: self.sink.options.get(AS_OF, str(self._holder.time)).encode()}
             await self._commit(state)
         self._check_history(state)
         catalog = self._coordinator.state

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import structlog
 
 from catalog import source_state
-from catalog.objects import ObjectId, Sink
+from catalog.objects import ObjectId, Sink, Timestamp
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks
 from server.egress.kinds import KINDS
-from server.egress.sink_task import PROGRESS_S, SinkTask, held_from
+from server.egress.sink_task import AS_OF, PROGRESS_S, SinkTask, held_from
 from server.ingest.upstream import UpstreamError
 
 DROP_TIMEOUT_S = 60.0  # how long a dropped sink may take to remove what it stored in the external system
@@ -40,6 +40,8 @@ class Sinks:
         frontiers = self._coordinator.frontiers
         for sink in self._coordinator.state.items_of(Sink):
             time = held_from(source_state.load(self._coordinator.store, sink.id))
+            if time is None and AS_OF in sink.options:
+                time = Timestamp(int(sink.options[AS_OF]))
             if time is not None:
                 floor = frontiers.floors[sink.on]  # not after `time`, or the task reports that history is missing
                 holder = frontiers.take_over((sink.on,), max(time, floor))
@@ -61,7 +63,9 @@ class Sinks:
         coordinator = self._coordinator
         for sink in coordinator.state.items_of(Sink):
             if sink.id not in self._running:
-                holder = coordinator.frontiers.hold((sink.on,), coordinator.latest_time())
+                # The transaction of CREATE SINK holds the time of AS OF until now.
+                time = int(sink.options.get(AS_OF, coordinator.latest_time()))
+                holder = coordinator.frontiers.hold((sink.on,), time)
                 running = SinkTask(sink, coordinator, holder, progress_s=self._progress_s)
                 self._running[sink.id] = running
                 self._start(running)

@@ -13,10 +13,13 @@ from protocol.pgwire.types import TEXT
 from server.authorization import privileges
 from server.egress.definitions import definition_of
 from server.egress.kinds import KINDS
+from server.egress.sink_task import AS_OF
 from server.execution.ddl.connections import used_connection
 from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import unless_exists
 from server.execution.names import find_relation, qualified_name, schema_of
+from server.execution.select import hold_at
+from server.execution.times import timestamp_of
 from server.session_state.context import Context
 from server.session_state.transaction import Mode
 from server.sql.functions.strings import quote_text
@@ -26,14 +29,16 @@ from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.plan import Field
 
 _NOT_ENFORCED = "key not enforced"
+_CLAUSES = (_NOT_ENFORCED, AS_OF)  # options of a sink that are not those of its topic
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSink:
-    """A CREATE SINK that the external system accepts. `sink` has no id."""
+    """A CREATE SINK that the external system accepts. `sink` has no id. `as_of`: the time of AS OF."""
 
     statement: CreateSink
     sink: Sink
+    as_of: int | None
 
 
 async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
@@ -56,6 +61,7 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
         )
     privileges.require_select(state, context.role, (relation.id,))
     privileges.require(state, context.role, schema.id, Privilege.CREATE)
+    as_of = await timestamp_of(context, statement.as_of, "AS OF") if statement.as_of is not None else None
     connection = None
     if statement.connection is not None:
         connection = used_connection(context, statement.connection, system=statement.system).id
@@ -65,7 +71,7 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
         name,
         relation.id,
         statement.system,
-        dict(statement.options),
+        {**dict(statement.options), **({} if as_of is None else {AS_OF: str(as_of)})},
         format_of(context, statement.format),
         statement.snapshot,
         connection,
@@ -74,7 +80,7 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
     )
     if state.item_named(schema.id, name) is None:
         await KINDS[sink.system].check(definition_of(state, sink))
-    return EvaluatedSink(statement, sink)
+    return EvaluatedSink(statement, sink, as_of)
 
 
 def _key(relation: Collection, key: tuple[Ident, ...]) -> tuple[str, ...]:
@@ -94,9 +100,26 @@ def create(context: Context, evaluated: EvaluatedSink) -> CatalogState:
     """Executes CREATE SINK. The sink starts after the commit."""
     id, state = context.state.new_id()
     try:
-        return state.with_item(replace(evaluated.sink, id=id))
+        state = state.with_item(replace(evaluated.sink, id=id))
     except NameTaken as error:
         return unless_exists(context, error, evaluated.statement.if_not_exists)
+    if evaluated.as_of is not None:
+        _hold(context, evaluated.sink.on, evaluated.as_of)
+    return state
+
+
+def _hold(context: Context, on: ObjectId, as_of: int) -> None:
+    """Keeps the history of a collection at a time until the commit, after which the sink holds it. PgError 22023."""
+    transaction, latest = context.transaction, context.coordinator.latest_time()
+    if transaction.catalog is not None or transaction.holder is not None:
+        raise PgError(
+            SqlState.INVALID_TRANSACTION_STATE,
+            "CREATE SINK with AS OF must be the first statement of a transaction block that changes the catalog",
+        )
+    if as_of > latest:
+        message = f"sink time {as_of} is after the latest time, which is {latest}"
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+    transaction.holder = hold_at(context, frozenset((on,)), as_of)
 
 
 def show_create(context: Context, sink: Sink) -> str:
@@ -111,14 +134,17 @@ def show_create(context: Context, sink: Sink) -> str:
     if "table" in options:
         text += f" TABLE {quote_identifier(options['schema'])}.{quote_identifier(options['table'])}"
     if sink.system == "kafka":
-        given = [f"{name.upper()} = {quote_text(value)}" for name, value in options.items() if name != _NOT_ENFORCED]
+        given = [f"{name.upper()} = {quote_text(value)}" for name, value in options.items() if name not in _CLAUSES]
         text += f" ({', '.join(given)})"
     if sink.key:
         text += f" KEY ({', '.join(map(quote_identifier, sink.key))})"
     if _NOT_ENFORCED in options:
         text += " NOT ENFORCED"
     text += format_text(context, sink.format)
-    return text if sink.with_snapshot else f"{text} WITH (SNAPSHOT = false)"
+    given = [f"AS OF {options[AS_OF]}"] if AS_OF in options else []
+    if not sink.with_snapshot:
+        given.append("SNAPSHOT = false")
+    return f"{text} WITH ({', '.join(given)})" if given else text
 
 
 SHOW_FIELDS = (Field("name", TEXT, False), Field("type", TEXT, False), Field("on", TEXT, False))

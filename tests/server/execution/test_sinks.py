@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import psycopg
 import pytest
@@ -98,3 +99,37 @@ def test_a_source_from_the_file_of_a_sink_follows_its_table(connection: psycopg.
         while not found:
             found += connection.execute("FETCH ALL c").fetchall()
     assert [row[1:] for row in found] == [(1, 3, 'c"\n')]
+
+
+def test_a_sink_begins_at_the_time_of_as_of(connection: psycopg.Connection, tmp_path: Path) -> None:
+    connection.execute("CREATE HOLD h ON t")
+    with connection.transaction():
+        connection.execute("DECLARE c CURSOR FOR SUBSCRIBE t")
+        times: list[int] = []
+        for number in range(3):
+            with psycopg.connect(connection.info.dsn, autocommit=True) as writer:
+                writer.execute("INSERT INTO t VALUES (%s, 'a')", (number + 1,))
+            while len(times) <= number:
+                times += [int(row[0]) for row in connection.execute("FETCH ALL c").fetchall()]
+    rest = "FORMAT JSON ENVELOPE MATERIALIZE WITH"
+    for name, options in (("s", f"AS OF {times[1]}"), ("r", f"SNAPSHOT = false, AS OF = {times[1]}")):
+        create = f"CREATE SINK {name} FROM t INTO FILE '{tmp_path}/{name}' {rest} ({options})"
+        connection.execute(create.encode())
+    shown = connection.execute("SHOW CREATE SINK r").fetchall()[0][-1]
+    assert shown.endswith(f" WITH (AS OF {times[1]}, SNAPSHOT = false)")
+    last = b'{"array":[{"data":{"n":3,"v":"a"},"time":%d,"diff":1}]}' % times[2]
+    begin = [
+        b'{"array":[{"data":{"n":%d,"v":"a"},"time":%d,"diff":1}' % (1, times[1]),
+        b'{"data":{"n":%d,"v":"a"},"time":%d,"diff":1}]}' % (2, times[1]),
+    ]
+    for name, wanted in (("s", [b",".join(begin), last]), ("r", [last])):
+        path = tmp_path / name
+        while not path.exists() or last not in path.read_bytes():
+            sleep(0.005)
+        assert [line for line in path.read_bytes().splitlines() if line.startswith(b'{"array')] == wanted
+    create = f"CREATE SINK q FROM t INTO FILE '{tmp_path}/q' {rest}"
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is after the latest time"):
+        connection.execute(f"{create} (AS OF {times[2] + 10**9})".encode())
+    with pytest.raises(psycopg.errors.DataError):
+        connection.execute(f"{create} (AS OF 1)".encode())
+    refused(connection, f"{create} (AS OF 1, AS OF 2)", "42601", "option AS OF specified more than once")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.rules.sources import parse_format_clause, parse_options
-from server.sql.grammar.statements.parts import Ident, Name
+from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.token_reader import TokenReader
 
@@ -41,15 +41,32 @@ def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
             options = (*options, ("key not enforced", "true"))
     tokens.reject("HEADERS of a sink", "headers")
     format = parse_format_clause(tokens)
-    snapshot = True
-    if tokens.take("with"):
-        tokens.expect("(")
-        tokens.expect_one_of("snapshot")
-        tokens.take("=")
-        snapshot = True if tokens.at(")") else tokens.choose("true", "false") == "true"
-        tokens.expect(")")
+    snapshot, as_of = _parse_with(tokens) if tokens.take("with") else (True, None)
     text = tokens.text_from(start)
-    return CreateSink(*text, name, on, system, connection, options, key, format, snapshot, exists, position)
+    return CreateSink(*text, name, on, system, connection, options, key, format, snapshot, as_of, exists, position)
+
+
+def _parse_with(tokens: TokenReader) -> tuple[bool, Expr | None]:
+    """(SNAPSHOT [= boolean], AS OF [=] time), each at most once."""
+    given: dict[str, bool | Expr] = {}
+
+    def option() -> None:
+        position = tokens.token.start + 1
+        name = tokens.expect_one_of("snapshot", "as")
+        if name in given:
+            message = f"option {'AS OF' if name == 'as' else 'SNAPSHOT'} specified more than once"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=position)
+        if name == "as":
+            tokens.expect("of")
+            tokens.take("=")
+            given[name] = tokens.expression(",")
+        else:
+            tokens.take("=")
+            given[name] = True if tokens.at(")", ",") else tokens.choose("true", "false") == "true"
+
+    tokens.in_parentheses(option)
+    as_of = given.get("as")
+    return given.get("snapshot", True) is True, as_of if isinstance(as_of, Expr) else None
 
 
 def _parse_table(tokens: TokenReader) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name
 from server.sql.grammar.statements.sources import FormatClause
 
 
@@ -22,5 +22,6 @@ class CreateSink(Definition):
     key: tuple[Ident, ...]
     format: FormatClause | None
     snapshot: bool
+    as_of: Expr | None
     if_not_exists: bool
     position: int
