@@ -20,6 +20,7 @@ from server.ingest.source_kind import Options
 from server.ingest.upstream import UpstreamError
 
 TRANSACTION_S = 600.0  # brokers abort a transaction that takes longer; at most 15 minutes by default
+START_S = 30.0  # for the coordinator of transactions, until the sink stalls
 DOWN_S = 10.0  # without a broker, until the sink stalls
 SERVE_S = 0.5  # of a blocking call; `close` waits as long
 ABORT_S = 5.0
@@ -94,7 +95,7 @@ class TopicProducer:
 
     async def start(self) -> None:
         """Ends the transactions of earlier producers with the same transactional id, and fences these."""
-        await self._run(lambda: self._until_done(self._producer.init_transactions))
+        await self._run(lambda: self._until_done(self._producer.init_transactions, START_S))
 
     async def begin(self) -> None:
         """Begins a transaction."""
@@ -133,14 +134,15 @@ class TopicProducer:
         self._in_transaction = True
 
     def _commit(self) -> None:
-        self._until_done(self._producer.commit_transaction)
+        self._until_done(self._producer.commit_transaction, TRANSACTION_S)
         self._in_transaction = False
 
     def _flush(self) -> None:
         begun = monotonic()
         while self._producer.flush(SERVE_S):
-            self._check(begun)
+            self._check(begun, TRANSACTION_S)
         self._raise_refused()
+        self._down = None
 
     def _send(
         self,
@@ -160,29 +162,31 @@ class TopicProducer:
                     break
                 except BufferError:
                     self._producer.poll(SERVE_S)
-                    self._check(begun)
+                    self._check(begun, TRANSACTION_S)
         self._producer.poll(0)
         self._raise_refused()
 
-    def _until_done(self, call: Callable[[float], None]) -> None:
+    def _until_done(self, call: Callable[[float], None], limit_s: float) -> None:
         """Repeats a call that may time out, which changes nothing."""
         begun = monotonic()
         while True:
             try:
-                return call(SERVE_S)
+                call(SERVE_S)
+                self._down = None
+                return
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
                 if error.args[0].code() != KafkaError._TIMED_OUT:
                     self._ending.wait(SERVE_S / 10)
-            self._check(begun)
+            self._check(begun, limit_s)
 
-    def _check(self, begun: float) -> None:
-        """Raises if a call that began at this time shall not be continued."""
+    def _check(self, begun: float, limit_s: float) -> None:
+        """Raises if a call that began at this time shall not be continued. `limit_s`: while brokers can be reached."""
         if self._ending.is_set():
             raise Ended
         self._raise_refused()
-        if monotonic() > begun + (DOWN_S if self._down is not None else TRANSACTION_S):
+        if monotonic() > begun + (DOWN_S if self._down is not None else limit_s):
             raise self._unreachable("timeout")
 
     def _raise_refused(self) -> None:
