@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from shutil import copytree
 from time import sleep
 from typing import Any
 
@@ -50,6 +51,8 @@ from tests.server.egress.postgres.child import change, running
 from tests.server.egress.postgres.test_table import change as replace_rows
 from tests.server.egress.postgres.test_table import refused, rows, status_of, wait_until_stalled, with_values
 from tests.server.slow_engine import PassingEngine
+
+pytestmark = pytest.mark.slow
 
 TYPES = """
     k bigint NOT NULL, a smallint NOT NULL, b integer, c real, d double precision, e boolean, f text, g varchar(9),
@@ -374,6 +377,35 @@ async def test_a_history_has_the_times_of_the_table_over_restarts(
     for row in batch.updates.to_pylist():
         read[row["c0"], row["c1"], row["time"]] += row["diff"]
     assert read == Counter({row: count for row, count in expected.items() if count})
+
+
+async def test_two_servers_may_write_the_same_history(kafka: MockCluster, registry: Registry, tmp_path: Path) -> None:
+    """A copy of a server writes the same changes with the same times into the same topic, at the same time."""
+    kafka.create_topic("both", 3)
+    values, random = dict[int, str | None](), Random(3)
+    async with started(tmp_path / "first", kafka, registry) as (first, _):
+        for _ in range(20):
+            await change(first, values, random)
+        times = first.log.times(TABLE.id, 0, 2**62)
+    copytree(tmp_path / "first", tmp_path / "second")
+    sink = sink_of("both", "json", Envelope.MATERIALIZE, as_of=str(times[5]))
+    async with (
+        started(tmp_path / "first", kafka, registry, sink) as (first, sinks),
+        started(tmp_path / "second", kafka, registry, sink) as (second, others),
+    ):
+        await until_written(first, sinks)
+        await until_written(second, others)
+    decoder = JsonDecoder([EncodedColumn(column.name, parse_type(column.type)) for column in TABLE.columns])
+    data = pa.array([message.value for message in read_topic(kafka.address, "both")], pa.binary())
+    found = decoder.decode(data)
+    batch = Reader(decoder.schema).receive(found.updates, found.statements)
+    assert batch is not None
+    assert 2 * batch.updates.num_rows == found.updates.num_rows
+    rows = Counter[tuple[Any, ...]]()
+    for row in batch.updates.to_pylist():
+        rows[row["c0"], row["c1"]] += row["diff"]
+    assert {row: count for row, count in rows.items() if count} == dict.fromkeys(values.items(), 1)
+    assert {row["time"] for row in batch.updates.to_pylist()} == set(times[5:])
 
 
 async def test_the_progress_topic_must_have_the_frontier(

@@ -50,6 +50,7 @@ from tests.kafka.sinks import (
 )
 from tests.server.egress.child import write
 from tests.server.egress.postgres.child import running
+from tests.server.egress.postgres.test_kills import killed_at_exit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -68,16 +69,13 @@ def test_the_topics_have_each_change_although_the_server_is_killed(
     with watching(kafka.address) as watcher:
         size = 0
         for _ in range(KILLS):
-            with subprocess.Popen([*command, "1000000"]) as child:
-                try:
-                    before, deadline = size, monotonic() + 30
-                    while size <= before:
-                        assert child.poll() is None
-                        assert monotonic() < deadline
-                        size = ends(watcher, topics[next(iter(FORMATS))], 3)
-                    sleep(random.random())
-                finally:
-                    child.kill()
+            with killed_at_exit([*command, "1000000"]) as child:
+                before, deadline = size, monotonic() + 30
+                while size <= before:
+                    assert child.poll() is None
+                    assert monotonic() < deadline
+                    size = ends(watcher, topics[next(iter(FORMATS))], 3)
+                sleep(random.random())
     subprocess.run([*command, "10"], check=True, timeout=60)
     changes = asyncio.run(history(tmp_path))
     assert len({time for _, _, time, _ in changes}) > 50
