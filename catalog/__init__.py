@@ -9,7 +9,7 @@
   the clock steps back.
 - `persistence`: reads and writes a `CatalogState`. `builtin`: the system schemas and tables.
 - `updates`: (row, diff) as Arrow tables: consolidation, difference, multiplicities.
-- `log`: every collection's batches, their payloads, frontiers and compaction.
+- `log`: every collection's batches, their payloads, frontiers and compaction. `merging`: the sum of batches.
 
 A change is committed here before the server acts on it. After a restart all other server state is rebuilt from here.
 """

@@ -7,8 +7,9 @@ payload is in the batch's SQLite row, a large one in a file of `Payloads`.
 Crash safety depends on this order: a file is complete and synced before the transaction that names it; a file is
 unlinked only after the transaction that drops its batch; files that no row names are removed at start.
 
-There are two kinds of compaction. Both merge only batches of similar sizes. A collection therefore has O(log n) batches
-after n commits, and each row is rewritten O(log n) times.
+There are two kinds of compaction. Both merge a batch with later ones that together have about as many rows
+(`_run`). A collection therefore has O(log n) batches after n commits, and each row is rewritten O(log n) times. Apart
+from few small batches, the later ones together have at most twice the rows of the first one.
 
 - Times t <= `since`: no reader can distinguish the times of updates. The server computes `since` from holds and
   retention. Batches whose times are all <= `since` merge into one at the greatest of their times (`mergeable`,
@@ -42,9 +43,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from catalog import spill
+from catalog import merging, spill
 from catalog import updates as u
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads, parsed
@@ -346,7 +346,10 @@ class Log:
         tables = self._load(collection, 0, as_of + 1)
         if all(u.DIFF not in table.column_names for table in tables):
             return pa.concat_tables([schema.empty_table(), *tables])
-        return spill.rows([schema.empty_table(), *tables], self._scratch)
+        tables = [schema.empty_table(), *tables]
+        if spill.size_of(tables) <= spill.MEMORY_BYTES_MAX:
+            return spill.rows(tables, self._scratch)
+        return spill.kept(merging.rows(tables, self._scratch), self._scratch)
 
     def changes(self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
         """The collection's updates at times in [lower, upper), consolidated as if they had one time.
@@ -488,14 +491,17 @@ class Log:
         return tables
 
     def merge(self, run: tuple[Batch, ...]) -> Payload:
-        """The payload of one batch at one time that replaces a run: consolidated, rows if all diffs are +1."""
+        """The payload of one batch at one time that replaces a run: rows if all diffs are +1.
+
+        Its retractions are equal to no other row. Copies of a row are not added up (`merging`).
+        """
         tables = self._tables(run)
         if all(u.DIFF not in table.column_names for table in tables):
             return self.prepare(pa.concat_tables(tables))
-        changes = spill.summed(tables, self._scratch)
-        if pc.all(pc.equal(changes[u.DIFF], 1), min_count=0).as_py():
-            return self.prepare(u.rows_of(changes))
-        return self.prepare(changes)
+        found = merging.summed(tables, self._scratch)
+        if found.bytes <= spill.MEMORY_BYTES_MAX:
+            return self.prepare(pa.concat_tables([found.schema.empty_table(), *found.tables()]))
+        return self.prepare_stream(found.schema, (batch for table in found.tables() for batch in _pieces(table)))
 
     def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch | None:
         """Replaces a run by the merged batch, within a transaction. Call `replaced` after the commit.
@@ -584,16 +590,17 @@ def _first_time(batch: Batch) -> Timestamp:
 def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None = None) -> tuple[Batch, ...]:
     """The newest run of adjacent batches that should merge; empty if there is none.
 
-    Their sizes grow by at most a factor of two, and they are MERGE_BATCHES or have MERGE_ROWS rows. `consolidates`: the
-    merged batch has one time, so a batch of several times is worth a merge whatever its size. `spans_max`: batches with
-    at least this many times do not merge.
+    No batch has more than 1.5 times the rows of the later ones together, and they are MERGE_BATCHES or have MERGE_ROWS
+    rows. With a larger factor rows are rewritten more often, and with a smaller one more rows are stored that later
+    batches retract. `consolidates`: the merged batch has one time, so a batch of several times is worth a merge
+    whatever its size. `spans_max`: batches with at least this many times do not merge.
     """
     run: list[Batch] = []
     rows = 0
     shrinks = False
     for batch in itertools.islice(reversed(batches), MERGE_BATCHES_MAX):
         has_times = consolidates and batch.spans is not None
-        if run and batch.rows > 2 * rows and not has_times:
+        if run and 2 * batch.rows > 3 * rows and not has_times:
             break
         if spans_max is not None and batch.spans is not None and len(batch.spans) >= spans_max:
             break

@@ -164,20 +164,27 @@ def partitioned(
     The first table is yielded when all rows have been read. It is a random sample of the consolidated rows.
     """
     schema = updates.as_changes(tables[0].slice(0, 0)).schema
-    partitions = Partitions(schema, partitions_for(size_of(tables)), directory)
-    bytes_per_partition = max(PARTITION_BYTES, size_of(tables) // partitions.count)
+    parts = (piece for table in tables for piece in pieces(table, PIECE_BYTES))
+    if omitted is not None:
+        parts = (piece.filter(pa.array(~omitted.mask(piece))) for piece in parts)
+    yield from partitioned_pieces(schema, parts, size_of(tables), directory)
+
+
+def partitioned_pieces(
+    schema: pa.Schema, parts: Iterable[pa.Table], size: int, directory: Path | None
+) -> Generator[pa.Table | None, None, None]:
+    """As `partitioned`, of pieces that are in memory one at a time. `schema`: of changes. `size`: of all, in bytes."""
+    partitions = Partitions(schema, partitions_for(size), directory)
+    bytes_per_partition = max(PARTITION_BYTES, size // partitions.count)
     try:
-        for table in tables:
-            for piece in pieces(table, PIECE_BYTES):
-                if omitted is not None:
-                    piece = piece.filter(pa.array(~omitted.mask(piece)))
-                changes = updates.as_changes(piece)
-                hashes = hashes_of(piece if piece is not changes else updates.rows_of(changes))
-                if distinct(hashes) * 2 < changes.num_rows:  # else copies of one row overfill a partition
-                    changes = updates.consolidate(changes)
-                    hashes = hashes_of(updates.rows_of(changes))
-                partitions.add(changes, ((hashes >> np.uint64(32)) * np.uint64(partitions.count)) >> np.uint64(32))
-                yield None
+        for piece in parts:
+            changes = updates.as_changes(piece)
+            hashes = hashes_of(piece if piece is not changes else updates.rows_of(changes))
+            if distinct(hashes) * 2 < changes.num_rows:  # else copies of one row overfill a partition
+                changes = updates.consolidate(changes)
+                hashes = hashes_of(updates.rows_of(changes))
+            partitions.add(changes, ((hashes >> np.uint64(32)) * np.uint64(partitions.count)) >> np.uint64(32))
+            yield None
         partitions.written()
         for number in range(partitions.count):
             yield _sum(schema, partitions.tables(number), bytes_per_partition)
@@ -208,11 +215,6 @@ def distinct(hashes: Hashes) -> int:
     """The number of distinct values. For hashes np.unique takes 150 times as long as sorting."""
     ordered = np.sort(hashes)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + (len(ordered) > 0)
-
-
-def summed(tables: list[pa.Table], directory: Path | None) -> pa.Table:
-    """The sum of `tables` as one table of consolidated changes, on disk if it is large."""
-    return kept((piece for piece in consolidated(tables, directory) if piece is not None), directory)
 
 
 def rows(tables: list[pa.Table], directory: Path | None) -> pa.Table:

@@ -21,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from protocol.columnar.equality import comparable
+from protocol.columnar.equality import comparable, equal_rows
 from protocol.columnar.hashing import key_hashes
 
 FEW_ROWS = 32  # are consolidated without Arrow's grouping
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
-HASHED_ROWS_MIN = 1_024  # of a table of which only the rows with repeated hashes are grouped
+HASHED_ROWS_MIN = 1_024  # of a table of which only the rows with repeated hashes are compared
+COMPARED_ROWS = 1 << 16  # pairs that are compared at a time, which bounds the memory
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
 DISTINCT_COLUMNS = 2  # that may show that rows are distinct
 SAMPLES_ROWS = (64, 512)  # at the beginning of such a column, tested before all rows
@@ -75,55 +76,75 @@ def consolidate(table: pa.Table) -> pa.Table:
     if _are_distinct(table, keys):
         is_change = pc.not_equal(table[DIFF], 0)
         return table if pc.all(is_change).as_py() else table.filter(is_change)
-    sums = table[DIFF].to_numpy()
-    if len(likely := alike(table, keys)):
-        firsts, totals = _grouped(table.take(pa.array(likely)) if len(likely) < table.num_rows else table, keys)
-        sums = sums.copy()
-        sums[likely] = 0  # other rows of a group than its first one are dropped
-        sums[likely[firsts]] = totals
-    elif sums.all():
+    sums = sums_of_equal(table.select(keys), table[DIFF].to_numpy())
+    if sums.all():
         return table
     kept = sums != 0
     rows = table.select(keys)
     return (rows if kept.all() else rows.filter(pa.array(kept))).append_column(DIFF_FIELD, pa.array(sums[kept]))
 
 
-def alike(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64]:
-    """The positions of rows of which another may be equal: all that have an equal one, and few more.
+def sums_of_equal(
+    rows: pa.Table, diffs: NDArray[np.int64], among: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """For each row the sum of the diffs of all rows that are equal to it, if it is the first of them, else 0.
 
-    Columns of a fixed width are hashed first, because that is cheap and often shows that all rows are distinct.
+    `among`: the positions of the rows to be compared, ascending; the others have their own diff. None: all.
     """
-    left = np.arange(table.num_rows)
-    if table.num_rows < HASHED_ROWS_MIN:
-        return left
-    hashes = np.zeros(table.num_rows, np.uint64)
-    fixed = [name for name in keys if _has_fixed_width(table.schema.field(name).type)]
-    for names in (fixed, [name for name in keys if name not in fixed]):
-        if names and len(left):
-            part = table.select(names)
-            hashes = _SPREAD * hashes + key_hashes(part if len(left) == len(part) else part.take(pa.array(left)), names)
-            repeated = _repeated(hashes)
-            left, hashes = left[repeated], hashes[repeated]
-    return left
+    left = np.arange(rows.num_rows) if among is None else among
+    sums = diffs.copy()
+    if len(left) >= HASHED_ROWS_MIN:
+        hashes = np.zeros(len(left), np.uint64)
+        # Columns of a fixed width are hashed first, because that is cheap and often shows that all rows are distinct.
+        fixed = [field.name for field in rows.schema if _has_fixed_width(field.type)]
+        for names in (fixed, [name for name in rows.column_names if name not in fixed]):
+            if names and len(left):
+                hashes = _SPREAD * hashes + key_hashes(_at(rows.select(names), left), names)
+                pairs, others = _same_hash(hashes)
+                _add_pairs(rows, left[pairs], diffs, sums)
+                left, hashes = left[others], hashes[others]
+    if len(left):
+        firsts, totals = _grouped(_at(rows, left), diffs[left])
+        sums[left] = 0
+        sums[left[firsts]] = totals
+    return sums
 
 
-def _repeated(hashes: NDArray[Any]) -> NDArray[np.bool_]:
-    """A mask of the rows whose hash another row has, too."""
-    order = np.argsort(hashes)
-    same = hashes[order][1:] == hashes[order][:-1]
-    found = np.zeros(len(hashes), np.bool_)
-    found[order[1:]] = same
-    found[order[:-1]] |= same
-    return found
+def _same_hash(hashes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The positions of rows whose hash exactly one other row has, in pairs (n x 2), and of those with more others.
+
+    The first of a pair is before the second. The others are ascending.
+    """
+    order = np.argsort(hashes, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], hashes[order][1:] != hashes[order][:-1]]))
+    counts = np.diff(np.append(starts, len(order)))
+    firsts = starts[counts == 2]
+    return np.stack([order[firsts], order[firsts + 1]], axis=1), np.sort(order[np.repeat(counts > 2, counts)])
 
 
-def _grouped(table: pa.Table, keys: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _add_pairs(rows: pa.Table, pairs: NDArray[np.int64], diffs: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
+    """Adds the diff of the second row of each pair of equal rows to that of the first, in `sums`."""
+    for start in range(0, len(pairs), COMPARED_ROWS):
+        first, second = pairs[start : start + COMPARED_ROWS].T
+        equal = equal_rows(rows.take(pa.array(first)), rows.take(pa.array(second)))
+        first, second = first[equal], second[equal]
+        sums[first] = diffs[first] + diffs[second]
+        sums[second] = 0
+
+
+def _at(rows: pa.Table, positions: NDArray[np.int64]) -> pa.Table:
+    """The rows at these distinct positions."""
+    return rows if len(positions) == rows.num_rows else rows.take(pa.array(positions))
+
+
+def _grouped(rows: pa.Table, diffs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The number of the first of each group of equal rows, and the sum of their diffs."""
+    keys = rows.column_names
     grouped = pa.table(
         [
-            *(comparable(table[name].combine_chunks()) for name in keys),
-            pa.array(np.arange(table.num_rows)),
-            table[DIFF],
+            *(comparable(column.combine_chunks()) for column in rows.columns),
+            pa.array(np.arange(len(diffs))),
+            pa.array(diffs),
         ],
         names=[*keys, "first", DIFF],
     ).group_by(keys, use_threads=False)

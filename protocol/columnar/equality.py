@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from protocol.columnar.buffers import fixed_values
+
 
 def equal_rows(left: pa.Table, right: pa.Table) -> NDArray[np.bool_]:
     """Which rows of two tables with equal schemas and numbers of rows are equal."""
@@ -24,7 +26,11 @@ def _equal_values(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
         numbers = codes.to_numpy()
         same: NDArray[np.bool_] = numbers[: len(left)] == numbers[len(left) :]
         return same
-    equal = pc.equal(comparable(left), comparable(right))
+    if pa.types.is_interval(left.type):  # Arrow cannot compare them
+        parts = [fixed_values(array, "V16").view(np.uint64).reshape(-1, 2) for array in (left, right)]
+        equal = pa.array((parts[0] == parts[1]).all(axis=1), mask=np.asarray(pc.or_(left.is_null(), right.is_null())))
+    else:
+        equal = pc.equal(comparable(left), comparable(right))
     if equal.null_count:
         equal = pc.or_(equal.fill_null(False), pc.and_(left.is_null(), right.is_null()))
     return np.asarray(equal)

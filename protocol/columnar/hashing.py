@@ -51,6 +51,13 @@ def key_codes(table: pa.Table, key: Sequence[str]) -> NDArray[np.uint32]:
     return (key_hashes(table, key) >> np.uint64(32)).astype(np.uint32)
 
 
+def distinct_codes(codes: Hashes) -> Hashes:
+    """The distinct codes or hashes, ascending. np.unique builds a hash table, which takes much longer than sorting."""
+    ordered = np.sort(codes)
+    distinct: Hashes = ordered[np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]])]
+    return distinct
+
+
 def quick_hashes(column: pa.ChunkedArray) -> Hashes:
     """A hash of each value. Of a string only its length and its last eight bytes count, which is cheaper."""
     found = []

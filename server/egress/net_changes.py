@@ -118,10 +118,9 @@ def paired(changes: pa.Table, key: Sequence[int] | None, *, is_unique: bool) -> 
 def check_unique(rows: pa.Table, key: Sequence[int]) -> None:
     """KeyViolation if two of the rows have the same key. NULL equals NULL."""
     keys = rows.select(list(key))
-    keys = keys.take(pa.array(updates.alike(keys, keys.column_names)))
-    _, first = np.unique(updates.row_numbers(keys), return_index=True)
-    if len(first) < keys.num_rows:
-        raise KeyViolation(keys.slice(int(np.delete(np.arange(keys.num_rows), first)[0]), 1))
+    repeated = np.flatnonzero(updates.sums_of_equal(keys, np.ones(keys.num_rows, np.int64)) == 0)
+    if len(repeated):
+        raise KeyViolation(keys.slice(int(repeated[0]), 1))
 
 
 def _numbered(keys: pa.Table) -> Integers:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
-from protocol.columnar.hashing import key_codes
+from protocol.columnar.hashing import Hashes, distinct_codes, key_codes
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.run import ByKey
 from server.runtime.threads import in_thread
@@ -88,8 +88,8 @@ class KeyedRows:
         self._pending.close()
 
 
-def _distinct_codes(keys: pa.Table, names: tuple[str, ...]) -> NDArray[np.uint32]:
-    return np.unique(key_codes(keys, names))
+def _distinct_codes(keys: pa.Table, names: tuple[str, ...]) -> Hashes:
+    return distinct_codes(key_codes(keys, names))
 
 
 def last_of_each(groups: Numbers) -> NDArray[np.intp]:

@@ -61,11 +61,11 @@ async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
     inserts = [upsert(id, 0) for id in range(keys)]
     updates = [upsert(id * 7_919 % keys, 1) for id in range(keys // 2)]
     flat = _decoding(KEY, VALUE, 0)
-    upsert = Format(BARE, BARE, envelope=Envelope.UPSERT)
+    format = Format(BARE, BARE, envelope=Envelope.UPSERT)
     schemas = Schemas(json.dumps(KEY), json.dumps(VALUE))
     lines = []
-    with tempfile.TemporaryDirectory() as directory:
-        async with OutputRun(Path(directory), upsert, schemas, engine) as output:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        async with OutputRun(Path(directory), format, schemas, engine) as output:
             for name, messages in (("new keys", inserts), (f"updates of {keys:,} keys", updates)):
                 found = await _committed(output, messages, engine)
                 lines.append(_line(f"Avro UPSERT, 200-byte rows, {name}", found, _rate(flat, messages)))
@@ -74,7 +74,7 @@ async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
     texts, _ = captured()
     schemas = Schemas(texts[1], texts[2])
     changes = _changes(json.loads(texts[1]), json.loads(texts[2]), CHANGES)
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         format = Format(_FRAMED, _FRAMED, envelope=Envelope.DEBEZIUM)
         async with OutputRun(Path(directory), format, schemas, engine) as output:
             found = await _committed(output, changes, engine)
@@ -88,11 +88,12 @@ def _line(name: str, ours: float, theirs: float) -> Line:
 
 
 async def _committed(output: OutputRun, messages: Sequence[Message], engine: SparkEngine) -> float:
-    """Messages per second of processor time, until they are committed."""
+    """Messages per second of processor time, until they are committed and what they have written is merged."""
     await _until_idle(engine)
     begun = _processor_s(engine)
     for start in range(0, len(messages), BATCH):
         await output.apply(messages[start : start + BATCH])
+    await _until_idle(engine)  # merges of the log and of the arrangement follow the commits
     return len(messages) / (_processor_s(engine) - begun)
 
 

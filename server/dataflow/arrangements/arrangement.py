@@ -5,9 +5,10 @@
     await arrangement.probe(hashes, as_of)        # the rows with these key hashes at `as_of`, with multiplicities
     arrangement.advance(since)                    # no later probe has `as_of < since`
 
-An arrangement is a sequence of runs, each sorted by a number computed from each row (`run`). An insert adds a run. Two
-neighbouring runs are merged when the newer has at least half as many entries as the older, so that there are O(log n)
-runs and an entry is rewritten O(log n) times. A probe is a binary search in each run.
+An arrangement is a sequence of runs, each sorted by a number computed from each row (`run`). An insert adds a run. The
+newest runs are merged into one as soon as the oldest of them has at most 1.5 times as many entries as the others
+together. There are therefore O(log n) runs, and an entry is rewritten O(log n) times. A probe is a binary search in
+each run.
 
 A probe finds rows by the hash of their key. Rows of another key may have the same hash: the caller compares the keys.
 
@@ -176,7 +177,7 @@ class ServerArrangement:
         self._lock = threading.Lock()
         self._runs: tuple[Run, ...] = ()
         self._merging: Future[None] | None = None
-        self._busy: Run | None = None  # the newer of the two runs that `Storage.merging` merges
+        self._busy: Run | None = None  # the newest of the runs that `Storage.merging` merges
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -201,39 +202,43 @@ class ServerArrangement:
             await asyncio.wrap_future(merging)
 
     def _merge_small(self) -> None:
-        while (pair := self._mergeable()) is not None:
-            older, newer = pair
-            if len(older.key_hashes) + len(newer.key_hashes) > MERGED_AT_ONCE:
-                if self._busy is None:
-                    if self._merging is not None:
-                        self._merging.result()  # raises the error of the previous merge
-                    self._busy = newer
-                    self._merging = self._storage.merging.submit(self._merge_large, older, newer)
-                return
-            self._replace(older, newer)
+        if runs := self._mergeable():
+            if sum(len(run.key_hashes) for run in runs) <= MERGED_AT_ONCE:
+                self._replace(runs)
+            elif self._busy is None:
+                if self._merging is not None:
+                    self._merging.result()  # raises the error of the previous merge
+                self._busy = runs[-1]
+                self._merging = self._storage.merging.submit(self._merge_large, runs)
 
-    def _mergeable(self) -> tuple[Run, Run] | None:
-        """The newest neighbours with `2 * |newer| >= |older|`, among the runs after those that are being merged."""
+    def _mergeable(self) -> tuple[Run, ...]:
+        """The newest runs of which none has more than 1.5 times the entries of the newer ones together.
+
+        Only those after the runs that are being merged.
+        """
         with self._lock:
             free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
-        for older, newer in zip(reversed(free[:-1]), reversed(free[1:]), strict=True):
-            if len(newer.key_hashes) * 2 >= len(older.key_hashes):
-                return older, newer
-        return None
+        count = entries = 0
+        for run in reversed(free):
+            if count and 2 * len(run.key_hashes) > 3 * entries:
+                break
+            count += 1
+            entries += len(run.key_hashes)
+        return free[len(free) - count :] if count > 1 else ()
 
-    def _merge_large(self, older: Run, newer: Run) -> None:
+    def _merge_large(self, runs: tuple[Run, ...]) -> None:
         try:
-            self._replace(older, newer)
+            self._replace(runs)
         finally:
             self._busy = None
 
-    def _replace(self, older: Run, newer: Run) -> None:
-        run = merged(self.sorted_by, (older, newer), self.since)
+    def _replace(self, runs: tuple[Run, ...]) -> None:
+        run = merged(self.sorted_by, runs, self.since)
         stored = () if run is None else (self._storage.store(run),)
         with self._lock:  # an insert may have appended a run during the merge
-            at = self._runs.index(older)
-            self._runs = (*self._runs[:at], *stored, *self._runs[at + 2 :])
-            if self._busy is newer:
+            at = self._runs.index(runs[0])
+            self._runs = (*self._runs[:at], *stored, *self._runs[at + len(runs) :])
+            if self._busy is runs[-1]:
                 self._busy = None
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from catalog import updates as u
 from protocol.columnar.equality import comparable
-from protocol.columnar.hashing import Hashes, key_codes, order_codes
+from protocol.columnar.hashing import Hashes, distinct_codes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
 
@@ -366,18 +366,24 @@ def _run(
     times: NDArray[np.int64],
     kind: Literal["quicksort", "stable"] = "quicksort",
 ) -> Run:
-    """`kind`: "stable" is faster for nearly sorted codes."""
+    """The run of the rows whose diff is not 0; there is at least one.
+
+    `kind`: "stable" is faster for nearly sorted codes.
+    """
     if isinstance(sorted_by, ByKeyAndOrder):
         order = np.lexsort((sorted_by.order.key_hashes(rows), key_hashes))
     else:
         order = np.argsort(key_hashes, kind=kind)
+    if not diffs.all():
+        order = order[diffs[order] != 0]
     rows, key_hashes = rows.take(pa.array(order)).combine_chunks(), key_hashes[order]
+    diffs, times = diffs[order], times[order]
     start = int(times.min())
     return Run(
         rows,
         key_hashes,
-        None if (diffs == 1).all() else _narrow(diffs)[order],
-        start if (times == start).all() else _narrow(times - start)[order],
+        None if (diffs == 1).all() else _narrow(diffs),
+        start if (times == start).all() else _narrow(times - start),
         start,
         shared=_shared_in(rows, key_hashes, sorted_by) if isinstance(sorted_by, ByKeyAndOrder) else key_hashes[:0],
     )
@@ -402,19 +408,10 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
     times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
     if any(run.takes_away for run in runs):
         # Only rows that share a code with a retraction can cancel.
-        retracted = np.unique(key_hashes[diffs < 0])
-        touched = np.concatenate([run.having(retracted) for run in runs])
-        consolidated = u.consolidate(
-            rows.filter(pa.array(touched))
-            .append_column("time", pa.array(times[touched]))
-            .append_column(u.DIFF_FIELD, pa.array(diffs[touched]))
-        )
-        left = consolidated.select(rows.column_names)
-        rows = pa.concat_tables([rows.filter(pa.array(~touched)), left])
-        key_hashes = np.concatenate([key_hashes[~touched], sorted_by.key_hashes(left)])
-        diffs = np.concatenate([diffs[~touched], consolidated[u.DIFF].to_numpy()])
-        times = np.concatenate([times[~touched], consolidated["time"].to_numpy()])
-    return _run(sorted_by, rows, key_hashes, diffs, times, "stable") if len(key_hashes) else None
+        retracted = distinct_codes(key_hashes[diffs < 0])
+        touched = np.flatnonzero(np.concatenate([run.having(retracted) for run in runs]))
+        diffs = u.sums_of_equal(rows.append_column(_TIME, pa.array(times)), diffs, touched)
+    return _run(sorted_by, rows, key_hashes, diffs, times, "stable") if diffs.any() else None
 
 
 def _diffs(run: Run) -> NDArray[np.int64]:

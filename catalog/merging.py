@@ -1,0 +1,160 @@
+"""Sums of tables in which only rows that may be equal to a retracted one are compared with others.
+
+With A the insertions and R the retractions of the tables, and likely(x) true for each x ∈ R and few other rows:
+
+    A - R = { x ∈ A : ¬likely(x) } + ({ x ∈ A : likely(x) } - R)
+
+The first part is copied in its order. `likely` is a lookup in a bitmap by a hash of the columns of a fixed width, or if
+these distinguish few rows, by a cheap hash of all columns, which reads the length and the end of a string only. The
+second part is consolidated, on disk if it is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import spill
+from catalog import updates as u
+from protocol.columnar.hashing import Hashes, quick_hashes
+
+BITS_PER_RETRACTION = 16  # of the bitmap: about one in 16 of the other rows is compared, too
+BITS_MIN, BITS_MAX = 10, 25  # the bitmap has 2^n entries of a byte; if it is too small, more rows are compared
+COMPARED_BYTES_MAX = 64 << 20  # of rows that are consolidated in memory, which mostly needs twice as much
+SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # by which the hashed columns are chosen
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd: combines two hashes
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of tables.
+
+    `parts`: pieces of them, each with the packed mask of its rows that are equal to no retraction, or None if all are.
+    `compared`: the consolidated changes of the other rows. `is_rows`: all diffs are 1. `bytes`: approximate size.
+    """
+
+    parts: list[tuple[pa.Table, NDArray[np.uint8] | None]]
+    compared: pa.Table
+    is_rows: bool
+    bytes: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of `tables`: that of rows if `is_rows`, else that of changes."""
+        return u.rows_of(self.compared).schema if self.is_rows else self.compared.schema
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The sum as rows or as changes, whose retractions are equal to no other row. Copies are not added up."""
+        shaped = _as_rows if self.is_rows else u.as_changes
+        for piece, mask in self.parts:
+            yield shaped(piece if mask is None else piece.filter(pa.array(_unpacked(mask, piece))))
+        yield shaped(self.compared)
+
+
+def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
+    """The sum of `tables` (rows or changes, at least one). Memory is bounded as that of `spill.consolidated`."""
+    pieces = [piece for table in tables for piece in spill.pieces(table, spill.PARTITION_BYTES)]
+    retracted = _Retracted(pieces)
+    parts: list[tuple[pa.Table, NDArray[np.uint8] | None]] = []
+    copied = compared = 0
+    is_rows = True
+    for piece in pieces:
+        likely = retracted.likely(piece)
+        share = np.count_nonzero(likely) / piece.num_rows
+        parts.append((piece, np.packbits(~likely) if share else None))
+        copied += int(piece.nbytes * (1 - share))
+        compared += int(piece.nbytes * share)
+        is_rows = is_rows and (u.DIFF not in piece.column_names or bool((_diffs(piece)[~likely] == 1).all()))
+    schema = u.as_changes(tables[0].slice(0, 0)).schema
+    others = (
+        u.as_changes(piece.filter(pa.array(~_unpacked(mask, piece)))) for piece, mask in parts if mask is not None
+    )
+    changes = _consolidated(schema, others, compared, directory)
+    is_rows = is_rows and bool((_diffs(changes) == 1).all())
+    return Sum(parts, changes, is_rows, copied + changes.nbytes)
+
+
+def rows(tables: list[pa.Table], directory: Path | None) -> Iterator[pa.Table]:
+    """The sum of `tables` as rows. NegativeCount if a multiplicity is negative."""
+    found = summed(tables, directory)
+    for table in found.tables():
+        yield table if found.is_rows else u.expand(table)
+
+
+def _consolidated(schema: pa.Schema, tables: Iterator[pa.Table], size: int, directory: Path | None) -> pa.Table:
+    """The consolidated sum of changes of about `size` bytes."""
+    if size <= COMPARED_BYTES_MAX:
+        return u.consolidate(pa.concat_tables([schema.empty_table(), *tables]))
+    found = spill.partitioned_pieces(schema, tables, size, directory)
+    return spill.kept((table for table in found if table is not None), directory)
+
+
+class _Retracted:
+    """A bitmap of the hashes of the retracted rows."""
+
+    def __init__(self, pieces: Sequence[pa.Table]) -> None:
+        changes = [piece for piece in pieces if u.DIFF in piece.column_names]
+        count = sum(int(np.count_nonzero(_diffs(piece) <= 0)) for piece in changes)
+        bits = min(max((count * BITS_PER_RETRACTION).bit_length(), BITS_MIN), BITS_MAX)
+        self._columns = _hashed_columns(changes)
+        self._shift = np.uint64(64 - bits)
+        self._found = np.zeros(1 << bits if count else 0, np.bool_)
+        for piece in changes:
+            is_retracted = _diffs(piece) <= 0
+            if is_retracted.any():
+                self._found[self._numbers(piece.select(self._columns).filter(pa.array(is_retracted)))] = True
+
+    def likely(self, piece: pa.Table) -> Mask:
+        """A mask of the rows that may be equal to a retracted one: it includes all that are."""
+        if not len(self._found):
+            return np.zeros(piece.num_rows, np.bool_)
+        found: Mask = self._found[self._numbers(piece)]
+        return found
+
+    def _numbers(self, piece: pa.Table) -> NDArray[np.int64]:
+        """The entry of each row in the bitmap."""
+        return (_SPREAD * _hashes(piece, self._columns) >> self._shift).view(np.int64)
+
+
+def _hashed_columns(changes: Sequence[pa.Table]) -> list[str]:
+    """The columns of a fixed width, if they distinguish most rows of some tables of changes, else all columns."""
+    if not changes:
+        return []
+    columns = [field for field in changes[0].schema if field.name != u.DIFF]
+    every, fixed = ([field.name for field in columns if all or _is_fixed(field.type)] for all in (True, False))
+    some = pa.concat_tables(
+        [piece.slice(0, SAMPLED_ROWS) for piece in changes[:: max(1, len(changes) // SAMPLED_PARTS)]]
+    )
+    counts = [spill.distinct(_hashes(some, names)) for names in (every, fixed)]
+    return fixed if fixed and counts[1] * 2 >= counts[0] else every
+
+
+def _is_fixed(type: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type) or pa.types.is_decimal(type))
+
+
+def _hashes(piece: pa.Table, columns: Sequence[str]) -> Hashes:
+    hashes = np.zeros(piece.num_rows, np.uint64)
+    for name in columns:
+        hashes = _SPREAD * (hashes ^ (hashes >> np.uint64(32))) + quick_hashes(piece[name])
+    return hashes
+
+
+def _unpacked(mask: NDArray[np.uint8], piece: pa.Table) -> Mask:
+    return np.unpackbits(mask, count=piece.num_rows).view(np.bool_)
+
+
+def _diffs(changes: pa.Table) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = changes[u.DIFF].to_numpy()
+    return found
+
+
+def _as_rows(table: pa.Table) -> pa.Table:
+    return u.rows_of(table) if u.DIFF in table.column_names else table
