@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +41,10 @@ class FileFormat(Protocol):
 
         The position does not advance if there is no further complete record. PgError for malformed data.
         """
+        ...
+
+    def close(self) -> None:
+        """Closes the file that the last read may have left open."""
         ...
 
 
@@ -165,6 +169,9 @@ class Text:
         names = [f"c{number}" for number in range(len(types))]
         return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
 
+    def close(self) -> None:
+        """Each read closes its file."""
+
 
 class RawLines:
     """Lines as they are, in one binary column. Positions are bytes. A line is complete when its newline is written."""
@@ -192,6 +199,9 @@ class RawLines:
         lines = pa.array(data[:end].split(b"\n")[:-1], pa.binary())
         return ([pa.table([lines], ["c0"])] if len(lines) else []), position + end
 
+    def close(self) -> None:
+        """Each read closes its file."""
+
 
 def _records_end(data: bytes, quote: str) -> int:
     """The end of the last complete record: of the last newline outside quotes. 0 if there is none.
@@ -205,10 +215,14 @@ def _records_end(data: bytes, quote: str) -> int:
 
 
 class Parquet:
-    """Parquet files. Positions are rows. A file is complete when it appears."""
+    """Parquet files. Positions are rows. A file is complete when it appears.
+
+    A file stays open between two reads: a row group can only be read from its beginning.
+    """
 
     def __init__(self, given: Sequence[Column]) -> None:
         self._given = tuple(given)
+        self._opened: _OpenParquet | None = None
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         if self._given:
@@ -225,27 +239,43 @@ class Parquet:
         return int(pq.read_metadata(path).num_rows)
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        with pq.ParquetFile(path) as file:
-            columns = self._given or self.columns(path)
-            group, first = 0, 0
-            while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= position:
-                first += file.metadata.row_group(group).num_rows
-                group += 1
-            groups = list(range(group, file.num_row_groups))
-            tables: list[pa.Table] = []
-            size = 0
-            names = [column.name for column in columns]
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names):
-                skipped = max(0, position - first)
-                first += batch.num_rows
-                if skipped >= batch.num_rows:
-                    continue
-                rows = _converted(pa.Table.from_batches([batch.slice(skipped)]), columns, path)
-                tables.append(rows)
-                size, position = size + rows.nbytes, first
-                if size >= bytes_max:
-                    break
-        return tables, position
+        columns = self._given or self.columns(path)
+        opened, self._opened = self._opened, None
+        if opened is None or (opened.path, opened.position) != (path, position):
+            opened = _OpenParquet(path, position, [column.name for column in columns])
+        tables: list[pa.Table] = []
+        size = 0
+        for batch in opened.batches:
+            tables.append(_converted(pa.Table.from_batches([batch]), columns, path))
+            size += tables[-1].nbytes
+            opened.position += batch.num_rows
+            if size >= bytes_max:
+                self._opened = opened
+                break
+        return tables, opened.position
+
+    def close(self) -> None:
+        self._opened = None
+
+
+class _OpenParquet:
+    """A Parquet file that is being read. `batches`: those after `position`, which the reader advances."""
+
+    def __init__(self, path: Path, position: int, names: Sequence[str]) -> None:
+        self.path, self.position = path, position
+        self._file = pq.ParquetFile(path)
+        ends = np.cumsum([self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)])
+        first = int(np.searchsorted(ends, position, "right"))
+        groups = list(range(first, len(ends)))
+        skipped = position - (int(ends[first - 1]) if first else 0)
+        self.batches = self._after(skipped, self._file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names))
+
+    @staticmethod
+    def _after(skipped: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if skipped < batch.num_rows:
+                yield batch.slice(skipped)
+            skipped = max(0, skipped - batch.num_rows)
 
 
 _TYPES: dict[pa.DataType, str] = {

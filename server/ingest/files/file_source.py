@@ -98,7 +98,7 @@ class _Files:
         """The files keep what was read."""
 
     async def close(self) -> None:
-        """The files are closed after each read."""
+        self._format.close()
 
     def _next(self, bytes_max: int) -> tuple[list[pa.Table], str, int] | None:
         """The next rows of the first file that has some, its path, and the position after them."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from catalog.objects import Column, ObjectId
 from catalog.source_definition import Encoding, Envelope, Format, ForTables
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.files import file_format
 from server.ingest.files.file_format import format_of
 from server.ingest.files.file_source import FileSource
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
@@ -119,6 +120,32 @@ async def test_parquet_is_read_in_pieces(tmp_path: Path) -> None:
     assert [row[0] for row in found] == numbers
     chosen = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
     assert await rows_of(chosen, {}, 1) == [(n,) for n in numbers]
+
+
+async def test_a_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can only be read from its beginning, so that opening it for each read would take quadratic time."""
+    monkeypatch.setattr(file_format, "BATCH_ROWS", 10)
+    opened = []
+
+    class Counted(pq.ParquetFile):  # type: ignore[misc]
+        def __init__(self, path: Path) -> None:
+            opened.append(path.name)
+            super().__init__(path)
+
+    monkeypatch.setattr(pq, "ParquetFile", Counted)
+    for name, first in (("a.parquet", 0), ("b.parquet", 500)):
+        pq.write_table(pa.table({"n": range(first, first + 500)}), tmp_path / name)
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
+    (output,) = await FileSource().outputs(source)
+    upstream = upstream_of(source, output)
+    await upstream.open({str(tmp_path / "a.parquet"): b"123"})
+    found: list[int] = []
+    while len(found) < 1_000 - 123:
+        changes = await upstream.read(1)
+        found += [n for table in changes.writes[ID] for n in table.column(0).to_pylist()]
+    await upstream.close()
+    assert found == list(range(123, 1_000))
+    assert opened == ["a.parquet", "b.parquet"]
 
 
 @pytest.mark.parametrize(
