@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import confluent_kafka
@@ -169,9 +170,8 @@ class TopicConsumer:
 
     def _is_compacted(self) -> bool:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-        admin = self._admin()
         try:
-            found = admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
+            found = self._admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
         except KafkaException:
             return False
         return "compact" in found["cleanup.policy"].value
@@ -184,11 +184,11 @@ class TopicConsumer:
         cluster = self._consumer.list_topics(self.topic, REQUEST_S)
         if cluster.controller_id not in cluster.brokers:
             return None  # librdkafka waits for a controller before it asks, and mock brokers have none
-        admin = self._admin()
-        described = admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
+        described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
         found = described[self.topic].result().topic_id
         return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
 
+    @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient({**self._configuration}, logger=_logger)
 

@@ -41,7 +41,7 @@ from server.ingest.keyed_rows import KeyedRows
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes
 
-METADATA_S = 10.0  # between two searches for new partitions
+METADATA_S = 10.0  # between two searches for new partitions, and for another topic of the same name
 
 
 @dataclass
@@ -50,6 +50,8 @@ class Topic:
 
     target: Target
     consumer: TopicConsumer
+    id: str | None
+    """What distinguishes it from a later topic of the same name. None if the brokers have no ids."""
     envelope: Envelope
     schemas: Schemas
     offsets: dict[int, int]
@@ -156,12 +158,14 @@ class KafkaUpstream:
             if partitions is None:
                 raise deleted(name)
             layout, schemas, fresh = await self._layout(target, format, state)
-            fresh |= await self._identity(consumer, prefix, state)
+            id = await self._identity(consumer, prefix, state)
+            if id is not None and state.get(f"{prefix}topic") is None:
+                fresh[f"{prefix}topic"] = id.encode()
             offsets = await self._offsets(consumer, partitions, stored)
             envelope = envelope_of(
                 target, format, layout, state, self._context, partitions=partitions, stall_s=self._stall_s
             )
-            topic = Topic(target, consumer, envelope, schemas, offsets, reads_headers(format), monotonic())
+            topic = Topic(target, consumer, id, envelope, schemas, offsets, reads_headers(format), monotonic())
             topic.fresh = {**fresh, **({} if offsets == stored else topic.state_of(offsets))}
             self._topics.append(topic)
             await consumer.assign(offsets)
@@ -225,14 +229,12 @@ class KafkaUpstream:
             )
         return layout, schemas, fresh
 
-    async def _identity(self, consumer: TopicConsumer, prefix: str, state: State) -> dict[str, bytes | None]:
-        """The state of the topic's id if it has none yet. PgError if the topic is another one."""
+    async def _identity(self, consumer: TopicConsumer, prefix: str, state: State) -> str | None:
+        """The topic's id, None if the brokers have no ids. PgError if the topic is not that of the state."""
         stored, found = state.get(f"{prefix}topic"), await consumer.topic_id()
-        if found is None or stored == found.encode():
-            return {}
-        if stored is not None:
+        if found is not None and stored is not None and stored != found.encode():
             raise created_again(consumer.topic)
-        return {f"{prefix}topic": found.encode()}
+        return found
 
     async def _offsets(self, consumer: TopicConsumer, partitions: int, stored: Mapping[int, int]) -> dict[int, int]:
         """The offsets of the next messages. PgError if they are no longer in the topic."""
@@ -297,10 +299,12 @@ class KafkaUpstream:
         return await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
 
     async def _find_partitions(self, topic: Topic) -> None:
-        """Reads new partitions from their first message on. PgError if the topic was deleted."""
+        """Reads new partitions from their first message on. PgError if the topic was deleted, or created again."""
         count = await topic.consumer.partitions()
         if count is None:
             raise deleted(topic.consumer.topic)
+        if topic.id is not None and await topic.consumer.topic_id() not in (topic.id, None):
+            raise created_again(topic.consumer.topic)
         new = [partition for partition in range(count) if partition not in topic.offsets]
         found = {partition: (await topic.consumer.watermarks(partition))[0] for partition in new}
         if found:
