@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.bench import (
+    backfill,
     cdcv2,
     comparison,
     copy_out,
@@ -37,6 +38,7 @@ from tests.bench import (
 from tests.bench.servers import Line, Table, servers
 
 BENCHMARKS: dict[str, ModuleType] = {
+    "backfill": backfill,
     "cdcv2": cdcv2,
     "copy_out": copy_out,
     "latency": latency,

@@ -51,7 +51,7 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
     about = "A source with ENVELOPE UPSERT and rows of 200 bytes; times in milliseconds, those of steps are medians"
     rows = []
     for keys in options.state_keys:
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             writer = multiprocessing.get_context("spawn").Process(target=_write, args=(directory, keys))
             writer.start()
             writer.join()
