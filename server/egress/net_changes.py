@@ -96,6 +96,8 @@ def paired(changes: pa.Table, key: Sequence[int] | None, *, is_unique: bool) -> 
     changes. KeyViolation if `is_unique` and two rows with the same key are old, or new, at one time.
     """
     diffs = changes[DIFF].to_numpy()
+    if is_unique and key is not None and (several := np.flatnonzero(np.abs(diffs) > 1)).size:
+        raise KeyViolation(changes.select(list(key)).slice(int(several[0]), 1))  # before memory is used for each copy
     groups = np.arange(len(diffs)) if key is None else _numbered(changes.select([*key, changes.num_columns - 2]))
     rows = np.repeat(np.arange(len(diffs)), np.abs(diffs))
     order = np.lexsort((diffs[rows] > 0, groups[rows]))  # stable

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,3 +143,10 @@ def test_keys_of_rows_that_are_not_unique(found: list[Row], others: int) -> None
         assert counts[values] > 1  # type: ignore[index]
         return
     assert max(counts.values(), default=1) == 1
+
+
+def test_copies_of_a_row_are_found_before_memory_is_used_for_them() -> None:
+    changes = pa.table([[1, 7], [5, 5], [1, 2**40]], ["c0", TIME, updates.DIFF])
+    with pytest.raises(KeyViolation) as caught:
+        paired(changes, (0,), is_unique=True)
+    assert tuples(caught.value.row) == [(7,)]
