@@ -25,6 +25,7 @@ DOWN_S = 10.0  # without a broker, until the sink stalls
 SERVE_S = 0.5  # of a blocking call; `close` waits as long
 ABORT_S = 5.0
 REPORT_S = 0.1  # until librdkafka reports the message because of which a call failed
+GONE_S = 30.0  # until a topic of which the brokers know nothing counts as deleted
 QUEUE_KIB = 64 * 1024  # messages that wait for the broker; bounds the memory of a sink
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the limits of the topic and the broker are lower
 
@@ -67,8 +68,9 @@ class TopicProducer:
         self.topic = topic
         self._address = ""
         self._down: str | None = None
-        self._refused: KafkaError | None = None
+        self._refused: tuple[KafkaError, str] | None = None  # the first error of a message, and its topic
         self._in_transaction = False
+        self._begun = 0.0  # when the transaction began, by the monotonic clock
         self._ending = threading.Event()
         options: dict[str, Any] = {
             **configuration(connection),
@@ -79,6 +81,9 @@ class TopicProducer:
             "message.max.bytes": MESSAGE_BYTES_MAX,
             "reconnect.backoff.max.ms": 1_000,
             "delivery.report.only.error": True,
+            # A producer would otherwise create a deleted topic again, without its earlier messages.
+            "allow.auto.create.topics": False,
+            "topic.metadata.propagation.max.ms": int(GONE_S * 1_000),
         }
         if transactional_id is not None:
             options |= {"transactional.id": transactional_id, "transaction.timeout.ms": int(TRANSACTION_S * 1_000)}
@@ -131,7 +136,7 @@ class TopicProducer:
 
     def _begin(self) -> None:
         self._producer.begin_transaction()
-        self._in_transaction = True
+        self._in_transaction, self._begun = True, monotonic()
 
     def _commit(self) -> None:
         self._until_done(self._producer.commit_transaction, TRANSACTION_S)
@@ -191,7 +196,7 @@ class TopicProducer:
 
     def _raise_refused(self) -> None:
         if self._refused is not None:
-            raise self._error(self._refused)
+            raise self._error(*self._refused)
 
     def _close(self) -> None:
         if self._in_transaction:
@@ -213,22 +218,28 @@ class TopicProducer:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, served)
         except KafkaException as error:
-            raise self._error(self._refused or error.args[0]) from None
+            raise self._error(*(self._refused or (error.args[0], self.topic))) from None
 
     def _failed(self, error: KafkaError) -> None:
         """Called by librdkafka within a call."""
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
             self._down = error.str()
 
-    def _delivered(self, error: KafkaError | None, _: object) -> None:
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
         """Called by librdkafka for a message that was not delivered."""
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-            self._refused = self._refused or error
+            self._refused = self._refused or (error, message.topic())
 
-    def _error(self, error: KafkaError) -> PgError | UpstreamError:
+    def _error(self, error: KafkaError, topic: str) -> PgError | UpstreamError:
         code, text = error.code(), error.str()
         if code in _UNREACHABLE:
             return self._unreachable(text)
+        if code in _FENCED and self._in_transaction and monotonic() > self._begun + TRANSACTION_S:
+            return PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'a transaction into topic "{self.topic}" took more than {TRANSACTION_S:g} seconds',
+                hint="If it has the rows at the beginning, create the sink with SNAPSHOT = false.",
+            )
         if code in _FENCED:
             return UpstreamError(
                 f'another server writes to topic "{self.topic}" for the same sink',
@@ -237,19 +248,19 @@ class TopicProducer:
         if code in _GONE:
             return PgError(
                 SqlState.UNDEFINED_OBJECT,
-                f'topic "{self.topic}" does not exist',
+                f'topic "{topic}" does not exist',
                 hint="Drop the sink and create it again.",
             )
         if code in _DENIED:
             return PgError(
                 SqlState.INSUFFICIENT_PRIVILEGE,
-                f'permission denied to write topic "{self.topic}": {text}',
+                f'permission denied to write topic "{topic}": {text}',
                 hint="Allow the user of the connection to write the topic, its progress topic, and transactional ids.",
             )
         if code in _TOO_LARGE:
             return PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
-                f'a message for topic "{self.topic}" is too large',
+                f'a message for topic "{topic}" is too large',
                 hint="Raise max.message.bytes of the topic.",
             )
         if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
@@ -258,7 +269,7 @@ class TopicProducer:
                 f"the brokers do not allow transactions of {TRANSACTION_S:g} seconds",
                 hint="Raise transaction.max.timeout.ms of the brokers.",
             )
-        return UpstreamError(f'could not write topic "{self.topic}": {text}')
+        return UpstreamError(f'could not write topic "{topic}": {text}')
 
     def _unreachable(self, reason: str) -> UpstreamError:
         return UpstreamError(

@@ -98,6 +98,9 @@ class RowTopic:
 
     async def forget(self) -> None:
         """Deletes the frontier."""
+        connection = self._definition.connection
+        if await progress_topic(connection).partition_count(connection) is None:
+            return
         await self._start()
         await self._connected.begin()
         await self._record(None)
@@ -155,15 +158,20 @@ class RowTopic:
         encoder = self._encoder
         assert encoder is not None
 
-        def encoded() -> tuple[pa.BinaryArray | None, pa.BinaryArray, list[int] | None]:
+        def encoded() -> tuple[list[bytes | None], list[bytes] | None, list[int] | None, int]:
             partitions = encoder.partitions(rows, pairs, self._partitions)
-            found = None if partitions is None else partitions.tolist()
-            return encoder.keys(rows, pairs), encoder.values(rows, pairs), found
+            keys, values = encoder.keys(rows, pairs), encoder.values(rows, pairs)
+            return (
+                values.to_pylist(),
+                None if keys is None else keys.to_pylist(),
+                None if partitions is None else partitions.tolist(),
+                _size(values) + (0 if keys is None else _size(keys)),
+            )
 
-        keys, values, partitions = await asyncio.to_thread(encoded)
-        await self._connected.send(values.to_pylist(), None if keys is None else keys.to_pylist(), partitions)
+        values, keys, partitions, size = await asyncio.to_thread(encoded)
+        await self._connected.send(values, keys, partitions)
         self._written.messages += len(values)
-        self._written.bytes += sum(pc.sum(pc.binary_length(part)).as_py() or 0 for part in (keys, values) if part)
+        self._written.bytes += size
 
     async def _commit(self, frontier: Timestamp) -> None:
         await self._record(record_value(frontier))
@@ -178,6 +186,11 @@ class RowTopic:
 
     def _violated(self, error: KeyViolation) -> PgError:
         return key_error(error, self._definition, "Create the sink with another KEY, or with KEY (...) NOT ENFORCED.")
+
+
+def _size(messages: pa.BinaryArray) -> int:
+    """The sum of the lengths."""
+    return int(pc.sum(pc.binary_length(messages)).as_py() or 0)
 
 
 def _part_rows(rows: pa.Table) -> int:

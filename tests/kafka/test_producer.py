@@ -1,0 +1,133 @@
+"""The producer of a sink, on librdkafka's mock brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from catalog.ids import ObjectId
+from catalog.objects import Column
+from catalog.source_definition import Encoding, Envelope, Format
+from protocol.pgwire.errors import PgError, SqlState
+from server.egress.downstream import Written
+from server.egress.kafka import producer, row_topic
+from server.egress.kafka.producer import TopicProducer
+from server.egress.kafka.row_topic import RowTopic
+from server.egress.net_changes import Pairs
+from server.egress.sink_kind import SinkDefinition
+from tests.kafka.mock_cluster import Api, MockCluster
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockCluster]:
+    with MockCluster() as cluster:
+        yield cluster
+
+
+def topics(kafka: MockCluster) -> set[str]:
+    consumer: Any = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "test"})
+    try:
+        return set(consumer.list_topics(timeout=10).topics)
+    finally:
+        consumer.close()
+
+
+@asynccontextmanager
+async def producer_of(kafka: MockCluster, topic: str, transactional_id: str | None) -> AsyncIterator[TopicProducer]:
+    tested = TopicProducer({"broker": kafka.address}, topic, transactional_id=transactional_id)
+    try:
+        yield tested
+    finally:
+        await tested.close()
+
+
+def definition(kafka: MockCluster) -> SinkDefinition:
+    return SinkDefinition(
+        "s",
+        "t",
+        (Column("n", "int8"),),
+        {"broker": kafka.address, "progress topic": "none"},
+        {"topic": "rows"},
+        Format(Encoding("json", ObjectId("u1")), envelope=Envelope.UPSERT),
+        ("n",),
+        identity="x",
+    )
+
+
+async def test_a_deleted_topic_is_not_created_again(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "GONE_S", 0.1)
+    kafka.create_topic("deleted")
+    async with producer_of(kafka, "deleted", None) as tested:
+        await tested.send([b"a"])
+        await tested.flush()
+        kafka.delete_topic("deleted")
+        with pytest.raises(PgError, match=r'^topic "deleted" does not exist$') as caught:
+            await tested.send([b"b"])
+            await tested.flush()
+    assert caught.value.sqlstate == SqlState.UNDEFINED_OBJECT
+    assert "deleted" not in topics(kafka)
+
+
+async def test_an_error_names_the_topic_of_the_message(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "GONE_S", 0.1)
+    async with producer_of(kafka, "own", "other") as tested:
+        await tested.start()
+        await tested.begin()
+        with pytest.raises(PgError, match=r'^topic "other" does not exist$'):
+            await tested.send([b"a"], topic="other")
+            await tested.commit()
+    assert "other" not in topics(kafka)
+
+
+async def test_a_transaction_that_took_too_long(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka.create_topic("long")
+    async with producer_of(kafka, "long", "long") as tested:
+        await tested.start()
+        await tested.begin()
+        tested._begun -= 1.1
+        monkeypatch.setattr(producer, "TRANSACTION_S", 1.0)
+        kafka.fail(Api.PRODUCE, [KafkaError.INVALID_PRODUCER_EPOCH])
+        with pytest.raises(PgError, match=r'^a transaction into topic "long" took more than 1 seconds$') as caught:
+            await tested.send([b"a"])
+            await tested.commit()
+    assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
+
+
+async def test_the_frontier_of_a_sink_that_never_started_is_not_deleted(kafka: MockCluster) -> None:
+    topic = RowTopic(definition(kafka), Written())
+    try:
+        await topic.forget()
+    finally:
+        await topic.close()
+    assert "none" not in topics(kafka)
+
+
+async def test_messages_are_converted_in_a_thread(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    class Messages:
+        def to_pylist(self) -> list[bytes]:
+            threads.append(threading.current_thread())
+            return [b"a"]
+
+    async def send(*_: object) -> None: ...
+
+    topic: Any = RowTopic(definition(kafka), Written())
+    topic._encoder = SimpleNamespace(
+        partitions=lambda *_: None, keys=lambda *_: Messages(), values=lambda *_: Messages()
+    )
+    topic._producer = SimpleNamespace(send=send)
+    monkeypatch.setattr(row_topic, "_size", lambda _: 1)
+    one = np.zeros(1, np.int64)
+    await topic._send_pairs(pa.table([[1]], ["c0"]), Pairs(one - 1, one, one))
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
