@@ -16,8 +16,7 @@ from protocol.cdcv2.json_form import JsonEncoder
 from protocol.cdcv2.messages import TIME_FIELD
 from protocol.cdcv2.writer import Writer
 from server.egress.downstream import Written
-
-WRITE_ROWS = 50_000  # updates that are encoded at a time
+from server.egress.parts import parts
 
 Encoder = AvroEncoder | JsonEncoder
 
@@ -61,15 +60,14 @@ class History:
     async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
         if rows is not None:
             changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
-            for start in range(0, changes.num_rows, WRITE_ROWS):
-                part = changes.slice(start, WRITE_ROWS)
+            for part in parts(changes):
                 times = pa.array(np.full(part.num_rows, as_of, np.int64))
                 await self._append(part.add_column(part.num_columns - 1, TIME_FIELD, times))
         await self._advance(as_of + 1)
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
-        for start in range(0, changes.num_rows, WRITE_ROWS):
-            await self._append(changes.slice(start, WRITE_ROWS))
+        for part in parts(changes):
+            await self._append(part)
         await self._advance(upper)
 
     async def close(self) -> None:

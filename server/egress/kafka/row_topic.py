@@ -9,7 +9,6 @@ aborts the open transaction of its predecessor and fences it, so that the commit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +27,9 @@ from server.egress.kafka.schemas import key_form, value_form
 from server.egress.kafka.topic import Topic, ensure
 from server.egress.key_errors import key_error
 from server.egress.net_changes import KeyViolation, Pairs, check_unique, paired
+from server.egress.parts import PART_BYTES, PART_ROWS, parts
 from server.egress.sink_kind import SinkDefinition
 
-PART_ROWS = 50_000  # changes that are encoded at a time
-PART_BYTES = 32 * 1024 * 1024
 FEW_ROWS = 1_000  # more are paired in a thread
 TRANSACTIONAL_ID_PREFIX = "tidewire-"
 
@@ -79,7 +77,7 @@ class RowTopic:
             changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
             if self._is_unique:
                 await self._check_unique(changes)
-            for part in _parts(changes):
+            for part in parts(changes):
                 times = pa.array(np.full(part.num_rows, as_of, np.int64))
                 await self._send(part.add_column(part.num_columns - 1, TIME_FIELD, times))
         await self._commit(Timestamp(as_of + 1))
@@ -196,8 +194,3 @@ def _size(messages: pa.BinaryArray) -> int:
 def _part_rows(rows: pa.Table) -> int:
     """How many of these rows are encoded at a time."""
     return max(1, min(PART_ROWS, int(PART_BYTES * rows.num_rows // max(rows.nbytes, 1))))
-
-
-def _parts(changes: pa.Table) -> Iterator[pa.Table]:
-    step = _part_rows(changes)
-    return (changes.slice(start, step) for start in range(0, changes.num_rows, step))
