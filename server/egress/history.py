@@ -1,4 +1,4 @@
-"""A history as the task of a sink writes it: messages of CDCv2. What follows the committed frontier may be repeated."""
+"""The history of a collection as CDCv2 messages. Those after the committed frontier may be repeated."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Encoder = AvroEncoder | JsonEncoder
 
 
 class MessageOutput(Protocol):
-    """Where messages are written. The errors are those of `Downstream`."""
+    """The destination of messages. Its methods raise the errors of `Downstream`."""
 
     async def open(self, *, is_new: bool) -> Encoder:
-        """Connects, and returns the encoder of the messages. `is_new`: nothing is known to be written yet."""
+        """Connects, and returns the encoder of the messages. `is_new`: the sink has not committed a frontier yet."""
         ...
 
     async def append(self, messages: Iterable[bytes]) -> tuple[int, int]:
-        """Writes messages, which are computed in a thread. Returns their number and size in bytes."""
+        """Writes messages, and iterates over them in a thread. Returns their number and size in bytes."""
         ...
 
     async def flush(self) -> None:
-        """Returns when everything that was appended is durable."""
+        """Returns when all appended messages are durable."""
         ...
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ class History:
         self._written.updates += part.num_rows
 
     async def _advance(self, upper: int) -> None:
-        """Writes the statement for the times before `upper`. Returns when it is durable."""
+        """Writes the progress statement for the times before `upper`. Returns when it is durable."""
         statement = self._writer.advance(upper)
         if statement is not None:
             assert self._encoder is not None

@@ -1,4 +1,4 @@
-"""Errors of rows whose keys are not those that KEY of a sink promises."""
+"""Errors for rows that violate the KEY of a sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from server.egress.sink_kind import SinkDefinition
 
 
 def key_error(violation: KeyViolation, definition: SinkDefinition, hint: str) -> PgError:
-    """The error that names the values of the key. `hint`: what to do if several rows have them."""
+    """The error that names the key. `hint`: of the error for a key that is not unique."""
     columns = {column.name: column for column in definition.columns}
     values = []
     for name, column in zip(definition.key, violation.row.columns, strict=True):

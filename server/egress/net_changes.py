@@ -1,4 +1,4 @@
-"""What changes do to rows: which a table deletes, updates and inserts, and the pairs of old and new rows of keys."""
+"""The net effect of changes: rows to delete, update and insert, or pairs of old and new rows of a key."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from protocol.cdcv2.messages import TIME
 
 UPDATED = "updated"
 COUNT = "count"
-NONE = -1  # instead of a row number: there is no such row
+NONE = -1  # the row number of a row that does not exist
 
 Integers = NDArray[np.int64]
 
 
 class KeyViolation(Exception):
-    """The values of a key that more than one row has, or, if `is_null`, one that is NULL. `row`: the key's columns."""
+    """Several rows have the same key, or a key is NULL (`is_null`). `row`: the columns of that key, in one row."""
 
     def __init__(self, row: pa.Table, *, is_null: bool = False) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class NetChanges:
 
 
 def net_changes(changes: pa.Table, key: Sequence[int] | None) -> NetChanges:
-    """`changes`: with times, which are ignored. `key`: the columns of the key; None: equal rows may repeat.
+    """The net effect of changes, whose times are ignored. `key`: the columns of the key; None: rows may be duplicates.
 
     KeyViolation if the changes show that two rows have the same key, or that a key is NULL.
     """
@@ -65,9 +65,10 @@ def check_key(rows: pa.Table, key: Sequence[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The old and the new row of each change of a key, ordered by time. One of both may be `NONE`.
+    """The old and the new row of each change, ordered by time.
 
-    `before`, `after`: row numbers. `group`: the same number for the pairs of a key at one time, which are adjacent.
+    `before`, `after`: row numbers. `before` is `NONE` for an insertion, and `after` for a deletion. `group`: identifies
+    the key and the time of a pair. Pairs of the same group are adjacent.
     """
 
     before: Integers
@@ -75,12 +76,12 @@ class Pairs:
     group: Integers
 
     def slice(self, start: int, count: int) -> Pairs:
-        """The pairs of a range."""
+        """The `count` pairs from `start` on."""
         part = slice(start, start + count)
         return Pairs(self.before[part], self.after[part], self.group[part])
 
     def latest(self) -> Pairs:
-        """One pair of each group: the last one with a new row; one without a new row if none of them has one."""
+        """One pair per group: the last one with a new row, or the first one if no pair has a new row."""
         if not len(self.group):
             return self
         starts = np.flatnonzero(np.diff(self.group, prepend=-1))
@@ -90,14 +91,16 @@ class Pairs:
 
 
 def paired(changes: pa.Table, key: Sequence[int] | None, *, is_unique: bool) -> Pairs:
-    """The pairs of changes with times that ascend, and that are consolidated at each time.
+    """Pairs old and new rows by key and time. `changes`: ordered by time, and consolidated at each time.
 
-    `key`: the columns of the key; None: no row replaces another one. A row appears as often as its multiplicity
-    changes. KeyViolation if `is_unique` and two rows with the same key are old, or new, at one time.
+    `key`: the columns of the key; None: each pair has only an old or only a new row. A row occurs |diff| times.
+    KeyViolation if `is_unique` and there are two old or two new rows with the same key at one time.
     """
     diffs = changes[DIFF].to_numpy()
     if is_unique and key is not None and (several := np.flatnonzero(np.abs(diffs) > 1)).size:
-        raise KeyViolation(changes.select(list(key)).slice(int(several[0]), 1))  # before memory is used for each copy
+        raise KeyViolation(
+            changes.select(list(key)).slice(int(several[0]), 1)
+        )  # np.repeat below needs memory for each copy
     groups = np.arange(len(diffs)) if key is None else _numbered(changes.select([*key, changes.num_columns - 2]))
     rows = np.repeat(np.arange(len(diffs)), np.abs(diffs))
     order = np.lexsort((diffs[rows] > 0, groups[rows]))  # stable
@@ -126,7 +129,7 @@ def check_unique(rows: pa.Table, key: Sequence[int]) -> None:
 
 
 def _numbered(keys: pa.Table) -> Integers:
-    """0 for the first key and those that equal it, 1 for the first other one, and so on."""
+    """Numbers the distinct keys 0, 1, ... in the order of their first appearance. Returns the number of each row."""
     _, first, inverse = np.unique(updates.row_numbers(keys), return_index=True, return_inverse=True)
     numbers = np.empty(len(first), np.int64)
     numbers[np.argsort(first)] = np.arange(len(first))

@@ -16,11 +16,11 @@ from server.ingest.source_kind import Options
 
 @dataclass(frozen=True)
 class SinkDefinition:
-    """What a CREATE SINK statement says, with secrets resolved. Its repr shows no values of options.
+    """The definition of a sink, with secrets resolved. Its repr contains no options of connections.
 
-    `name`: of the sink. `on`: the name of its collection. `columns`: of the collection. `connection`: the options of
-    the connection, {} if there is none. `options`: by lower-case name: `path`; `schema` and `table`; those of a topic;
-    `key not enforced`. `identity`: as in `Sink`. `registries`: the options of the connections that the format names.
+    `name`: of the sink. `on`, `columns`: the name and the columns of its collection. `connection`: the options of the
+    connection, {} if there is none. `options`: by lower-case name: `path`, `schema` and `table`, or those of a topic;
+    and `key not enforced`. `identity`: as in `Sink`. `registries`: the options of the schema registries.
     """
 
     name: str
@@ -36,12 +36,12 @@ class SinkDefinition:
 
     @property
     def encoded_columns(self) -> tuple[EncodedColumn, ...]:
-        """The columns as the encoders of messages need them."""
+        """The columns for the encoders of messages."""
         return tuple(EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in self.columns)
 
     @property
     def key_positions(self) -> tuple[int, ...] | None:
-        """The positions of the columns of KEY; None without it."""
+        """The positions of the columns of KEY; None without KEY."""
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key) if self.key else None
 
@@ -50,13 +50,13 @@ class SinkKind(Protocol):
     """A kind of sink. Its methods do not block the event loop."""
 
     async def check(self, definition: SinkDefinition) -> None:
-        """Called at CREATE. PgError if the definition is invalid, or the external system cannot be written."""
+        """Called by CREATE SINK. PgError if the definition is invalid, or the external system cannot be written to."""
         ...
 
     def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
-        """The external system as the task of the sink writes it, and counts in `written`. PgError as in `check`."""
+        """The interface to the external system, which counts what it writes in `written`. PgError as in `check`."""
         ...
 
     async def dropped(self, definition: SinkDefinition) -> None:
-        """Removes what the sink stores for itself in the external system. Errors as in `Downstream` are logged."""
+        """Removes the sink's own state from the external system. Errors as in `Downstream` are logged."""
         ...

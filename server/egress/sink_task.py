@@ -29,8 +29,8 @@ from server.timeline.frontiers import Holder
 PROGRESS_S = 10.0  # between two advances of the frontier while nothing changes
 COMMIT_S = 1.0  # between two commits of the frontier of a downstream that keeps it
 WRITE_ROWS = 200_000  # changes that are written together, unless one time has more
-WRITE_TIMES = 1_000  # times whose changes are written together
-LOOP_ROWS = 256  # the changes of more are read and consolidated in a thread
+WRITE_TIMES = 1_000  # timestamps that are written together
+LOOP_ROWS = 256  # more changes than these are read and consolidated in a thread
 RETRY_S = 1.0  # pause before the first retry; it doubles with each further one
 RETRY_S_MAX = 30.0
 AS_OF, FRONTIER = "as of", "frontier"
@@ -62,12 +62,12 @@ class SinkTask:
         self.sink = sink
         self.status = SinkStatus.STARTING
         self.error: str | None = None
-        """The reason of STALLED."""
+        """Why the sink is STALLED; None otherwise."""
         self.frontier: Timestamp | None = None
         """All changes at times before it are written."""
         self.written = Written()
         self.definition = definition_of(coordinator.state, sink)
-        """As it was used last."""
+        """The definition that was used last."""
         self._coordinator = coordinator
         self._holder = holder
         self._progress_s = progress_s
@@ -75,7 +75,7 @@ class SinkTask:
 
     @property
     def held_at(self) -> Timestamp:
-        """The time from which the collection's history is kept for the sink."""
+        """The time from which the sink holds the history of its collection."""
         return self._holder.time
 
     async def run(self) -> None:
@@ -86,9 +86,9 @@ class SinkTask:
                 frontier = self.frontier
                 try:
                     await self._copy()
-                    continue  # with the changed definition
+                    continue  # the definition has changed
                 except MustEnd:
-                    raise  # the server ends, too
+                    raise  # the server must stop
                 except Conflict:
                     return  # the sink was dropped
                 except (PgError, UpstreamError) as error:
@@ -107,10 +107,10 @@ class SinkTask:
             self._holder.release()
 
     async def _copy(self) -> None:
-        """Continues at the frontier of the downstream, and writes changes until an error or a changed definition."""
+        """Continues at the frontier of the downstream. Returns when the definition has changed."""
         state = source_state.load(self._coordinator.store, self.sink.id)
         if AS_OF not in state:
-            # It is committed first: an attempt that is interrupted is repeated with the same times.
+            # Committed first, so that an interrupted attempt is repeated with the same times.
             state = {AS_OF: self.sink.options.get(AS_OF, str(self._holder.time)).encode()}
             await self._commit(state)
         self._check_history(state)
@@ -146,7 +146,7 @@ class SinkTask:
         if needed is not None and needed < floor:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f'sink "{self.sink.name}" needs the history from {needed} on, which begins at {floor}',
+                f'sink "{self.sink.name}" needs the history from {needed} on, but it begins at {floor}',
                 hint="Drop the sink and create it again.",
             )
 
@@ -188,7 +188,7 @@ class SinkTask:
         return upper
 
     async def _tables(self, at: Timestamp) -> list[pa.Table]:
-        """What the log has at a time."""
+        """The tables of the log at a time."""
         log, on = self._coordinator.log, self.sink.on
         if log.are_cached(on, at, at + 1) and log.lines(on, at, at + 1) <= LOOP_ROWS:
             return log.tables(on, at, at + 1)
@@ -210,7 +210,7 @@ class SinkTask:
     async def _advanced(self, downstream: Downstream, frontier: Timestamp) -> None:
         """Called when all changes at times before `frontier` are durable.
 
-        The frontier of a downstream that keeps it is committed for the hold alone, and therefore not each time.
+        If the downstream keeps the frontier, it is committed only to advance the hold, and therefore less often.
         """
         if not downstream.keeps_frontier or time.monotonic() >= self._committed_at + COMMIT_S:
             await self._commit({FRONTIER: b"%d" % frontier})
@@ -219,7 +219,7 @@ class SinkTask:
         self.frontier = frontier
 
     async def _commit(self, state: source_state.State) -> None:
-        """Cancel safety: a request that is queued is committed before CancelledError is raised."""
+        """Cancel safety: the commit is completed before CancelledError is raised."""
 
         async def commit() -> None:
             await self._coordinator.commit(Request(source_state={self.sink.id: state}))

@@ -1,4 +1,4 @@
-"""Sinks into Kafka on a coordinator without Spark, and what a reader of their topics sees."""
+"""Sinks into Kafka on a coordinator without Spark, and readers of their topics."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def define(coordinator: Coordinator, address: str, registry: Registry | No
 
 
 async def until_written(coordinator: Coordinator, sinks: Sinks, id: ObjectId = SINK) -> int:
-    """Waits until a sink has written everything that is committed. Returns its frontier."""
+    """Waits until a sink has written all committed changes. Returns its frontier."""
     time = coordinator.latest_time()
     while (frontier := sinks.running[id].frontier or 0) <= time:
         await coordinator.frontiers.moved.wait()
@@ -87,7 +87,7 @@ class Read:
 
 
 def read_topic(address: str, topic: str, isolation: str = "read_committed") -> list[Read]:
-    """The messages that are in the topic now, by partition and offset."""
+    """The current messages of a topic, ordered by partition and offset."""
     settings = {
         "bootstrap.servers": address,
         "group.id": "test",
@@ -117,7 +117,7 @@ def read_topic(address: str, topic: str, isolation: str = "read_committed") -> l
 
 
 def decoded(data: bytes | None, schemas: Mapping[int, str] | None) -> Any:
-    """A key or a value as Python value, with fastavro or json."""
+    """Decodes a key or a value with fastavro, or with json if `schemas` is None."""
     if data is None:
         return None
     if schemas is None:
@@ -131,12 +131,12 @@ def decoded(data: bytes | None, schemas: Mapping[int, str] | None) -> Any:
 
 
 def message_values(messages: Sequence[Read], schemas: Mapping[int, str] | None = None) -> list[tuple[Any, Any]]:
-    """Decoded keys and values."""
+    """The decoded keys and values of messages."""
     return [(decoded(m.key, schemas), decoded(m.value, schemas)) for m in messages]
 
 
 def upserted(messages: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
-    """The last value of each key that is not deleted."""
+    """The last value of each key, without deleted keys."""
     found: dict[str, Any] = {}
     for key, value in messages:
         found[json.dumps(key)] = value
@@ -144,7 +144,7 @@ def upserted(messages: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def replayed(messages: Sequence[tuple[Any, Any]]) -> dict[tuple[Any, ...], int]:
-    """The multiplicities of rows after messages with `before` and `after`. Each old row must be there."""
+    """The multiplicities of rows after messages with `before` and `after`. Fails if a `before` row does not exist."""
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     for _, value in messages:
         if value["before"] is not None:

@@ -95,7 +95,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Engine(JoinEngine):
-    """Joins keys, and passes on the input of other statements."""
+    """Executes joins by key, and returns the input of other statements unchanged."""
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
@@ -109,7 +109,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def connection(server: ServerThread, kafka: MockCluster, registry: Registry) -> Iterator[psycopg.Connection]:
-    """A session in a database of its own, with connections `k` and `r`."""
+    """A session in a new database, with connections `k` and `r`."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(server.dsn(), autocommit=True) as main:
         main.execute(f"CREATE DATABASE {name}".encode())
@@ -137,7 +137,7 @@ def create_sink(connection: psycopg.Connection, kafka: MockCluster, rest: str, p
 
 
 def until_running(connection: psycopg.Connection) -> None:
-    """Waits until the sink writes."""
+    """Waits until the sink is running."""
     while status_of(connection)[0] != "running":
         sleep(0.005)
 
@@ -242,11 +242,11 @@ def test_what_is_not_supported_is_refused(
         (f"{sink} (TOPIC 'x', TOPIC PARTITION COUNT 0) KEY (k) {json}", "22023", None),
         (f"{sink} (TOPIC 'x', COMPRESSION TYPE 'rar') KEY (k) {json}", "22023", None),
         (f"{sink} (TOPIC '{PROGRESS}') KEY (k) {json}", "22023", None),
-        (f"{topic} {json}", "0A000", "ENVELOPE UPSERT requires that the sink has a KEY"),
+        (f"{topic} {json}", "0A000", "ENVELOPE UPSERT of a sink requires a KEY"),
         (f"{topic} KEY (z) {json}", "42703", 'column "z" named in key does not exist'),
         (f"{topic} KEY (k)", "42601", "a sink into Kafka requires a FORMAT"),
-        (f"{topic} KEY (k) FORMAT JSON", "0A000", "ENVELOPE NONE of a sink into Kafka is not supported"),
-        (f"{topic} KEY (k) FORMAT TEXT ENVELOPE UPSERT", "0A000", "FORMAT TEXT of a sink is not supported"),
+        (f"{topic} KEY (k) FORMAT JSON", "0A000", "ENVELOPE NONE is not supported for sinks into Kafka"),
+        (f"{topic} KEY (k) FORMAT TEXT ENVELOPE UPSERT", "0A000", "FORMAT TEXT is not supported for sinks"),
         (f"{topic} KEY (k) FORMAT JSON ENVELOPE MATERIALIZE", "0A000", None),
         (f"{topic} KEY (k) FORMAT JSON INCLUDE KEY ENVELOPE UPSERT", "0A000", None),
         (f"{topic} KEY (k) {AVRO} ENVELOPE UPSERT", "42602", 'column "B c" has a name that Avro does not allow'),
@@ -283,14 +283,14 @@ def test_a_sink_is_shown_and_dropped(connection: psycopg.Connection, kafka: Mock
 
 
 def test_errors_of_brokers_stall_the_sink(connection: psycopg.Connection, kafka: MockCluster) -> None:
-    """What readers see of aborted transactions is tested on Apache Kafka: the mock brokers do not hide them."""
+    """Mock brokers do not hide aborted transactions, so that `broker/test_sinks.py` tests them on Apache Kafka."""
     connection.execute("CREATE TABLE t (k int NOT NULL, v text)")
     topic = create_sink(connection, kafka, "KEY (k) FORMAT JSON ENVELOPE UPSERT")
     until_running(connection)
     for number, (code, message) in enumerate(
         (
-            (KafkaError.TOPIC_AUTHORIZATION_FAILED, f'permission denied to write topic "{topic}": '),
-            (KafkaError.MSG_SIZE_TOO_LARGE, f'a message for topic "{topic}" is too large'),
+            (KafkaError.TOPIC_AUTHORIZATION_FAILED, f'permission denied for topic "{topic}": '),
+            (KafkaError.MSG_SIZE_TOO_LARGE, f'message too large for topic "{topic}"'),
             (KafkaError.INVALID_PRODUCER_EPOCH, f'another server writes to topic "{topic}" for the same sink'),
         )
     ):
@@ -380,7 +380,7 @@ async def test_a_history_has_the_times_of_the_table_over_restarts(
 
 
 async def test_two_servers_may_write_the_same_history(kafka: MockCluster, registry: Registry, tmp_path: Path) -> None:
-    """A copy of a server writes the same changes with the same times into the same topic, at the same time."""
+    """A server and its copy write the same changes, with the same times, into one topic concurrently."""
     kafka.create_topic("both", 3)
     values, random = dict[int, str | None](), Random(3)
     async with started(tmp_path / "first", kafka, registry) as (first, _):

@@ -44,7 +44,7 @@ class KafkaSink:
         return RowTopic(definition, written)
 
     async def dropped(self, definition: SinkDefinition) -> None:
-        """The topic and the schemas remain."""
+        """Deletes the frontier. The topic and the schemas are kept."""
         assert definition.format is not None
         if definition.format.envelope is not Envelope.MATERIALIZE:
             topic = RowTopic(definition, Written())
@@ -59,29 +59,27 @@ def _check_format(definition: SinkDefinition) -> None:
     if format is None or format.value is None:
         raise PgError(SqlState.SYNTAX_ERROR, "a sink into Kafka requires a FORMAT")
     if format.include or format.inline_errors is not None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "INCLUDE and VALUE DECODING ERRORS of a sink are not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "INCLUDE and VALUE DECODING ERRORS are not supported for sinks")
     for encoding in (value_encoding(definition), key_encoding(definition)):
         if encoding.name not in ("avro", "json"):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                f"FORMAT {encoding.name.upper()} of a sink is not supported",
+                f"FORMAT {encoding.name.upper()} is not supported for sinks",
                 hint="Use FORMAT JSON, or FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
             )
         if encoding.name == "avro" and encoding.registry is None:
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED, "FORMAT AVRO of a sink requires a connection to a schema registry"
-            )
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "FORMAT AVRO of a sink requires a schema registry connection")
     if format.envelope not in _ENVELOPES:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
-            f"ENVELOPE {format.envelope.upper()} of a sink into Kafka is not supported",
+            f"ENVELOPE {format.envelope.upper()} is not supported for sinks into Kafka",
             hint="Use ENVELOPE UPSERT, DEBEZIUM or MATERIALIZE.",
         )
     if format.envelope is Envelope.UPSERT and not definition.key:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
-            "ENVELOPE UPSERT requires that the sink has a KEY",
-            hint="Write KEY (column, ...) after the topic.",
+            "ENVELOPE UPSERT of a sink requires a KEY",
+            hint="Add KEY (column, ...) after the options of the topic.",
         )
     if format.envelope is Envelope.MATERIALIZE and (definition.key or format.key is not None):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink with ENVELOPE MATERIALIZE is not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY is not supported for sinks with ENVELOPE MATERIALIZE")

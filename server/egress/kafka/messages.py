@@ -1,4 +1,4 @@
-"""The keys and values of messages, many at a time."""
+"""Encodes the keys and values of many messages at a time, column by column."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Rows = NDArray[np.int64]
 
 
 class RecordForm(Protocol):
-    """Encodes rows. The columns are the first ones of `rows`."""
+    """Encodes rows. The form's columns are the first columns of `rows`."""
 
     def records(self, rows: pa.Table) -> pa.BinaryArray:
-        """Each row as a message."""
+        """Returns one message for each row."""
         ...
 
     def images(self, rows: pa.Table, before: Rows, after: Rows) -> pa.BinaryArray:
-        """Messages with the fields `before` and `after`: numbers of rows, or `NONE`."""
+        """Returns messages with the fields `before` and `after`. The arguments are row numbers, or `NONE` for null."""
         ...
 
 
 class AvroForm:
-    """Avro. `prefix`: precedes each message."""
+    """Avro records. Each message begins with `prefix`."""
 
     def __init__(self, columns: Sequence[EncodedColumn], prefix: bytes) -> None:
         self._columns = columns
@@ -54,7 +54,7 @@ class AvroForm:
 
 
 class JsonForm:
-    """JSON objects, with the values of `protocol.cdcv2.json_form`."""
+    """JSON objects. Values are encoded as in `protocol.cdcv2.json_form`."""
 
     def __init__(self, columns: Sequence[EncodedColumn]) -> None:
         self._columns = columns
@@ -69,7 +69,7 @@ class JsonForm:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes pairs of old and new rows. `key`: the columns of the keys, which `key_form` encodes; None: no keys."""
+    """Encodes pairs of old and new rows. `key`: the positions of the key's columns; None if messages have no keys."""
 
     envelope: Envelope
     key: tuple[int, ...] | None
@@ -77,7 +77,7 @@ class Encoder:
     value_form: RecordForm
 
     def keys(self, rows: pa.Table, pairs: Pairs) -> pa.BinaryArray | None:
-        """The keys of the messages; None: they have none."""
+        """The keys of the messages; None if they have no keys."""
         if self.key is None or self.key_form is None:
             return None
         return self.key_form.records(rows.select(list(self.key)).take(pa.array(_either(pairs))))
@@ -89,7 +89,7 @@ class Encoder:
         return _taken(self.value_form.records, rows, pairs.after)
 
     def partitions(self, rows: pa.Table, pairs: Pairs, count: int) -> NDArray[np.int64] | None:
-        """The partitions of messages without keys: equal rows are in one partition. None: the keys determine them."""
+        """The partitions of messages without keys, the same for equal rows. None: the producer chooses them."""
         if self.key is not None or count == 1:
             return None
         hashes = key_hashes(rows.take(pa.array(_either(pairs))), rows.column_names)
@@ -102,7 +102,7 @@ def _either(pairs: Pairs) -> Rows:
 
 
 def _taken(encode: Any, rows: pa.Table, numbers: Rows) -> pa.BinaryArray:
-    """The encoded rows of these numbers, each encoded alone. NULL for `NONE`."""
+    """The encoded rows with these numbers; NULL for `NONE`."""
     found = numbers != NONE
     if not found.any():
         return pa.nulls(len(numbers), pa.binary())
@@ -111,7 +111,7 @@ def _taken(encode: Any, rows: pa.Table, numbers: Rows) -> pa.BinaryArray:
 
 
 def _optional(encode: Any, rows: pa.Table, numbers: Rows, some: bytes, none: bytes) -> pa.BinaryArray:
-    """The encoded rows of these numbers after `some`, or `none` for `NONE`."""
+    """The encoded rows with these numbers, each prefixed with `some`; `none` for `NONE`."""
     return _joined(some, _taken(encode, rows, numbers)).fill_null(none)
 
 

@@ -1,4 +1,4 @@
-"""ENVELOPE MATERIALIZE: messages of CDCv2 in any partition. A crash repeats those after the committed frontier."""
+"""ENVELOPE MATERIALIZE: CDCv2 messages in any partition. After a crash, those after the committed frontier repeat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server.egress.sink_kind import SinkDefinition
 
 
 class TopicOutput:
-    """A `MessageOutput`."""
+    """A `MessageOutput` that writes to a topic."""
 
     def __init__(self, definition: SinkDefinition) -> None:
         self._definition = definition

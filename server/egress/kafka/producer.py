@@ -1,4 +1,4 @@
-"""The producer of a sink. librdkafka's blocking calls run in a thread of the producer's own."""
+"""The Kafka producer of a sink. librdkafka's blocking calls run in the producer's own thread."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from server.ingest.kafka.consumer import configuration
 from server.ingest.source_kind import Options
 from server.ingest.upstream import UpstreamError
 
-TRANSACTION_S = 600.0  # brokers abort a transaction that takes longer; at most 15 minutes by default
-START_S = 30.0  # for the coordinator of transactions, until the sink stalls
-DOWN_S = 10.0  # without a broker, until the sink stalls
-SERVE_S = 0.5  # of a blocking call; `close` waits as long
+TRANSACTION_S = 600.0  # transaction timeout; brokers allow at most 15 minutes by default
+START_S = 30.0  # how long the transaction coordinator may take to answer before the sink stalls
+DOWN_S = 10.0  # how long all brokers may be unreachable before the sink stalls
+SERVE_S = 0.5  # timeout of a blocking call, and so the time that `close` waits for it
 ABORT_S = 5.0
-REPORT_S = 0.1  # until librdkafka reports the message because of which a call failed
-GONE_S = 30.0  # until a topic of which the brokers know nothing counts as deleted
-QUEUE_KIB = 64 * 1024  # messages that wait for the broker; bounds the memory of a sink
-MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the limits of the topic and the broker are lower
+REPORT_S = 0.1  # how long to wait for the delivery report of the message that made a call fail
+GONE_S = 30.0  # how long a topic may be unknown to the brokers before its messages fail
+QUEUE_KIB = 64 * 1024  # unacknowledged messages; bounds the memory of a producer
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the topic and the broker usually have lower limits
 
 Result = TypeVar("Result")
 
@@ -51,20 +51,20 @@ _logger = logging.getLogger("librdkafka")
 
 
 class Ended(Exception):
-    """`close` was called during the call. The caller is cancelled."""
+    """`close` was called during a call. Nobody sees this exception, because the caller was cancelled."""
 
 
 class TopicProducer:
-    """Writes to a topic. One task uses it; `close` ends it.
+    """Writes to a topic. It is used by a single task, and must be closed.
 
-    UpstreamError: the broker cannot be reached, or another producer with the same transactional id was started.
-    PgError: messages are refused.
+    Its methods raise UpstreamError if no broker can be reached, or if another producer with the same transactional id
+    was started, and PgError if the brokers refuse messages.
     """
 
     def __init__(
         self, connection: Options, topic: str, *, compression: str = "lz4", transactional_id: str | None = None
     ) -> None:
-        """`transactional_id`: messages are sent in transactions. PgError if the options are invalid."""
+        """With `transactional_id`, messages are sent in transactions. PgError if the options are invalid."""
         self.topic = topic
         self._address = ""
         self._down: str | None = None
@@ -76,7 +76,7 @@ class TopicProducer:
             **configuration(connection),
             "enable.idempotence": True,
             "compression.type": compression,
-            "partitioner": "murmur2_random",  # Kafka's own clients place a key in the same partition
+            "partitioner": "murmur2_random",  # as Kafka's Java clients choose the partition of a key
             "queue.buffering.max.kbytes": QUEUE_KIB,
             "message.max.bytes": MESSAGE_BYTES_MAX,
             "reconnect.backoff.max.ms": 1_000,
@@ -99,7 +99,7 @@ class TopicProducer:
             ) from None
 
     async def start(self) -> None:
-        """Ends the transactions of earlier producers with the same transactional id, and fences these."""
+        """Fences earlier producers with the same transactional id, and waits until their transactions have ended."""
         await self._run(lambda: self._until_done(self._producer.init_transactions, START_S))
 
     async def begin(self) -> None:
@@ -114,11 +114,11 @@ class TopicProducer:
         *,
         topic: str | None = None,
     ) -> None:
-        """Sends messages. `values` are computed in the thread. `topic`: another than the producer's own."""
+        """Sends messages. `values` is iterated in the producer's thread. `topic`: instead of the producer's own."""
         await self._run(lambda: self._send(topic or self.topic, values, keys, partitions))
 
     async def commit(self) -> None:
-        """Commits the transaction. When it returns, all of its messages are durable."""
+        """Commits the transaction. Returns when all of its messages are durable."""
         await self._run(self._commit)
 
     async def flush(self) -> None:
@@ -126,7 +126,7 @@ class TopicProducer:
         await self._run(self._flush)
 
     async def close(self) -> None:
-        """Waits for the call in progress, and aborts a transaction. May be called twice."""
+        """Waits for the call in progress, and aborts an open transaction. May be called twice."""
         self._ending.set()
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
@@ -172,7 +172,7 @@ class TopicProducer:
         self._raise_refused()
 
     def _until_done(self, call: Callable[[float], None], limit_s: float) -> None:
-        """Repeats a call that may time out, which changes nothing."""
+        """Repeats a call until it succeeds. A call that timed out can be resumed."""
         begun = monotonic()
         while True:
             try:
@@ -187,7 +187,7 @@ class TopicProducer:
             self._check(begun, limit_s)
 
     def _check(self, begun: float, limit_s: float) -> None:
-        """Raises if a call that began at this time shall not be continued. `limit_s`: while brokers can be reached."""
+        """Raises if a call should give up. `begun`: its start. `limit_s`: its timeout while brokers can be reached."""
         if self._ending.is_set():
             raise Ended
         self._raise_refused()
@@ -202,7 +202,7 @@ class TopicProducer:
         if self._in_transaction:
             try:
                 self._producer.abort_transaction(ABORT_S)
-            except KafkaException as error:  # the next producer with this transactional id aborts it
+            except KafkaException as error:  # the next producer with the same transactional id aborts it
                 log.info("transaction not aborted", topic=self.topic, error=error.args[0].str())
         self._producer.purge()
         self._producer = None
@@ -212,7 +212,7 @@ class TopicProducer:
             try:
                 return work()
             except KafkaException:
-                self._producer.poll(REPORT_S)  # a message that was refused says more than the state that follows
+                self._producer.poll(REPORT_S)  # a delivery report has the cause of the error
                 raise
 
         try:
@@ -221,12 +221,12 @@ class TopicProducer:
             raise self._error(*(self._refused or (error.args[0], self.topic))) from None
 
     def _failed(self, error: KafkaError) -> None:
-        """Called by librdkafka within a call."""
+        """The error callback, which librdkafka calls within another call."""
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
             self._down = error.str()
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        """Called by librdkafka for a message that was not delivered."""
+        """The delivery report of a message that was not delivered."""
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._refused = self._refused or (error, message.topic())
 
@@ -237,8 +237,8 @@ class TopicProducer:
         if code in _FENCED and self._in_transaction and monotonic() > self._begun + TRANSACTION_S:
             return PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
-                f'a transaction into topic "{self.topic}" took more than {TRANSACTION_S:g} seconds',
-                hint="If it has the rows at the beginning, create the sink with SNAPSHOT = false.",
+                f'transaction timeout: writing to topic "{self.topic}" took more than {TRANSACTION_S:g} seconds',
+                hint="The initial rows are one transaction. To omit them, create the sink with SNAPSHOT = false.",
             )
         if code in _FENCED:
             return UpstreamError(
@@ -254,25 +254,25 @@ class TopicProducer:
         if code in _DENIED:
             return PgError(
                 SqlState.INSUFFICIENT_PRIVILEGE,
-                f'permission denied to write topic "{topic}": {text}',
-                hint="Allow the user of the connection to write the topic, its progress topic, and transactional ids.",
+                f'permission denied for topic "{topic}": {text}',
+                hint="The user needs to write the topic and the progress topic, and to use the transactional id.",
             )
         if code in _TOO_LARGE:
             return PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
-                f'a message for topic "{topic}" is too large',
-                hint="Raise max.message.bytes of the topic.",
+                f'message too large for topic "{topic}"',
+                hint="Increase max.message.bytes of the topic.",
             )
         if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f"the brokers do not allow transactions of {TRANSACTION_S:g} seconds",
-                hint="Raise transaction.max.timeout.ms of the brokers.",
+                f"the brokers do not allow a transaction timeout of {TRANSACTION_S:g} seconds",
+                hint="Increase transaction.max.timeout.ms of the brokers.",
             )
-        return UpstreamError(f'could not write topic "{topic}": {text}')
+        return UpstreamError(f'could not write to topic "{topic}": {text}')
 
     def _unreachable(self, reason: str) -> UpstreamError:
         return UpstreamError(
             f'could not connect to Kafka at "{self._address}": {self._down or reason}',
-            "Check that a broker runs there, and the options of the connection.",
+            "Check that a broker is running there, and the options of the connection.",
         )

@@ -1,6 +1,7 @@
-"""The topic with the frontiers of sinks, which a transaction writes with the changes before the frontier.
+"""The progress topic, which stores the frontiers of sinks. A transaction writes changes and the frontier after them.
 
-A record's key names the sink, and its value is `{"frontier":[1700000000000]}`. The last committed record counts.
+The key of a record identifies the sink, and its value is `{"frontier":[1700000000000]}`. A sink's frontier is that of
+its last committed record.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from server.ingest.upstream import UpstreamError
 
 DEFAULT_TOPIC = "_tidewire-progress"
 READ_BYTES = 1024 * 1024
-FETCH_WAIT_S = 0.05  # the marks of transactions at the end of the topic are no messages, so the reader waits for these
-WAIT_S = 60.0  # for open transactions of other sinks before the end of the topic
+FETCH_WAIT_S = 0.05  # a fetch of only control records returns no messages, so the broker waits this long
+WAIT_S = 60.0  # how long to wait for open transactions of other sinks
 
 _CONFIGURATION = {"cleanup.policy": "compact", "segment.bytes": str(128 * 1024 * 1024)}
 
 
 def progress_topic(connection: Options) -> Topic:
-    """The topic that the options of a connection name."""
+    """The progress topic of a connection."""
     name = connection.get("progress topic", DEFAULT_TOPIC)
     assert not isinstance(name, Secret)
     return Topic(name, 1, configuration=_CONFIGURATION)
@@ -48,8 +49,9 @@ def record_value(frontier: Timestamp) -> bytes:
 async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
     """The committed frontier of a sink; None if it has none. Creates the topic if it does not exist.
 
-    The producer of the sink was started before: then the sink has no open transaction. Transactions of other sinks
-    hide committed records that follow them, so the end of the topic is that of all messages, and is waited for.
+    The sink's producer must have been started, so that the sink has no open transaction. A consumer with
+    read_committed does not see past the first open transaction of any sink. The high watermark is therefore requested
+    with read_uncommitted, and the topic is read up to it.
     """
     topic = progress_topic(connection)
     partitions = await topic.partition_count(connection)
@@ -60,7 +62,7 @@ async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
         raise PgError(
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
             f'progress topic "{topic.name}" has {partitions} partitions instead of one',
-            hint="Set another PROGRESS TOPIC of the connection.",
+            hint="Set PROGRESS TOPIC of the connection to another topic.",
         )
     everything = TopicConsumer(connection, topic.name, "tidewire-sinks", isolation="read_uncommitted")
     try:
@@ -75,7 +77,7 @@ async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
 
 
 async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> Timestamp | None:
-    """The frontier in the last committed record with a key, before an offset."""
+    """The frontier in the last committed record with this key among the offsets [begin, end)."""
     position, found, deadline = begin, None, monotonic() + WAIT_S
     if position < end:
         await consumer.assign({0: begin})
@@ -85,8 +87,8 @@ async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> Ti
         if poll is None or reached <= position:
             if monotonic() > deadline:
                 raise UpstreamError(
-                    f'progress topic "{consumer.topic}" has an open transaction, which hides what follows it',
-                    "Wait until the brokers abort the transaction.",
+                    f'progress topic "{consumer.topic}" has an open transaction',
+                    "It ends when another sink commits it, or when the brokers abort it after its timeout.",
                 )
             continue
         own = np.flatnonzero(pc.equal(poll.messages.keys, pa.scalar(key, pa.binary())).fill_null(False))
@@ -103,6 +105,6 @@ def _frontier(topic: str, value: bytes) -> Timestamp:
     except (ValueError, KeyError, TypeError):
         raise PgError(
             SqlState.DATA_CORRUPTED,
-            f'progress topic "{topic}" has a record that is not that of a sink',
-            hint="Set another PROGRESS TOPIC of the connection, which only sinks write.",
+            f'progress topic "{topic}" contains a record that was not written by a sink',
+            hint="Set PROGRESS TOPIC of the connection to a topic that only sinks write to.",
         ) from None

@@ -1,9 +1,9 @@
-"""ENVELOPE UPSERT and DEBEZIUM: a transaction has the changes of one or several timestamps and the frontier after them.
+"""ENVELOPE UPSERT and DEBEZIUM: transactions with the changes of one or more timestamps, and the frontier after them.
 
-    messages of committed transactions = changes at times before frontier
+    messages of committed transactions = changes at times before the frontier
 
-The frontier is a record of the progress topic. The producer's transactional id belongs to the sink: starting a producer
-aborts the open transaction of its predecessor and fences it, so that the committed frontier is final when it is read.
+The frontier is a record in the progress topic. Each sink has its own transactional id. Starting a producer fences its
+predecessor and aborts the open transaction, so the frontier that is then read cannot change any more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from server.egress.net_changes import KeyViolation, Pairs, check_unique, paired
 from server.egress.parts import PART_BYTES, PART_ROWS, parts
 from server.egress.sink_kind import SinkDefinition
 
-FEW_ROWS = 1_000  # more are paired in a thread
+FEW_ROWS = 1_000  # more changes than these are paired in a thread
 TRANSACTIONAL_ID_PREFIX = "tidewire-"
 
 
@@ -59,10 +59,10 @@ class RowTopic:
         if (frontier or 0) < (committed or 0):
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f'sink "{definition.name}" has written topic "{self._topic.name}" until {committed}, but its frontier '
-                f'in topic "{progress_topic(definition.connection).name}" is '
+                f'sink "{definition.name}" has written to topic "{self._topic.name}" up to {committed}, but its '
+                f'frontier in topic "{progress_topic(definition.connection).name}" is '
                 + ("missing" if frontier is None else str(frontier)),
-                detail="The progress topic was changed, or is another one than before.",
+                detail="The progress topic was modified, or the connection has a different one now.",
                 hint="Drop the sink, delete the topic, and create the sink again.",
             )
         self._partitions = await ensure(self._topic, definition.connection, is_new=frontier is None)
@@ -131,7 +131,7 @@ class RowTopic:
             raise self._violated(error) from None
 
     async def _send(self, changes: pa.Table) -> None:
-        """Sends the messages of changes with times. All changes of a time are among them."""
+        """Sends the messages of changes with times. Changes of the same key and time must be passed together."""
         try:
             pairs = (
                 await asyncio.to_thread(self._paired, changes) if changes.num_rows > FEW_ROWS else self._paired(changes)
@@ -147,7 +147,7 @@ class RowTopic:
     def _paired(self, changes: pa.Table) -> Pairs:
         if self._envelope is not Envelope.UPSERT:
             return paired(changes, self._key, is_unique=self._is_unique)
-        if not self._is_unique:  # copies of a row have the same message
+        if not self._is_unique:  # copies of a row are one message
             signs = pc.sign(changes[updates.DIFF]).cast(pa.int64())
             changes = changes.set_column(changes.num_columns - 1, updates.DIFF_FIELD, signs)
         return paired(changes, self._key, is_unique=self._is_unique).latest()
@@ -192,5 +192,5 @@ def _size(messages: pa.BinaryArray) -> int:
 
 
 def _part_rows(rows: pa.Table) -> int:
-    """How many of these rows are encoded at a time."""
+    """The number of rows to encode at a time, by their average size."""
     return max(1, min(PART_ROWS, int(PART_BYTES * rows.num_rows // max(rows.nbytes, 1))))

@@ -1,4 +1,4 @@
-"""The Avro schemas of a sink's messages, and their ids in the registry. The names of records are Materialize's."""
+"""The Avro schemas of a sink's messages, and their registration. Record names are those of Materialize."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from server.ingest.kafka.registry import SchemaRegistry
 
 
 def value_schema(definition: SinkDefinition) -> str:
-    """The schema of values. PgError if Avro does not allow the name of a column."""
+    """The schema of values. PgError if a column name is not valid in Avro."""
     assert definition.format is not None
     columns = definition.encoded_columns
     try:
@@ -37,7 +37,7 @@ def value_schema(definition: SinkDefinition) -> str:
 
 
 def key_schema(definition: SinkDefinition) -> str:
-    """The schema of keys. PgError if Avro does not allow the name of a column."""
+    """The schema of keys. PgError if a column name is not valid in Avro."""
     try:
         return json.dumps(_record("row", fields_of(key_columns(definition))))
     except ValueError as error:
@@ -45,13 +45,13 @@ def key_schema(definition: SinkDefinition) -> str:
 
 
 def key_columns(definition: SinkDefinition) -> list[EncodedColumn]:
-    """The columns of KEY, in its order."""
+    """The columns of KEY, in the order of KEY."""
     columns = definition.encoded_columns
     return [columns[position] for position in definition.key_positions or ()]
 
 
 def key_encoding(definition: SinkDefinition) -> Encoding:
-    """KEY FORMAT, or FORMAT if it is for both."""
+    """The format of keys: KEY FORMAT, or else FORMAT."""
     assert definition.format is not None
     encoding = definition.format.key or definition.format.value
     assert encoding is not None
@@ -59,14 +59,14 @@ def key_encoding(definition: SinkDefinition) -> Encoding:
 
 
 def value_encoding(definition: SinkDefinition) -> Encoding:
-    """VALUE FORMAT."""
+    """The format of values: VALUE FORMAT, or else FORMAT."""
     assert definition.format is not None
     assert definition.format.value is not None
     return definition.format.value
 
 
 def subjects(definition: SinkDefinition) -> list[tuple[str, str, SchemaRegistry]]:
-    """The subjects that the sink registers, their schemas and registries: of the values, and of the keys if any."""
+    """The subjects under which the sink registers schemas, with the schemas and registries."""
     topic, found = definition.options["topic"], []
     if value_encoding(definition).name == "avro":
         found.append((f"{topic}-value", value_schema(definition), _registry(definition, value_encoding(definition))))
@@ -76,21 +76,21 @@ def subjects(definition: SinkDefinition) -> list[tuple[str, str, SchemaRegistry]
 
 
 async def value_prefix(definition: SinkDefinition) -> bytes:
-    """Registers the schema of values, and returns the beginning of each message: Confluent's frame with its id."""
+    """Registers the schema of values. Returns the header of a message in Confluent's wire format."""
     subject = f"{definition.options['topic']}-value"
     registry = _registry(definition, value_encoding(definition))
     return _frame(await registry.register(subject, value_schema(definition)))
 
 
 async def value_form(definition: SinkDefinition) -> RecordForm:
-    """The form of values. Registers their schema. PgError, UpstreamError."""
+    """The encoder of values, whose schema is registered. PgError, UpstreamError."""
     if value_encoding(definition).name == "json":
         return JsonForm(definition.encoded_columns)
     return AvroForm(definition.encoded_columns, await value_prefix(definition))
 
 
 async def key_form(definition: SinkDefinition) -> RecordForm | None:
-    """The form of keys; None without KEY. Registers their schema. PgError, UpstreamError."""
+    """The encoder of keys, whose schema is registered; None without KEY. PgError, UpstreamError."""
     if not definition.key:
         return None
     columns = key_columns(definition)
@@ -116,5 +116,7 @@ def _frame(id: int) -> bytes:
 
 def _invalid_name(error: ValueError) -> PgError:
     return PgError(
-        SqlState.INVALID_NAME, str(error), hint="Rename the column in a materialized view, and sink that, or use JSON."
+        SqlState.INVALID_NAME,
+        str(error),
+        hint="Use FORMAT JSON, or create the sink from a materialized view that renames the column.",
     )

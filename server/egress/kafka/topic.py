@@ -1,4 +1,4 @@
-"""The options of a sink's topic, and the creation of topics."""
+"""The options of a sink's topic, and the creation of the topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INT_MAX = 2**15 - 1
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic, and how it is created if it does not exist. -1: the default of the brokers."""
+    """A topic, and the settings with which it is created if it does not exist. -1: the default of the brokers."""
 
     name: str
     partitions: int = -1
@@ -31,7 +31,7 @@ class Topic:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Topic:
-        """From the options of a sink. PgError if they are invalid."""
+        """The topic of a sink with these options. PgError if they are invalid."""
         values = OptionValues(options)
         compression = options.get("compression type", "lz4").lower()
         if compression not in _COMPRESSIONS:
@@ -48,7 +48,7 @@ class Topic:
         )
 
     async def partition_count(self, connection: Options) -> int | None:
-        """The number of partitions; None if there is no such topic. UpstreamError if the brokers cannot be asked."""
+        """The number of partitions; None if the topic does not exist. UpstreamError if no broker answers."""
         consumer = TopicConsumer(connection, self.name, "tidewire-sinks")
         try:
             return await consumer.partitions()
@@ -56,13 +56,13 @@ class Topic:
             await consumer.close()
 
     async def create(self, connection: Options) -> None:
-        """Creates the topic, unless it exists. PgError if the brokers refuse it."""
+        """Creates the topic unless it exists. PgError if the brokers refuse the request."""
         await asyncio.to_thread(self._create, connection)
 
     def _create(self, connection: Options) -> None:
         options = configuration(connection)
         topic = NewTopic(self.name, self.partitions, self.replicas, config=dict(self.configuration or {}))
-        admin = AdminClient({**options})  # a request fails when its client is freed
+        admin = AdminClient({**options})  # must outlive the request
         try:
             created = admin.create_topics([topic], operation_timeout=REQUEST_S, request_timeout=REQUEST_S)
             created[self.name].result()
@@ -76,12 +76,12 @@ class Topic:
             raise PgError(
                 SqlState.INSUFFICIENT_PRIVILEGE if denied else SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'could not create topic "{self.name}": {text}',
-                hint="Create the topic, or allow the user of the connection to do so.",
+                hint="Create the topic, or allow the user of the connection to create it.",
             ) from None
 
 
 async def ensure(topic: Topic, connection: Options, *, is_new: bool) -> int:
-    """The number of partitions of a sink's topic, which is created if the sink is new. PgError if it is missing."""
+    """The number of partitions of a sink's topic. Creates the topic if `is_new`; else PgError if it does not exist."""
     count = await topic.partition_count(connection)
     if count is None and is_new:
         await topic.create(connection)
@@ -89,7 +89,7 @@ async def ensure(topic: Topic, connection: Options, *, is_new: bool) -> int:
     if count is None:
         raise PgError(
             SqlState.UNDEFINED_OBJECT,
-            f'topic "{topic.name}" of a sink does not exist',
+            f'topic "{topic.name}" does not exist',
             hint="Drop the sink and create it again.",
         )
     return count

@@ -222,7 +222,7 @@ async def test_a_message_that_is_too_large_stalls_the_sink_and_is_written_later(
         await write(coordinator, (1, "a", 1), (2, "x" * 5_000, 1), (3, "c", 1))
         while sinks.running[SINK].error is None:
             await coordinator.frontiers.moved.wait()
-        assert sinks.running[SINK].error == 'a message for topic "small" is too large'
+        assert sinks.running[SINK].error == 'message too large for topic "small"'
         assert read_topic(kafka.address, "small") == []
         larger = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "small", incremental_configs=[larger])
