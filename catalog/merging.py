@@ -1,12 +1,12 @@
-"""Sums of tables in which only rows that may be equal to a retracted one are compared with others.
+"""Sums of tables that compare only the rows that may be equal to a retracted row.
 
-With A the insertions and R the retractions of the tables, and likely(x) true for each x ∈ R and few other rows:
+Let A be the insertions and R the retractions of the tables, and likely(x) true for each x ∈ R and few other rows:
 
     A - R = { x ∈ A : ¬likely(x) } + ({ x ∈ A : likely(x) } - R)
 
-The first part is copied in its order. `likely` is a lookup in a bitmap by a hash of the columns of a fixed width, or if
-these distinguish few rows, by a cheap hash of all columns, which reads the length and the end of a string only. The
-second part is consolidated, on disk if it is large.
+The first part is copied in order. The second part is consolidated, on disk if it is large. `likely` looks up a hash in
+a bitmap. The hash is that of the fixed-width columns, or of all columns if those distinguish few rows. It reads only
+the length and the end of a string.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from catalog import spill
 from catalog import updates as u
 from protocol.columnar.hashing import Hashes, quick_hashes
 
-BITS_PER_RETRACTION = 16  # of the bitmap: about one in 16 of the other rows is compared, too
-BITS_MIN, BITS_MAX = 10, 25  # the bitmap has 2^n entries of a byte; if it is too small, more rows are compared
-COMPARED_BYTES_MAX = 64 << 20  # of rows that are consolidated in memory, which mostly needs twice as much
-SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # by which the hashed columns are chosen
+BITS_PER_RETRACTION = 16  # entries of the bitmap; about 1/16 of the other rows are compared, too
+BITS_MIN, BITS_MAX = (
+    10,
+    25,
+)  # of the bitmap, which has 2^n entries of one byte; with fewer entries, more rows are compared
+COMPARED_BYTES_MAX = 64 << 20  # compared in memory, which usually needs twice as much
+SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # the sample by which the hashed columns are chosen
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd: combines two hashes
 
 Mask = NDArray[np.bool_]
@@ -36,8 +39,8 @@ Mask = NDArray[np.bool_]
 class Sum:
     """The sum of tables.
 
-    `parts`: pieces of them, each with the packed mask of its rows that are equal to no retraction, or None if all are.
-    `compared`: the consolidated changes of the other rows. `is_rows`: all diffs are 1. `bytes`: approximate size.
+    `parts`: pieces of the tables, each with the packed mask of its rows that are unlike any retraction; None: all rows.
+    `compared`: the consolidated changes of the other rows. `is_rows`: all diffs are 1. `bytes`: the approximate size.
     """
 
     parts: list[tuple[pa.Table, NDArray[np.uint8] | None]]
@@ -47,11 +50,11 @@ class Sum:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of `tables`: that of rows if `is_rows`, else that of changes."""
+        """The schema of `tables`: rows if `is_rows`, else changes."""
         return u.rows_of(self.compared).schema if self.is_rows else self.compared.schema
 
     def tables(self) -> Iterator[pa.Table]:
-        """The sum as rows or as changes, whose retractions are equal to no other row. Copies are not added up."""
+        """The sum as rows or changes. No other row equals a retraction. The diffs of other equal rows are not added."""
         shaped = _as_rows if self.is_rows else u.as_changes
         for piece, mask in self.parts:
             yield shaped(piece if mask is None else piece.filter(pa.array(_unpacked(mask, piece))))
@@ -59,7 +62,7 @@ class Sum:
 
 
 def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
-    """The sum of `tables` (rows or changes, at least one). Memory is bounded as that of `spill.consolidated`."""
+    """The sum of `tables` (rows or changes, at least one). Memory is bounded as in `spill.consolidated`."""
     pieces = [piece for table in tables for piece in spill.pieces(table, spill.PARTITION_BYTES)]
     retracted = _Retracted(pieces)
     parts: list[tuple[pa.Table, NDArray[np.uint8] | None]] = []
@@ -112,7 +115,7 @@ class _Retracted:
                 self._found[self._numbers(piece.select(self._columns).filter(pa.array(is_retracted)))] = True
 
     def likely(self, piece: pa.Table) -> Mask:
-        """A mask of the rows that may be equal to a retracted one: it includes all that are."""
+        """A mask of the rows that may be equal to a retracted row. It includes all that are equal."""
         if not len(self._found):
             return np.zeros(piece.num_rows, np.bool_)
         found: Mask = self._found[self._numbers(piece)]
@@ -124,7 +127,7 @@ class _Retracted:
 
 
 def _hashed_columns(changes: Sequence[pa.Table]) -> list[str]:
-    """The columns of a fixed width, if they distinguish most rows of some tables of changes, else all columns."""
+    """The fixed-width columns if they distinguish most rows of a sample of `changes`, else all columns."""
     if not changes:
         return []
     columns = [field for field in changes[0].schema if field.name != u.DIFF]

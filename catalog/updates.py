@@ -7,7 +7,7 @@ There are two shapes of `pa.Table`, distinguished by their last column. The coll
 - changes:  c0..cn, diff   the updates at one time
 
 Consolidated changes have each row once and no zero diff. Rows are equal if their bytes are: 0.0 and -0.0 are different
-rows, NULL equals NULL. All NaN are equal, whatever their bits. All operations work on columns; only FEW_ROWS are
+rows, NULL equals NULL. All NaN are equal. All operations work on columns; only FEW_ROWS are
 consolidated row by row.
 """
 
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from protocol.columnar.equality import comparable, equal_rows
 from protocol.columnar.hashing import key_hashes
 
-FEW_ROWS = 32  # are consolidated without Arrow's grouping
+FEW_ROWS = 32  # so many rows are consolidated without Arrow's grouping
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
-HASHED_ROWS_MIN = 1_024  # of a table of which only the rows with repeated hashes are compared
-COMPARED_ROWS = 1 << 16  # pairs that are compared at a time, which bounds the memory
+HASHED_ROWS_MIN = 1_024  # in larger tables, only rows whose hash is not unique are compared
+COMPARED_ROWS = 1 << 16  # pairs that are compared at a time; bounds the memory
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
-DISTINCT_COLUMNS = 2  # that may show that rows are distinct
-SAMPLES_ROWS = (64, 512)  # at the beginning of such a column, tested before all rows
+DISTINCT_COLUMNS = 2  # leading columns that are tested for distinct values
+SAMPLES_ROWS = (64, 512)  # leading rows that are tested before the whole column
 NUMBER_MAX = 1 << 62  # a row number before the numbers are made dense
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd: combines two hashes
 DIFF = "diff"
@@ -87,9 +87,9 @@ def consolidate(table: pa.Table) -> pa.Table:
 def sums_of_equal(
     rows: pa.Table, diffs: NDArray[np.int64], among: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """For each row the sum of the diffs of all rows that are equal to it, if it is the first of them, else 0.
+    """Returns for the first of equal rows the sum of their diffs, and 0 for the others.
 
-    `among`: the positions of the rows to be compared, ascending; the others have their own diff. None: all.
+    `among`: the positions of the rows to compare, ascending; other rows keep their diffs. None: all rows.
     """
     left = np.arange(rows.num_rows) if among is None else among
     sums = diffs.copy()
@@ -111,9 +111,9 @@ def sums_of_equal(
 
 
 def _same_hash(hashes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The positions of rows whose hash exactly one other row has, in pairs (n x 2), and of those with more others.
+    """Returns the positions of rows that share a hash: pairs (n x 2) for a hash of two rows, and those of more rows.
 
-    The first of a pair is before the second. The others are ascending.
+    The positions of a pair, and those of the second result, are ascending.
     """
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.concatenate([[True], hashes[order][1:] != hashes[order][:-1]]))
@@ -123,7 +123,7 @@ def _same_hash(hashes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _add_pairs(rows: pa.Table, pairs: NDArray[np.int64], diffs: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
-    """Adds the diff of the second row of each pair of equal rows to that of the first, in `sums`."""
+    """For each pair of equal rows, sets `sums` to the sum of their diffs at the first row, and to 0 at the second."""
     for start in range(0, len(pairs), COMPARED_ROWS):
         first, second = pairs[start : start + COMPARED_ROWS].T
         equal = equal_rows(rows.take(pa.array(first)), rows.take(pa.array(second)))
@@ -138,7 +138,7 @@ def _at(rows: pa.Table, positions: NDArray[np.int64]) -> pa.Table:
 
 
 def _grouped(rows: pa.Table, diffs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The number of the first of each group of equal rows, and the sum of their diffs."""
+    """The position of the first row of each group of equal rows, and the sum of the group's diffs."""
     keys = rows.column_names
     grouped = pa.table(
         [

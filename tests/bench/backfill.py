@@ -1,11 +1,12 @@
-"""Backfills of a set of files, of a Kafka topic and of a PostgreSQL table: read by the server, or by tasks of Spark.
+"""Backfills of a set of files, of a Kafka topic and of a PostgreSQL table, read by the server or by Spark tasks.
 
-- server: the source, with its commits, as it runs in the server, until all rows are committed
-- threads: two threads decode the same parts, and write payload files of the log
-- rows from tasks: Spark's tasks decode the parts and return the rows, which this process writes to payload files
-- files from tasks: Spark's tasks decode the parts and write the payload files
+- server: the source as it runs in the server, until all rows are committed
+- two threads: two threads decode the same parts, and write payload files of the log
+- rows from tasks: Spark tasks decode the parts and return the rows, which this process writes to payload files
+- files from tasks: Spark tasks decode the parts and write the payload files
 
-The last three do not commit. Spark has two cores: those of its driver, or two executors. It is warm.
+The last three do not commit. Spark has two cores: in the driver, or in two executors. Each way decodes one
+part before it is measured.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ Inputs = dict[str, tuple[list[Part], Callable[[], int]]]
 
 @contextmanager
 def _inputs(directory: Path, rows: int, kinds: Sequence[str]) -> Iterator[Inputs]:
-    """By kind, the parts, and the source of the server."""
+    """The parts, and a function that runs the server's source and returns its number of rows, by kind."""
     inputs: Inputs = {}
     each = rows // PARTS
     starts = range(0, each * PARTS, each)
@@ -226,7 +227,7 @@ def _threads(parts: Sequence[Part], directory: Path) -> int:
 
 @contextmanager
 def _spark(master: str, directory: Path) -> Iterator[Any]:
-    """A session of Spark, with a driver in a process of its own."""
+    """A Spark session, whose driver is a separate process."""
     os.environ.setdefault("JAVA_HOME", str(find_java().executable.parents[1]))
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     for name, value in {

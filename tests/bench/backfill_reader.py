@@ -1,6 +1,6 @@
-"""Parts of a backfill, decoded to rows: by a thread, or by a task of Spark (the Python Data Source API).
+"""Decodes the parts of a backfill, in a thread or in a Spark task (with the Python Data Source API).
 
-A part is a file, a partition of a Kafka topic, or a range of a PostgreSQL table. Both sides decode it with the code of
+A part is a file, a partition of a Kafka topic, or a range of a PostgreSQL table. Threads and tasks use the decoders of
 the sources.
 """
 
@@ -60,7 +60,7 @@ VALUE = {
 
 @dataclass
 class Part(InputPartition):
-    """`place`: a path, the address and topic of a partition `number`, or a DSN and a condition."""
+    """`place`: a path, or the address and the topic of the partition `number`, or a DSN and a condition."""
 
     kind: str
     place: tuple[str, ...]
@@ -137,7 +137,7 @@ def written(part: Part, directory: str) -> tuple[str, int, int]:
 
 
 class Backfill(DataSource):
-    """`parts`: JSON. `directory`: where tasks write payload files; without it they return the rows."""
+    """`parts`: JSON. `directory`: where tasks write payload files. Without it, they return the rows."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,9 +1,8 @@
-"""A table of PostgreSQL that follows a table of the server, beside COPY of the same rows and one UPDATE there.
+"""Sinks into PostgreSQL, compared with COPY and UPDATE there, and sinks into Kafka, compared with produce().
 
-Topics of Kafka are on librdkafka's mock brokers, which write nothing to disk, beside a loop of produce() calls.
-
-Bulk rates are measured in this process, with a coordinator, without sessions and without Spark, which a sink does not
-use. Freshness is measured over the wire: from the acknowledgement of an INSERT until a client of PostgreSQL sees it.
+Kafka topics are on librdkafka's mock brokers, which write nothing to disk. Bulk rates are measured in this process,
+with a coordinator, without sessions and without Spark, which a sink does not use. Freshness is measured over the wire:
+from the acknowledgement of an INSERT until a client of PostgreSQL sees the row.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ def _topics(directory: Path) -> list[Line]:
 
 
 async def _topic(directory: Path, address: str, url: str, envelope: Envelope) -> tuple[tuple[float, float], Written]:
-    """The time and the CPU time to write all rows at one time, and what was written."""
+    """The elapsed time and the CPU time of writing all rows at one timestamp, and the counters of the sink."""
     coordinator, sinks = running(directory)
     await coordinator.start()
     sinks.start()
@@ -159,7 +158,7 @@ async def _topic(directory: Path, address: str, url: str, envelope: Envelope) ->
 
 
 def _produced(kafka: MockCluster, count: int, size: int) -> float:
-    """The time to produce messages from memory in one transaction."""
+    """The time to produce messages of `size` bytes in one transaction."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": kafka.address, "transactional.id": "plain", "compression.type": "lz4"}
     )
@@ -210,7 +209,7 @@ async def _commit(coordinator: Coordinator, changes: pa.Table) -> None:
 
 
 async def _reached(coordinator: Coordinator, sinks: Sinks) -> None:
-    """Returns when the table has everything that is committed."""
+    """Returns when the sink has written all committed changes."""
     time = coordinator.latest_time()
     while (sinks.running[ID].frontier or 0) <= time:
         await coordinator.frontiers.moved.wait()

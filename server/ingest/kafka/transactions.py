@@ -6,10 +6,10 @@ topic c, and Q(c, p) the messages of c's partition p that are not yet released, 
     for each c:  Σ_p |{ m ∈ Q(c, p) before the first event of a later transaction : m ∈ T }| >= n(T, c)
                  or every Q(c, p) has an event of a later transaction
 
-The second case occurs if events of T were deleted before they were read. The events of a partition are in the order of
-commits. A row of a snapshot whose position is higher than T's commit is like an event of a later transaction: a
-connector that lost its position wrote it. Messages without a transaction (snapshots, tombstones) are released with what
-precedes them.
+The second case occurs if events of T were deleted from the topic before they were read. The events of a partition are
+in the order of commits. A row of a snapshot at a position after T's commit is treated like an event of a later
+transaction: it was written by a connector that lost its position. Messages without a transaction (snapshots,
+tombstones) are released with the message that precedes them.
 
 A connector that is killed within T continues after the last event whose position it has stored, and all events before
 that are in Kafka. It may write BEGIN again, and then counts from 1: n(T, c) is the number of events after the second
@@ -18,24 +18,24 @@ therefore replaced by
 
     |{ number of m : m ∈ T in the topic c, not written before the last BEGIN, by Kafka's timestamps }| >= n(T, c)
 
-and the earlier events are there once every partition was read up to the end it had after the END was read, or has an
-event of a later transaction. The second condition applies to the END of a transaction that follows one without END,
-too: the events of both are released together. If T's END is repeated before T was released, the last one is valid.
+and the earlier events have been read once every partition was read up to the end it had after the END was read, or has
+an event of a later transaction. The second condition also applies to a transaction that follows one without END: the
+events of both are released together. If T's END is repeated before T was released, the last one is used.
 
-A transaction without END waits for the END of a later one. A snapshot that follows its events does not release them:
-the connector can write a snapshot within a transaction on demand, and continue the transaction afterwards. Such a
-transaction is known by its BEGIN, or by one of its events, which is the first in its partition. If the later
-transaction was released before that event was read, nothing is released until every partition was read up to the end it
-has now, an event of a later transaction, or BUFFER_BYTES_MAX of its topic are in memory.
+A transaction without END is released with the END of a later one. A snapshot that follows its events does not release
+them: on demand, the connector writes a snapshot within a transaction, and continues the transaction afterwards. A
+transaction without END is recognized by its BEGIN, or by an event that is the first one of its partition. If that event
+is read after the later transaction was released, nothing is released until every partition was read up to its current
+end or to an event of a later transaction, or BUFFER_BYTES_MAX of its topic are in memory.
 
 Repetitions are dropped by position: events by their position in the database's log (`positions`), transactions by the
 number in their id, which ascends. PostgreSQL's ids are `<transaction>:<LSN>`, and the LSN differs between the events
 and the END of a transaction; the part before the colon identifies it. The LSN of an END is that of the commit, which
 later events have as their last commit. MySQL's ids are GTIDs, or positions in the binlog. A message without value
-(tombstone) that follows a repetition with the same key is one, too: the row may have been inserted again.
+(tombstone) directly after a repetition with the same key is dropped, too: the row may have been inserted again since.
 
-What is stored, for each domain (`positions`), is one position per partition and one number. In memory are the
-unreleased messages: of the front transaction, and about BUFFER_BYTES_MAX of those after it per topic.
+For each domain (`positions`), one position per partition and one number are stored. The unreleased messages are in
+memory: those of the front transaction, and about BUFFER_BYTES_MAX per topic of those after it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, place_numbers, transaction_numbers
 
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
-ENDS_MAX = 100_000  # transactions whose events have not arrived
+ENDS_MAX = 100_000  # transactions that are not yet released
 
-_LATER = np.iinfo(np.int64).max  # of an event whose order is not known: it is released only with its transaction
+_LATER = np.iinfo(
+    np.int64
+).max  # the order of an event whose order is unknown: it is released only with its transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +114,14 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The place of an event, as in `Events`."""
+    """The transaction and the order of an event, as in `Events`."""
 
     key: str
     domain: str
     order: int
 
     def is_later(self, until: Until) -> bool:
-        """Whether it is of a transaction after `until`."""
+        """Whether the event belongs to a transaction after `until`."""
         number = until.numbers.get(self.domain)
         return self.key != until.key and (number is None or self.order > number)
 
@@ -141,12 +143,12 @@ class Events:
     accepted: NDArray[np.bool_]
 
     def since(self, row: int) -> Events:
-        """From a row on, without a copy: each of many transactions may be released alone."""
+        """The messages from a row on. Does not copy them, because many transactions may be released one by one."""
         return Events(*(getattr(self, part.name)[row:] for part in fields(self)))
 
     @cached_property
     def first(self) -> Event | None:
-        """The first event that is no repetition."""
+        """The first event that is not a repetition."""
         for rows in self._blocks():
             found = np.flatnonzero(self.accepted[rows] & (self.keys[rows] != np.array(None)))
             if len(found):
@@ -166,7 +168,7 @@ class Events:
         return None
 
     def _blocks(self) -> Iterator[slice]:
-        """Slices of increasing size: what is looked for is often near the start."""
+        """Slices of increasing size, because searches often end near the start."""
         start, size = 0, 64
         while start < len(self.keys):
             yield slice(start, start + size)
@@ -258,7 +260,7 @@ class TopicBuffer:
         return keys, domains, np.where(is_numbered, numbers, _LATER)
 
     def has_all(self, end: End, until: Until, count: int, goals: Mapping[int, int] | None) -> bool:
-        """Whether all events of a transaction are here.
+        """Whether all events of a transaction have been read.
 
         `until`: the transaction. `count`: of its events. `goals`: the ends of partitions after the END was read, if
         they are known.
@@ -285,7 +287,7 @@ class TopicBuffer:
         return (found >= count or all_blocked) and (end.is_exact or is_read)
 
     def has_open(self, until: Until) -> bool:
-        """Whether the first event of a partition is of a transaction without END: neither `until` nor a later one."""
+        """Whether the first event of some partition belongs to a transaction without END, before `until`."""
         for queue in self._queues.values():
             first = next((events.first for events in queue.parts if events.first is not None), None)
             if first is not None and first.key != until.key and not first.is_later(until):
@@ -302,7 +304,7 @@ class TopicBuffer:
                 if later is not None:
                     queue.parts.appendleft(events.since(later))
                 if stop:
-                    # A repetition at the end is read again after a restart, for the tombstone that may follow it.
+                    # A repetition at the end is read again after a restart, because a tombstone may follow it.
                     last, is_event = stop - 1, events.messages.values[stop - 1].is_valid
                     is_read = bool(events.accepted[last]) or not is_event
                     into.offsets[partition] = int(events.messages.offsets[last]) + is_read
@@ -342,7 +344,7 @@ class TransactionMerger:
         self._added = dict(numbers)
         self._begun: dict[str, list[int]] = {}
         self._has_late = False
-        """Whether events of a transaction without END were read after a later transaction was released."""
+        """Whether events of a transaction without END were read after a later transaction had been released."""
         self._late_goals: Mapping[str, Mapping[int, int]] | None = None
 
     def begin(self, key: str, timestamp: int) -> None:
@@ -353,7 +355,7 @@ class TransactionMerger:
         """Appends the END of a transaction. A repetition replaces one that is not released."""
         begun = self._begun.pop(end.key, [])
         if end.number > (last := self._added.get(end.domain, -1)):
-            # Transactions are written one after another: those that are begun have no END.
+            # Transactions are written one after another, so those that have begun have no END.
             follows_open = last == -1 or bool(self._begun)
             self._begun.clear()
             self._added[end.domain] = end.number
@@ -370,7 +372,7 @@ class TransactionMerger:
                 self._goals.pop((end.domain, end.number), None)
 
     def wants(self, topic: str) -> bool:
-        """Whether messages of a topic should be read: it has few, or the front transaction misses some."""
+        """Whether messages of a topic should be read: few are in memory, or the front transaction is not complete."""
         if self._buffers[topic].nbytes < BUFFER_BYTES_MAX:
             return True
         return bool(self._ends) and not self._has_all(self._ends[0], topic)
@@ -382,13 +384,13 @@ class TransactionMerger:
 
     @property
     def wants_goals(self) -> bool:
-        """Whether `reach` should be called: transactions can only be released after it."""
+        """Whether transactions can only be released after a call of `reach`."""
         if self._has_late and self._late_goals is None:
             return True
         return any(not end.is_exact and (end.domain, end.number) not in self._goals for end in self._ends)
 
     def reach(self, goals: Mapping[str, Mapping[int, int]]) -> None:
-        """Sets the ends that the partitions of each topic have now, after the END messages were read."""
+        """Sets the current ends of the partitions of each topic, requested after the END messages were read."""
         if self._has_late and self._late_goals is None:
             self._late_goals = goals
         for end in self._ends:
@@ -437,7 +439,7 @@ class TransactionMerger:
         return all(self._has_all(end, topic) for topic in self._buffers)
 
     def _has_all_late(self) -> bool:
-        """Whether no event is missing of the transactions without END that are before the last released one."""
+        """Whether all events of transactions without END before the last released transaction have been read."""
         until = Until(self.numbers)
         self._has_late = any(buffer.has_open(until) for buffer in self._buffers.values())
         if not self._has_late:
