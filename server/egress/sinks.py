@@ -70,8 +70,8 @@ class Sinks:
                 self._running[sink.id] = running
                 self._start(running)
         for id, task in self._task_of.items():
-            if id not in coordinator.state.items:
-                task.cancel()
+            if id not in coordinator.state.items and not task.cancelling():
+                task.cancel()  # once: a second time would interrupt `close`
 
     def _start(self, running: SinkTask) -> None:
         sink = running.sink

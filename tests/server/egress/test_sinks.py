@@ -23,6 +23,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.egress import sink_task
 from server.egress.file.changes_file import ChangesFile
+from server.egress.file.output import FileOutput
 from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
 from tests.server.egress.child import TABLE, define, running, sink_of, write
@@ -204,6 +205,35 @@ def test_nothing_is_omitted_although_the_server_is_killed(tmp_path: Path) -> Non
         await coordinator.close()
 
     asyncio.run(check())
+
+
+async def test_a_later_change_of_the_catalog_does_not_interrupt_the_close_of_a_dropped_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, may_close, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    close = FileOutput.close
+
+    async def slow(self: FileOutput) -> None:
+        closing.set()
+        await may_close.wait()
+        await close(self)
+        closed.set()
+
+    monkeypatch.setattr(FileOutput, "close", slow)
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    sinks.start()
+    await define(coordinator, TABLE, sink_of(tmp_path / "f"))
+    await until_written(coordinator, sinks)
+    before = coordinator.state
+    after = replace(before.without_item(SINK), version=before.version + 1)
+    await coordinator.commit(Request(catalog=(before, after)))
+    await asyncio.wait_for(closing.wait(), 10)
+    await define(coordinator, replace(TABLE, id=ObjectId("u12"), name="other"))
+    may_close.set()
+    await asyncio.wait_for(closed.wait(), 10)
+    await sinks.close()
+    await coordinator.close()
 
 
 def lines(path: Path) -> int:
