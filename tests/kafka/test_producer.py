@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -75,6 +76,24 @@ async def test_a_deleted_topic_is_not_created_again(kafka: MockCluster, monkeypa
             await tested.flush()
     assert caught.value.sqlstate == SqlState.UNDEFINED_OBJECT
     assert "deleted" not in topics(kafka)
+
+
+async def test_a_commit_fails_soon_after_the_topic_was_deleted(
+    kafka: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "METADATA_S", 0.1)
+    monkeypatch.setattr(producer, "GONE_S", 0.1)
+    kafka.create_topic("while-running")
+    async with producer_of(kafka, "while-running", "while-running") as tested:
+        await tested.start()
+        await tested.begin()
+        await tested.send([b"a"])
+        await tested.commit()
+        kafka.delete_topic("while-running")
+        await tested.begin()
+        await tested.send([b"b"])
+        with pytest.raises(PgError, match=r'^topic "while-running" does not exist$'):
+            await asyncio.wait_for(tested.commit(), 10)
 
 
 async def test_an_error_names_the_topic_of_the_message(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

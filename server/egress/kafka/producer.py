@@ -25,6 +25,7 @@ DOWN_S = 10.0  # how long all brokers may be unreachable before the sink stalls
 SERVE_S = 0.5  # timeout of a blocking call, and so the time that `close` waits for it
 ABORT_S = 5.0
 REPORT_S = 0.1  # how long to wait for the delivery report of the message that made a call fail
+METADATA_S = 10.0  # between two requests for metadata, which make messages of a deleted topic fail
 GONE_S = 30.0  # how long a topic may be unknown to the brokers before its messages fail
 QUEUE_KIB = 64 * 1024  # unacknowledged messages; bounds the memory of a producer
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # the topic and the broker usually have lower limits
@@ -83,6 +84,7 @@ class TopicProducer:
             "delivery.report.only.error": True,
             # A producer would otherwise create a deleted topic again, without its earlier messages.
             "allow.auto.create.topics": False,
+            "topic.metadata.refresh.interval.ms": int(METADATA_S * 1_000),
             "topic.metadata.propagation.max.ms": int(GONE_S * 1_000),
         }
         if transactional_id is not None:
