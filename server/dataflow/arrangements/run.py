@@ -25,6 +25,7 @@ from protocol.columnar.equality import comparable
 from protocol.columnar.hashing import Hashes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
+_UINT32_MAX = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,10 @@ class Run:
             return places[self.times[places] <= time - self.start]
         return places if self.times <= time else places[:0]
 
+    def times_at(self, places: NDArray[np.intp]) -> int | NDArray[np.int64]:
+        """The times of the entries at these positions; one number if all times of the run are equal."""
+        return self.times[places] + np.int64(self.start) if isinstance(self.times, np.ndarray) else self.times
+
     def changes(self, places: NDArray[np.intp]) -> pa.Table:
         """The rows at these positions, with their diffs."""
         rows = self.rows.take(pa.array(places))
@@ -249,10 +254,11 @@ def first_of(
         for part in parts:
             known = whole[part.keys] | (part.orders < ends[part.keys])
             kept.append(known)
-            np.add.at(sums, part.keys[known], part.changes[u.DIFF].to_numpy()[known])
+            np.add.at(sums, part.keys[known], part.diffs[known])
         done = whole | (sums >= counts)
         found += [
-            part.changes.filter(pa.array(known & done[part.keys])) for part, known in zip(parts, kept, strict=True)
+            run.changes(part.places[known & done[part.keys]])
+            for run, part, known in zip(runs, parts, kept, strict=True)
         ]
         wanted, counts, asked = wanted[~done], counts[~done], asked[~done] * 4
     table = pa.concat_tables(found)
@@ -272,7 +278,8 @@ def cut(sorted_by: ByKeyAndOrder, found: pa.Table, key_hashes: Hashes, counts: N
     enough = summed - before >= counts[keys[sorting]]
     ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(ends, keys[sorting][enough], orders[sorting][enough])
-    several = _shared([sorted_run(sorted_by, found, 0)], sorted_by, key_hashes)
+    read = found.select([*dict.fromkeys((*sorted_by.columns, sorted_by.order.column)), u.DIFF])
+    several = _shared([sorted_run(sorted_by, read, 0)], sorted_by, key_hashes)
     return found.filter(pa.array((orders <= ends[keys]) | np.isin(key_hashes[keys], several)))
 
 
@@ -313,13 +320,15 @@ def _shared_in(rows: pa.Table, key_hashes: Hashes, sorted_by: ByKeyAndOrder) -> 
 class _Beginning:
     """The first entries of each key in a run.
 
-    Per entry: `keys`, the index of its key, and `orders`, its order code. Per key: `whole`, whether all of its entries
-    were read, and `ends`, the order code of the last entry that was read, or the maximum if all were.
+    Per entry: `places`, its position in the run, `keys`, the index of its key, `orders`, its order code, and `diffs`.
+    Per key: `whole`, whether all of its entries were read, and `ends`, the order code of the last entry that was read,
+    or the maximum if all were.
     """
 
-    changes: pa.Table
+    places: NDArray[np.intp]
     keys: NDArray[np.intp]
     orders: Hashes
+    diffs: NDArray[np.signedinteger]
     ends: Hashes
     whole: NDArray[np.bool_]
 
@@ -331,14 +340,15 @@ def _beginning(run: Run, order: ByOrder, key_hashes: Hashes, asked: NDArray[np.i
     keys = np.repeat(np.arange(len(key_hashes)), taken)
     behind = np.cumsum(taken)
     places = np.repeat(first - behind + taken, taken) + np.arange(len(keys))
-    rows = run.rows.take(pa.array(places))
-    orders = order.key_hashes(rows)
+    orders = order.key_hashes(run.rows.select([order.column]).take(pa.array(places)))
     ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
     cut = taken < there
     ends[cut] = orders[behind[cut] - 1]
-    times = run.times[places] + np.int64(run.start) if isinstance(run.times, np.ndarray) else run.times
-    seen = np.flatnonzero(np.broadcast_to(times <= as_of, len(places)))
-    return _Beginning(run.changes(places[seen]), keys[seen], orders[seen], ends, ~cut)
+    if isinstance(run.times, np.ndarray) or run.times > as_of:
+        seen = np.flatnonzero(np.broadcast_to(run.times_at(places) <= as_of, len(places)))
+        places, keys, orders = places[seen], keys[seen], orders[seen]
+    diffs = np.ones(len(places), np.int8) if run.diffs is None else run.diffs[places]
+    return _Beginning(places, keys, orders, diffs, ends, ~cut)
 
 
 def gathered(found: Sequence[tuple[Run, NDArray[np.intp]]], schema: pa.Schema, as_of: int) -> pa.Table:
@@ -368,7 +378,7 @@ def _run(
 ) -> Run:
     """`kind`: "stable" is faster for nearly sorted codes."""
     if isinstance(sorted_by, ByKeyAndOrder):
-        order = np.lexsort((sorted_by.order.key_hashes(rows), key_hashes))
+        order = _sorted_by_both(key_hashes, sorted_by.order.key_hashes(rows), kind)
     else:
         order = np.argsort(key_hashes, kind=kind)
     rows, key_hashes = rows.take(pa.array(order)).combine_chunks(), key_hashes[order]
@@ -381,6 +391,21 @@ def _run(
         start,
         shared=_shared_in(rows, key_hashes, sorted_by) if isinstance(sorted_by, ByKeyAndOrder) else key_hashes[:0],
     )
+
+
+def _sorted_by_both(
+    key_hashes: Hashes, orders: Hashes, kind: Literal["quicksort", "stable"]
+) -> NDArray[np.intp]:
+    """The positions in the order of the hashes, and of the order codes within a hash.
+
+    Sorts by one number for both, which is several times as fast, if the order codes are within 32 bits.
+    """
+    least = orders.min()
+    if key_hashes.dtype != np.uint32 or orders.max() - least > _UINT32_MAX:
+        return np.lexsort((orders, key_hashes))
+    both = key_hashes.astype(np.uint64) << np.uint64(32)
+    both |= orders - least
+    return np.argsort(both, kind=kind)
 
 
 def _narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
