@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from catalog import updates as u
 from protocol.columnar.equality import comparable
-from protocol.columnar.hashing import Hashes, key_codes, order_codes
+from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
 _UINT32_MAX = np.uint64(0xFFFFFFFF)
@@ -313,7 +313,7 @@ def _shared_in(rows: pa.Table, key_hashes: Hashes, sorted_by: ByKeyAndOrder) -> 
         one, next = column.slice(0, len(differs)), column.slice(1)
         differs |= np.asarray(pc.fill_null(pc.not_equal(one, next), False))
         differs |= np.asarray(pc.is_null(one)) != np.asarray(pc.is_null(next))
-    return np.unique(key_hashes[1:][differs & (key_hashes[1:] == key_hashes[:-1])])
+    return distinct_hashes(key_hashes[1:][differs & (key_hashes[1:] == key_hashes[:-1])])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -427,7 +427,7 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
     times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
     if any(run.takes_away for run in runs):
         # Only rows that share a code with a retraction can cancel.
-        retracted = np.unique(key_hashes[diffs < 0])
+        retracted = distinct_hashes(key_hashes[diffs < 0])
         touched = np.concatenate([run.having(retracted) for run in runs])
         consolidated = u.consolidate(
             rows.filter(pa.array(touched))
