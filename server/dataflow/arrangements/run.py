@@ -393,9 +393,7 @@ def _run(
     )
 
 
-def _sorted_by_both(
-    key_hashes: Hashes, orders: Hashes, kind: Literal["quicksort", "stable"]
-) -> NDArray[np.intp]:
+def _sorted_by_both(key_hashes: Hashes, orders: Hashes, kind: Literal["quicksort", "stable"]) -> NDArray[np.intp]:
     """The positions in the order of the hashes, and of the order codes within a hash.
 
     Sorts by one number for both, which is several times as fast, if the order codes are within 32 bits.
