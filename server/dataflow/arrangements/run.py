@@ -142,10 +142,19 @@ class Run:
 
     def entries(self, key_hashes: Hashes) -> int:
         """The number of entries with one of these codes, which are ascending and distinct."""
-        ends = np.searchsorted(self.key_hashes, key_hashes, "right") - np.searchsorted(
-            self.key_hashes, key_hashes, "left"
-        )
-        return int(ends.sum())
+        first, ends = self._bounds(key_hashes)
+        return int((ends - first).sum())
+
+    def places_of(self, key_hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """For each of these codes, which are ascending and distinct: the position of its first entry, and the number
+        of its entries."""
+        if not len(self.key_hashes):
+            return np.zeros(len(key_hashes), np.intp), np.zeros(len(key_hashes), np.intp)
+        first = np.searchsorted(self.key_hashes, key_hashes, "left")
+        is_found = self.key_hashes.take(first, mode="clip") == key_hashes
+        counts = np.zeros(len(key_hashes), np.intp)
+        counts[is_found] = np.searchsorted(self.key_hashes, key_hashes[is_found], "right") - first[is_found]
+        return first, counts
 
     def spans(self, key_hashes: Hashes) -> NDArray[np.intp]:
         """The positions of the entries with one of these codes, which are ascending and distinct."""
@@ -164,11 +173,9 @@ class Run:
 
     def _bounds(self, key_hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Where the entries begin and end that have one of these codes; codes without entries are left out."""
-        if not len(self.key_hashes):
-            return np.empty(0, np.intp), np.empty(0, np.intp)
-        first = np.searchsorted(self.key_hashes, key_hashes, "left")
-        found = self.key_hashes.take(first, mode="clip") == key_hashes
-        return first[found], np.searchsorted(self.key_hashes, key_hashes[found], "right")
+        first, counts = self.places_of(key_hashes)
+        is_found = counts > 0
+        return first[is_found], first[is_found] + counts[is_found]
 
     def as_of(self, places: NDArray[np.intp], time: int) -> NDArray[np.intp]:
         """The positions among `places` with times <= `time`."""
@@ -240,12 +247,15 @@ def first_of(
     several keys share a hash, the result has all of their rows. Reads about `counts` entries of each run, and
     more only if entries cancel or share an order code.
     """
-    shared = np.isin(key_hashes, _shared(runs, sorted_by, key_hashes))
+    places = [run.places_of(key_hashes) for run in runs]
+    shared = np.isin(key_hashes, _shared(runs, sorted_by, key_hashes, places))
     found = [probed(runs, schema, key_hashes[shared], as_of)]
-    wanted, counts = key_hashes[~shared], counts[~shared]
-    asked = counts
+    wanted, asked = np.flatnonzero(~shared), counts[~shared]  # positions in `key_hashes`
     while len(wanted):
-        parts = [_beginning(run, sorted_by.order, wanted, asked, as_of) for run in runs]
+        parts = [
+            _beginning(run, sorted_by.order, first[wanted], there[wanted], asked, as_of)
+            for run, (first, there) in zip(runs, places, strict=True)
+        ]
         # Behind the last entry that was read of any run the result may be incomplete.
         ends = np.min([part.ends for part in parts], axis=0) if parts else np.zeros(len(wanted), np.uint64)
         whole = np.all([part.whole for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
@@ -255,12 +265,12 @@ def first_of(
             known = whole[part.keys] | (part.orders < ends[part.keys])
             kept.append(known)
             np.add.at(sums, part.keys[known], part.diffs[known])
-        done = whole | (sums >= counts)
+        done = whole | (sums >= counts[wanted])
         found += [
             run.changes(part.places[known & done[part.keys]])
             for run, part, known in zip(runs, parts, kept, strict=True)
         ]
-        wanted, counts, asked = wanted[~done], counts[~done], asked[~done] * 4
+        wanted, asked = wanted[~done], asked[~done] * 4
     table = pa.concat_tables(found)
     return u.consolidate(table) if any(run.takes_away for run in runs) else table
 
@@ -279,7 +289,8 @@ def cut(sorted_by: ByKeyAndOrder, found: pa.Table, key_hashes: Hashes, counts: N
     ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(ends, keys[sorting][enough], orders[sorting][enough])
     read = found.select([*dict.fromkeys((*sorted_by.columns, sorted_by.order.column)), u.DIFF])
-    several = _shared([sorted_run(sorted_by, read, 0)], sorted_by, key_hashes)
+    run = sorted_run(sorted_by, read, 0)
+    several = _shared([run], sorted_by, key_hashes, [run.places_of(key_hashes)])
     return found.filter(pa.array((orders <= ends[keys]) | np.isin(key_hashes[keys], several)))
 
 
@@ -290,12 +301,16 @@ def first_codes(codes: Hashes, counts: NDArray[np.int64], count: int) -> NDArray
     return codes <= codes[order[last]] if last < len(codes) else np.ones(len(codes), np.bool_)
 
 
-def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, key_hashes: Hashes) -> Hashes:
-    """The hashes among `key_hashes` that several keys share."""
+def _shared(
+    runs: Sequence[Run],
+    sorted_by: ByKeyAndOrder,
+    key_hashes: Hashes,
+    places: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
+) -> Hashes:
+    """The hashes among `key_hashes` that several keys share. `places`: the `places_of` them in each run."""
     keys = []
-    for run in runs:
-        first = np.searchsorted(run.key_hashes, key_hashes, "left")
-        there = np.searchsorted(run.key_hashes, key_hashes, "right") > first
+    for run, (first, counts) in zip(runs, places, strict=True):
+        there = counts > 0
         rows = run.rows.select(sorted_by.columns).take(pa.array(first[there]))
         keys.append(u.with_diff(rows.append_column(_CODE, pa.array(key_hashes[there])), 1))
     if not keys:
@@ -333,15 +348,21 @@ class _Beginning:
     whole: NDArray[np.bool_]
 
 
-def _beginning(run: Run, order: ByOrder, key_hashes: Hashes, asked: NDArray[np.int64], as_of: int) -> _Beginning:
-    first = np.searchsorted(run.key_hashes, key_hashes, "left")
-    there = np.searchsorted(run.key_hashes, key_hashes, "right") - first
+def _beginning(
+    run: Run,
+    order: ByOrder,
+    first: NDArray[np.intp],
+    there: NDArray[np.intp],
+    asked: NDArray[np.int64],
+    as_of: int,
+) -> _Beginning:
+    """The first `asked + 1` entries of each key. `first`, `there`: as `Run.places_of` the keys."""
     taken = np.minimum(there, asked + 1)
-    keys = np.repeat(np.arange(len(key_hashes)), taken)
+    keys = np.repeat(np.arange(len(first)), taken)
     behind = np.cumsum(taken)
     places = np.repeat(first - behind + taken, taken) + np.arange(len(keys))
     orders = order.key_hashes(run.rows.select([order.column]).take(pa.array(places)))
-    ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
+    ends = np.full(len(first), np.iinfo(np.uint64).max, np.uint64)
     cut = taken < there
     ends[cut] = orders[behind[cut] - 1]
     if isinstance(run.times, np.ndarray) or run.times > as_of:
