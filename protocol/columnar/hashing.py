@@ -155,7 +155,8 @@ def _string_hashes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Has
         is_complete = left <= 8
         if is_complete.any():
             hashes[rows[is_complete]] = found[is_complete]
-            rows, at, left, found = (values[~is_complete] for values in (rows, at, left, found))
+            going = np.flatnonzero(~is_complete)
+            rows, at, left, found = rows[going], at[going], left[going], found[going]
         at, left = at + 8, left - 8
     for row in np.flatnonzero(lengths > LONG_BYTES):
         value = data[starts[row] : starts[row] + lengths[row]]
