@@ -89,6 +89,8 @@ def flags() -> list[str]:
         "-XX:+UseG1GC",
         f"-XX:G1PeriodicGCInterval={IDLE_COLLECTION_S * 1000}",
         *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30"),
+        "-XX:G1HeapRegionSize=8m",  # arrays of half a region, such as the rows of a step, cause a marking of the heap
+        "-XX:MetaspaceSize=256m",  # below this, Spark's generated classes cause no marking of the heap
         "-XX:-UsePerfData",
         "-Duser.timezone=UTC",
         "-Dfile.encoding=UTF-8",
