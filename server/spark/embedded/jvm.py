@@ -88,7 +88,8 @@ def flags() -> list[str]:
         # G1 returns memory to the system: a collection shrinks a mostly free heap to HEAP_MIN_MB, also in an idle JVM.
         "-XX:+UseG1GC",
         f"-XX:G1PeriodicGCInterval={IDLE_COLLECTION_S * 1000}",
-        *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30"),
+        # G1 marks a heap of which 45 % are in use: a heap that shrank further would be marked again and again.
+        *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=60"),
         "-XX:G1HeapRegionSize=8m",  # arrays of half a region, such as the rows of a step, cause a marking of the heap
         "-XX:MetaspaceSize=256m",  # below this, Spark's generated classes cause no marking of the heap
         "-XX:-UsePerfData",
