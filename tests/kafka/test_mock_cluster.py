@@ -20,6 +20,7 @@ def consumed(kafka: MockCluster, topic: str, count: int) -> list[bytes | None]:
     return found
 
 
+@pytest.mark.slow
 def test_messages_are_consumed_in_order_after_injected_errors() -> None:
     with MockCluster() as kafka:
         kafka.create_topic("t")
