@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import confluent_kafka
+import pytest
 
 from tests.kafka.mock_cluster import Api, MockCluster
 from tests.kafka.records import Record
