@@ -40,7 +40,8 @@ test: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal $(ARGS)
 
 # The tests of `make test` that need no Spark, except the slow ones. Property tests have a twentieth of their examples
-# (tests/examples.py).
+# (tests/examples.py). Each process first imports all tests, so that more processes are slower.
+test-fast: WORKERS = 2
 test-fast: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or slow or crash or $(OWN_TARGETS))" $(ARGS)
 

@@ -34,6 +34,7 @@ def test_the_list_of_chapters_is_that_of_postgresql(connection: psycopg.Connecti
     assert sorted(manual.all_names() - known) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", document.DOCUMENTS)
 def test_documents_are_up_to_date(name: str) -> None:
     written = (document.DOCS / name).read_text()
