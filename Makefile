@@ -7,8 +7,9 @@ CONSTRAINTS := .ci/constraints.txt
 # Python and pytest cache what they compile, although a container's image may disable that: the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The number of processes that run tests. Each has a server and a Spark JVM of its own: about 2 GB of memory.
-WORKERS ?= 2
+# The number of processes that run tests. Each has a server and a Spark JVM of its own: about 2 GB of memory. Tests often
+# wait for a broker or a server, so that three processes are faster than two also on two cores.
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
@@ -39,7 +40,8 @@ test: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal $(ARGS)
 
 # The tests of `make test` that need no Spark, except the slow ones. Property tests have a twentieth of their examples
-# (tests/examples.py).
+# (tests/examples.py). Each process first imports all tests, so that more processes are slower.
+test-fast: WORKERS = 2
 test-fast: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal --hypothesis-profile fast -m "not (spark or slow or crash or $(OWN_TARGETS))" $(ARGS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import typer
 
 from server.config import ConfigError, load
 from server.process import run
+from server.runtime.allocator import configure_allocator
 from server.runtime.logs import configure_logs
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="PostgreSQL on the wire, Spark behind it.")
@@ -159,6 +161,7 @@ class _PandasHider:
 
 def main() -> None:
     """The entry point of `tidewire`."""
+    configure_allocator(os.environ)
     gc.disable()  # imports create no garbage; `process` enables it when the server listens
     sys.meta_path.insert(0, _PandasHider)
     app()

@@ -51,11 +51,12 @@ def key_codes(table: pa.Table, key: Sequence[str]) -> NDArray[np.uint32]:
     return (key_hashes(table, key) >> np.uint64(32)).astype(np.uint32)
 
 
-def distinct_codes(codes: Hashes) -> Hashes:
-    """The distinct codes or hashes, ascending. np.unique builds a hash table, which takes much longer than sorting."""
-    ordered = np.sort(codes)
-    distinct: Hashes = ordered[np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]])]
-    return distinct
+def distinct_hashes(hashes: Hashes) -> Hashes:
+    """The distinct hashes, ascending. np.unique returns the same, but takes ten times as long."""
+    ordered = np.sort(hashes)
+    is_new = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return ordered[is_new]
 
 
 def quick_hashes(column: pa.ChunkedArray) -> Hashes:
@@ -73,9 +74,13 @@ def quick_hashes(column: pa.ChunkedArray) -> Hashes:
 
 def _mixed(x: Hashes) -> Hashes:
     """The finalizer of splitmix64: every bit of the result depends on every bit of `x`."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    mixed = x >> np.uint64(30)
+    mixed ^= x
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 def _rotated(x: Hashes) -> Hashes:
@@ -140,13 +145,19 @@ def _string_hashes(offsets: NDArray[np.integer], data: NDArray[np.uint8]) -> Has
     starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
     hashes = _mixed(lengths.astype(np.uint64) ^ _SEED)
     words, first = _words_at(offsets, data)
-    active = np.flatnonzero(lengths <= LONG_BYTES)
-    for at in range(0, LONG_BYTES, 8):
-        active = active[lengths[active] > at]
-        if len(active) == 0:
-            break
-        word = words[starts[active] - first + at] & _masks(lengths[active] - at)
-        hashes[active] = _mixed(hashes[active] ^ word)
+    rows = np.flatnonzero((lengths > 0) & (lengths <= LONG_BYTES))  # the rows with bytes that are not hashed yet
+    at, left, found = starts[rows] - first, lengths[rows], hashes[rows]
+    while len(rows):
+        word = words[at]
+        if left.min() < 8:
+            word &= _masks(left)
+        found = _mixed(found ^ word)
+        is_complete = left <= 8
+        if is_complete.any():
+            hashes[rows[is_complete]] = found[is_complete]
+            going = np.flatnonzero(~is_complete)
+            rows, at, left, found = rows[going], at[going], left[going], found[going]
+        at, left = at + 8, left - 8
     for row in np.flatnonzero(lengths > LONG_BYTES):
         value = data[starts[row] : starts[row] + lengths[row]]
         hashes[row] = np.frombuffer(blake2b(value.tobytes(), digest_size=8).digest(), np.uint64)[0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
-from protocol.columnar.hashing import Hashes, distinct_codes, key_codes
+from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.run import ByKey
 from server.runtime.threads import in_thread
@@ -67,7 +67,7 @@ class KeyedRows:
 
     async def find(self, keys: pa.Table) -> pa.Table:
         """The rows with these keys, and possibly others with equal hashes. `keys` has the columns of the key."""
-        hashes = await in_thread(_distinct_codes, keys, self.key)
+        hashes = await in_thread(_distinct_hashes, keys, self.key)
         time = await self._reach()
         found = await self._lease.arrangement.probe(hashes, time)
         if self.added:
@@ -88,8 +88,8 @@ class KeyedRows:
         self._pending.close()
 
 
-def _distinct_codes(keys: pa.Table, names: tuple[str, ...]) -> Hashes:
-    return distinct_codes(key_codes(keys, names))
+def _distinct_hashes(keys: pa.Table, names: tuple[str, ...]) -> Hashes:
+    return distinct_hashes(key_codes(keys, names))
 
 
 def last_of_each(groups: Numbers) -> NDArray[np.intp]:

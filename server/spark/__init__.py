@@ -21,9 +21,10 @@ dialect, as rendered by the planner.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa  # not at run time: the command line imports this module before it sets the allocator
 
 
 class EngineUnavailable(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import confluent_kafka
+import pytest
 
 from tests.kafka.mock_cluster import Api, MockCluster
 from tests.kafka.records import Record
@@ -20,6 +21,7 @@ def consumed(kafka: MockCluster, topic: str, count: int) -> list[bytes | None]:
     return found
 
 
+@pytest.mark.slow
 def test_messages_are_consumed_in_order_after_injected_errors() -> None:
     with MockCluster() as kafka:
         kafka.create_topic("t")

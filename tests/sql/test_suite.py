@@ -23,6 +23,7 @@ def test_the_suite_is_large_enough() -> None:
     assert score.usage().shapes >= STATEMENTS_MIN
 
 
+@pytest.mark.slow
 def test_every_row_of_the_function_table_is_used() -> None:
     rows = score.untested_rows()
     assert not rows, f"{len(rows)} rows:\n" + "\n".join(rows)
@@ -33,6 +34,7 @@ def test_the_list_of_chapters_is_that_of_postgresql(connection: psycopg.Connecti
     assert sorted(manual.all_names() - known) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", document.DOCUMENTS)
 def test_documents_are_up_to_date(name: str) -> None:
     written = (document.DOCS / name).read_text()

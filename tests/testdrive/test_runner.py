@@ -19,6 +19,8 @@ import pytest
 
 from testdrive import Options, run_file
 
+pytestmark = pytest.mark.slow
+
 
 class Scripts:
     """Runs texts as `.td` files in a schema of their own, without a reset. Expected failures have short timeouts."""
@@ -518,7 +520,6 @@ def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "testdrive", *arguments], capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.slow
 def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
     good, bad, wire = tmp_path / "good.td", tmp_path / "bad.td", tmp_path / "wire.pt"
     good.write_text("> SELECT '${arg.x}', ${testdrive.seed}, '${testdrive.temp-dir}'\n1 7 /somewhere\n")
@@ -547,7 +548,6 @@ def test_the_command(scripts: Scripts, tmp_path: Path) -> None:
     assert command(*options, wire).returncode == 0
 
 
-@pytest.mark.slow
 def test_the_command_reports_a_file_that_runs_for_long(scripts: Scripts, tmp_path: Path) -> None:
     slow, wire = tmp_path / "slow.td", tmp_path / "wire.pt"
     slow.write_text('> SELECT 1\n1\n\n> SELECT pg_sleep(0.5)::text\n""\n')

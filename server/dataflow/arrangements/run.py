@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from catalog import updates as u
 from protocol.columnar.equality import comparable
-from protocol.columnar.hashing import Hashes, distinct_codes, key_codes, order_codes
+from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
+_UINT32_MAX = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,19 @@ class Run:
 
     def entries(self, key_hashes: Hashes) -> int:
         """The number of entries with one of these codes, which are ascending and distinct."""
-        ends = np.searchsorted(self.key_hashes, key_hashes, "right") - np.searchsorted(
-            self.key_hashes, key_hashes, "left"
-        )
-        return int(ends.sum())
+        first, ends = self._bounds(key_hashes)
+        return int((ends - first).sum())
+
+    def places_of(self, key_hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """For each of these codes, which are ascending and distinct: the position of its first entry, and the number
+        of its entries."""
+        if not len(self.key_hashes):
+            return np.zeros(len(key_hashes), np.intp), np.zeros(len(key_hashes), np.intp)
+        first = np.searchsorted(self.key_hashes, key_hashes, "left")
+        is_found = self.key_hashes.take(first, mode="clip") == key_hashes
+        counts = np.zeros(len(key_hashes), np.intp)
+        counts[is_found] = np.searchsorted(self.key_hashes, key_hashes[is_found], "right") - first[is_found]
+        return first, counts
 
     def spans(self, key_hashes: Hashes) -> NDArray[np.intp]:
         """The positions of the entries with one of these codes, which are ascending and distinct."""
@@ -163,17 +173,19 @@ class Run:
 
     def _bounds(self, key_hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Where the entries begin and end that have one of these codes; codes without entries are left out."""
-        if not len(self.key_hashes):
-            return np.empty(0, np.intp), np.empty(0, np.intp)
-        first = np.searchsorted(self.key_hashes, key_hashes, "left")
-        found = self.key_hashes.take(first, mode="clip") == key_hashes
-        return first[found], np.searchsorted(self.key_hashes, key_hashes[found], "right")
+        first, counts = self.places_of(key_hashes)
+        is_found = counts > 0
+        return first[is_found], first[is_found] + counts[is_found]
 
     def as_of(self, places: NDArray[np.intp], time: int) -> NDArray[np.intp]:
         """The positions among `places` with times <= `time`."""
         if isinstance(self.times, np.ndarray):
             return places[self.times[places] <= time - self.start]
         return places if self.times <= time else places[:0]
+
+    def times_at(self, places: NDArray[np.intp]) -> int | NDArray[np.int64]:
+        """The times of the entries at these positions; one number if all times of the run are equal."""
+        return self.times[places] + np.int64(self.start) if isinstance(self.times, np.ndarray) else self.times
 
     def changes(self, places: NDArray[np.intp]) -> pa.Table:
         """The rows at these positions, with their diffs."""
@@ -235,12 +247,15 @@ def first_of(
     several keys share a hash, the result has all of their rows. Reads about `counts` entries of each run, and
     more only if entries cancel or share an order code.
     """
-    shared = np.isin(key_hashes, _shared(runs, sorted_by, key_hashes))
+    places = [run.places_of(key_hashes) for run in runs]
+    shared = np.isin(key_hashes, _shared(runs, sorted_by, key_hashes, places))
     found = [probed(runs, schema, key_hashes[shared], as_of)]
-    wanted, counts = key_hashes[~shared], counts[~shared]
-    asked = counts
+    wanted, asked = np.flatnonzero(~shared), counts[~shared]  # positions in `key_hashes`
     while len(wanted):
-        parts = [_beginning(run, sorted_by.order, wanted, asked, as_of) for run in runs]
+        parts = [
+            _beginning(run, sorted_by.order, first[wanted], there[wanted], asked, as_of)
+            for run, (first, there) in zip(runs, places, strict=True)
+        ]
         # Behind the last entry that was read of any run the result may be incomplete.
         ends = np.min([part.ends for part in parts], axis=0) if parts else np.zeros(len(wanted), np.uint64)
         whole = np.all([part.whole for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
@@ -249,12 +264,13 @@ def first_of(
         for part in parts:
             known = whole[part.keys] | (part.orders < ends[part.keys])
             kept.append(known)
-            np.add.at(sums, part.keys[known], part.changes[u.DIFF].to_numpy()[known])
-        done = whole | (sums >= counts)
+            np.add.at(sums, part.keys[known], part.diffs[known])
+        done = whole | (sums >= counts[wanted])
         found += [
-            part.changes.filter(pa.array(known & done[part.keys])) for part, known in zip(parts, kept, strict=True)
+            run.changes(part.places[known & done[part.keys]])
+            for run, part, known in zip(runs, parts, kept, strict=True)
         ]
-        wanted, counts, asked = wanted[~done], counts[~done], asked[~done] * 4
+        wanted, asked = wanted[~done], asked[~done] * 4
     table = pa.concat_tables(found)
     return u.consolidate(table) if any(run.takes_away for run in runs) else table
 
@@ -272,7 +288,9 @@ def cut(sorted_by: ByKeyAndOrder, found: pa.Table, key_hashes: Hashes, counts: N
     enough = summed - before >= counts[keys[sorting]]
     ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(ends, keys[sorting][enough], orders[sorting][enough])
-    several = _shared([sorted_run(sorted_by, found, 0)], sorted_by, key_hashes)
+    read = found.select([*dict.fromkeys((*sorted_by.columns, sorted_by.order.column)), u.DIFF])
+    run = sorted_run(sorted_by, read, 0)
+    several = _shared([run], sorted_by, key_hashes, [run.places_of(key_hashes)])
     return found.filter(pa.array((orders <= ends[keys]) | np.isin(key_hashes[keys], several)))
 
 
@@ -283,12 +301,16 @@ def first_codes(codes: Hashes, counts: NDArray[np.int64], count: int) -> NDArray
     return codes <= codes[order[last]] if last < len(codes) else np.ones(len(codes), np.bool_)
 
 
-def _shared(runs: Sequence[Run], sorted_by: ByKeyAndOrder, key_hashes: Hashes) -> Hashes:
-    """The hashes among `key_hashes` that several keys share."""
+def _shared(
+    runs: Sequence[Run],
+    sorted_by: ByKeyAndOrder,
+    key_hashes: Hashes,
+    places: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
+) -> Hashes:
+    """The hashes among `key_hashes` that several keys share. `places`: the `places_of` them in each run."""
     keys = []
-    for run in runs:
-        first = np.searchsorted(run.key_hashes, key_hashes, "left")
-        there = np.searchsorted(run.key_hashes, key_hashes, "right") > first
+    for run, (first, counts) in zip(runs, places, strict=True):
+        there = counts > 0
         rows = run.rows.select(sorted_by.columns).take(pa.array(first[there]))
         keys.append(u.with_diff(rows.append_column(_CODE, pa.array(key_hashes[there])), 1))
     if not keys:
@@ -306,39 +328,48 @@ def _shared_in(rows: pa.Table, key_hashes: Hashes, sorted_by: ByKeyAndOrder) -> 
         one, next = column.slice(0, len(differs)), column.slice(1)
         differs |= np.asarray(pc.fill_null(pc.not_equal(one, next), False))
         differs |= np.asarray(pc.is_null(one)) != np.asarray(pc.is_null(next))
-    return np.unique(key_hashes[1:][differs & (key_hashes[1:] == key_hashes[:-1])])
+    return distinct_hashes(key_hashes[1:][differs & (key_hashes[1:] == key_hashes[:-1])])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Beginning:
     """The first entries of each key in a run.
 
-    Per entry: `keys`, the index of its key, and `orders`, its order code. Per key: `whole`, whether all of its entries
-    were read, and `ends`, the order code of the last entry that was read, or the maximum if all were.
+    Per entry: `places`, its position in the run, `keys`, the index of its key, `orders`, its order code, and `diffs`.
+    Per key: `whole`, whether all of its entries were read, and `ends`, the order code of the last entry that was read,
+    or the maximum if all were.
     """
 
-    changes: pa.Table
+    places: NDArray[np.intp]
     keys: NDArray[np.intp]
     orders: Hashes
+    diffs: NDArray[np.signedinteger]
     ends: Hashes
     whole: NDArray[np.bool_]
 
 
-def _beginning(run: Run, order: ByOrder, key_hashes: Hashes, asked: NDArray[np.int64], as_of: int) -> _Beginning:
-    first = np.searchsorted(run.key_hashes, key_hashes, "left")
-    there = np.searchsorted(run.key_hashes, key_hashes, "right") - first
+def _beginning(
+    run: Run,
+    order: ByOrder,
+    first: NDArray[np.intp],
+    there: NDArray[np.intp],
+    asked: NDArray[np.int64],
+    as_of: int,
+) -> _Beginning:
+    """The first `asked + 1` entries of each key. `first`, `there`: as `Run.places_of` the keys."""
     taken = np.minimum(there, asked + 1)
-    keys = np.repeat(np.arange(len(key_hashes)), taken)
+    keys = np.repeat(np.arange(len(first)), taken)
     behind = np.cumsum(taken)
     places = np.repeat(first - behind + taken, taken) + np.arange(len(keys))
-    rows = run.rows.take(pa.array(places))
-    orders = order.key_hashes(rows)
-    ends = np.full(len(key_hashes), np.iinfo(np.uint64).max, np.uint64)
+    orders = order.key_hashes(run.rows.select([order.column]).take(pa.array(places)))
+    ends = np.full(len(first), np.iinfo(np.uint64).max, np.uint64)
     cut = taken < there
     ends[cut] = orders[behind[cut] - 1]
-    times = run.times[places] + np.int64(run.start) if isinstance(run.times, np.ndarray) else run.times
-    seen = np.flatnonzero(np.broadcast_to(times <= as_of, len(places)))
-    return _Beginning(run.changes(places[seen]), keys[seen], orders[seen], ends, ~cut)
+    if isinstance(run.times, np.ndarray) or run.times > as_of:
+        seen = np.flatnonzero(np.broadcast_to(run.times_at(places) <= as_of, len(places)))
+        places, keys, orders = places[seen], keys[seen], orders[seen]
+    diffs = np.ones(len(places), np.int8) if run.diffs is None else run.diffs[places]
+    return _Beginning(places, keys, orders, diffs, ends, ~cut)
 
 
 def gathered(found: Sequence[tuple[Run, NDArray[np.intp]]], schema: pa.Schema, as_of: int) -> pa.Table:
@@ -371,7 +402,7 @@ def _run(
     `kind`: "stable" is faster for nearly sorted codes.
     """
     if isinstance(sorted_by, ByKeyAndOrder):
-        order = np.lexsort((sorted_by.order.key_hashes(rows), key_hashes))
+        order = _sorted_by_both(key_hashes, sorted_by.order.key_hashes(rows), kind)
     else:
         order = np.argsort(key_hashes, kind=kind)
     if not diffs.all():
@@ -387,6 +418,19 @@ def _run(
         start,
         shared=_shared_in(rows, key_hashes, sorted_by) if isinstance(sorted_by, ByKeyAndOrder) else key_hashes[:0],
     )
+
+
+def _sorted_by_both(key_hashes: Hashes, orders: Hashes, kind: Literal["quicksort", "stable"]) -> NDArray[np.intp]:
+    """The positions in the order of the hashes, and of the order codes within a hash.
+
+    Sorts by one number for both, which is several times as fast, if the order codes are within 32 bits.
+    """
+    least = orders.min()
+    if key_hashes.dtype != np.uint32 or orders.max() - least > _UINT32_MAX:
+        return np.lexsort((orders, key_hashes))
+    both = key_hashes.astype(np.uint64) << np.uint64(32)
+    both |= orders - least
+    return np.argsort(both, kind=kind)
 
 
 def _narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
@@ -408,7 +452,7 @@ def merged(sorted_by: Sorting, runs: Sequence[Run], since: int) -> Run | None:
     times = np.maximum(np.concatenate([_times(run) for run in runs]), since)
     if any(run.takes_away for run in runs):
         # Only rows that share a code with a retraction can cancel.
-        retracted = distinct_codes(key_hashes[diffs < 0])
+        retracted = distinct_hashes(key_hashes[diffs < 0])
         touched = np.flatnonzero(np.concatenate([run.having(retracted) for run in runs]))
         diffs = u.sums_of_equal(rows.append_column(_TIME, pa.array(times)), diffs, touched)
     return _run(sorted_by, rows, key_hashes, diffs, times, "stable") if diffs.any() else None

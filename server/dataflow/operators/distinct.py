@@ -72,7 +72,7 @@ class DistinctOperator(Operator):
         rows = pa.concat_tables([held.select(names), changes.select(names)])
         versions = np.concatenate([np.zeros(held.num_rows, np.int64), changes[VERSION].to_numpy()])
         numbers = updates.row_numbers(rows)
-        order = np.lexsort((versions, numbers))
+        order = _by_row_and_version(numbers, versions)
         totals = RunningTotals(numbers[order], versions[order], np.concatenate([held[COUNT], changes[DIFF]])[order])
         if totals.after.min() < 0:
             raise updates.NegativeCount("of an operator's input")
@@ -87,6 +87,17 @@ class DistinctOperator(Operator):
         now = rows.take(pa.array(order[totals.ends[added]]))
         counted = pa.table([*now.columns, pa.array(totals.after[added])], schema=self._own[0].schema)
         return found, pa.concat_tables([updates.with_diff(counted, 1), updates.negate(removed)])
+
+
+def _by_row_and_version(numbers: NDArray[np.int64], versions: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The positions in the order of the row numbers, and of the versions of a row; changes of one version in any order.
+
+    Sorting by one number for both is several times as fast as `lexsort`.
+    """
+    width = int(versions.max()) + 1
+    if int(numbers.max()) < np.iinfo(np.int64).max // width:
+        return np.argsort(numbers * width + versions)
+    return np.lexsort((versions, numbers))
 
 
 class RunningTotals:

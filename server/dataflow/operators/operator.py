@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
-from protocol.columnar.hashing import Hashes, key_codes
+from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, Sorting
 from server.dataflow.arrangements.shared import Lease, SharedArrangements
@@ -267,7 +267,7 @@ def key_hashes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Tabl
     """The hashes of the keys in `changes`, ascending and distinct. Empty in hydration: there is no state to look up."""
     if tick.since is None:
         return np.empty(0, np.uint32)
-    return np.unique(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
+    return distinct_hashes(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 
 async def slice_of(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from catalog import updates
 from catalog.updates import DIFF
-from protocol.columnar.hashing import Hashes, key_codes
+from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
 from server.dataflow.operators.operator import (
     VERSION_FIELD,
     ArrangingOperator,
@@ -59,7 +59,7 @@ class RecomputeOperator(ArrangingOperator):
         ]
         alone = [_alone(tick, key_hashes, number, apart, present) for number, apart in enumerate(node.apart)]
         every = _all(key_hashes)
-        asked = [np.setdiff1d(every, own) for own in alone]
+        asked = [np.setdiff1d(every, own, assume_unique=True) for own in alone]
         if node.top_k is None and tick.since is not None:
             found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
@@ -105,7 +105,7 @@ def _marked(changes: pa.Table) -> pa.Table:
 
 
 def _all(key_hashes: Sequence[Hashes]) -> Hashes:
-    return np.unique(np.concatenate(key_hashes))
+    return distinct_hashes(np.concatenate(key_hashes))
 
 
 def _alone(

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from catalog import updates
 from catalog.updates import DIFF
-from protocol.columnar.hashing import Hashes, key_codes
+from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
 from server.dataflow.arrangements.run import ByKeyAndOrder, ByOrder, cut, first_codes
 from server.dataflow.operators.operator import VERSION_FIELD, Tick, consolidated, names_of, sorting_of
 from server.dataflow.plan.nodes import VERSION, TopK
@@ -41,7 +41,7 @@ def touched_keys(tick: Tick, keys: Sequence[tuple[int, ...]], inputs: Sequence[p
         return [Touched(1, None)]
     versions = np.concatenate([changes[VERSION].to_numpy() for changes in inputs])
     hashes = np.concatenate([key_codes(changes, names_of(key)) for changes, key in zip(inputs, keys, strict=True)])
-    return [Touched(version, np.unique(hashes[versions == version])) for version in np.unique(versions).tolist()]
+    return [Touched(version, distinct_hashes(hashes[versions == version])) for version in np.unique(versions).tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def first_rows(rows: pa.Table, key: tuple[int, ...], top_k: TopK | None) -> pa.T
     if isinstance(sorting, ByOrder):
         return rows.filter(pa.array(first_codes(sorting.key_hashes(rows), rows[DIFF].to_numpy(), top_k.count)))
     assert isinstance(sorting, ByKeyAndOrder)
-    key_hashes = np.unique(sorting.key_hashes(rows))
+    key_hashes = distinct_hashes(sorting.key_hashes(rows))
     return cut(sorting, rows, key_hashes, np.full(len(key_hashes), top_k.count, np.int64))
 
 

@@ -45,6 +45,7 @@ TERMINATION_S = 10.0  # how long a failed JVM may take to exit
 EXIT_OUT_OF_MEMORY = 52  # org.apache.spark.util.SparkExitCode.OOM
 UNUSED_DAYS = 60
 PART_S = 600.0  # writing an archive takes less than this
+HEAP_MIN_MB = 256  # the heap of an idle driver is 50 MB: in so small a heap G1 would mark it every few seconds
 IDLE_COLLECTION_S = 20  # the interval after which an idle JVM collects garbage and returns unused memory
 MALLOC_ARENAS = 2  # glibc's default is eight per processor; each retains freed memory
 LOG_ROLL_MB = 16  # spark.log and one older file: 32 MB at most
@@ -84,10 +85,13 @@ def flags() -> list[str]:
     """Returns the JVM's flags except for the size of its heap. A class archive fits only the flags it was made with."""
     return [
         "-Xss4m",  # Spark's analyzer recurses over long UNIONs and IN lists
-        # G1 returns memory to the system: a collection shrinks a mostly free heap, also in an idle JVM.
+        # G1 returns memory to the system: a collection shrinks a mostly free heap to HEAP_MIN_MB, also in an idle JVM.
         "-XX:+UseG1GC",
         f"-XX:G1PeriodicGCInterval={IDLE_COLLECTION_S * 1000}",
-        *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30"),
+        # G1 marks a heap of which 45 % are in use: a heap that shrank further would be marked again and again.
+        *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=60"),
+        "-XX:G1HeapRegionSize=8m",  # arrays of half a region, such as the rows of a step, cause a marking of the heap
+        "-XX:MetaspaceSize=256m",  # below this, Spark's generated classes cause no marking of the heap
         "-XX:-UsePerfData",
         "-Duser.timezone=UTC",
         "-Dfile.encoding=UTF-8",
@@ -191,6 +195,7 @@ class Jvm:
         command = [
             str(java.executable),
             *flags(),
+            f"-Xms{min(HEAP_MIN_MB, memory_mb)}m",
             f"-Xmx{memory_mb}m",
             *extra_flags,
             "-cp",

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.columnar.hashing import LONG_BYTES, key_codes, key_hashes, order_codes, quick_hashes
+from protocol.columnar.hashing import LONG_BYTES, distinct_hashes, key_codes, key_hashes, order_codes, quick_hashes
 from tests.examples import examples
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -145,3 +145,20 @@ def test_hashes_do_not_depend_on_the_width_of_a_number() -> None:
         tables = [pa.table({"a": pa.array([0, 1, -5, None], type)}) for type in (wide, narrow)]
         first, second = (key_hashes(table, ("a",)) for table in tables)
         assert (first == second).all(), narrow
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+@examples(30)
+@given(values=st.lists(st.integers(0, 9) | st.integers(0, (1 << 32) - 1), max_size=40))
+def test_distinct_hashes_are_ascending(dtype: type[Any], values: list[int]) -> None:
+    found = distinct_hashes(np.array(values, dtype))
+    assert found.dtype == dtype
+    assert found.tolist() == sorted(set(values))
+
+
+@examples(30)
+@given(values=st.lists(st.binary(max_size=40) | st.binary(min_size=LONG_BYTES, max_size=LONG_BYTES + 8), max_size=30))
+def test_the_hash_of_a_string_does_not_depend_on_the_other_rows(values: list[bytes]) -> None:
+    together = key_hashes(pa.table([pa.array(values, pa.binary())], ["c0"]), ["c0"])
+    alone = [key_hashes(pa.table([pa.array([value], pa.binary())], ["c0"]), ["c0"])[0] for value in values]
+    assert together.tolist() == alone

@@ -104,6 +104,7 @@ def test_a_failing_step_can_be_cancelled(tmp_path: Path, left: list[Any]) -> Non
     closed_in(server, left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_server_with_failing_views_shuts_down(tmp_path: Path, seed: int, left: list[Any]) -> None:
     server = ServerThread(tmp_path, RandomEngine(seed), interval_s=0.01)

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import numpy as np
@@ -266,6 +267,28 @@ def test_keys_that_share_a_hash_are_all_found(storage: Storage, monkeypatch: pyt
             assert {row[0] for row in found} == {1, 2}
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["quicksort", "stable"])
+@examples(50)
+@given(
+    entries=st.lists(
+        st.tuples(st.integers(0, 3) | st.integers(0, (1 << 32) - 1), st.integers(0, 9) | st.integers(0, (1 << 64) - 1)),
+        min_size=1,
+    ),
+    base=st.sampled_from([0, 1 << 63, (1 << 64) - (1 << 32)]),
+    is_near=st.booleans(),
+)
+def test_runs_are_sorted_by_key_and_order(
+    kind: Literal["quicksort", "stable"], entries: list[tuple[int, int]], base: int, is_near: bool
+) -> None:
+    """`is_near`: all order codes are within 32 bits."""
+    hashes = np.array([hash for hash, _ in entries], np.uint32)
+    orders = np.array([base + order % (1 << 32) if is_near else order for _, order in entries], np.uint64)
+    places = r._sorted_by_both(hashes, orders, kind)
+    assert sorted(places.tolist()) == list(range(len(entries)))
+    found = list(zip(hashes[places].tolist(), orders[places].tolist(), strict=True))
+    assert found == sorted(zip(hashes.tolist(), orders.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("kept_back", [0, 50], ids=["compacted at once", "a reader lags"])

@@ -23,6 +23,8 @@ from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from tests.server.states import empty_state
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = PlanContext(empty_state(), "materialize", ("public",), "materialize")
 
 
@@ -213,7 +215,6 @@ async def test_an_evaluation_has_a_time_limit(tmp_path: Path, monkeypatch: pytes
         await evaluator.close()
 
 
-@pytest.mark.slow
 async def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     evaluator = Evaluator()
     try:
@@ -228,7 +229,6 @@ async def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         await evaluator.close()
 
 
-@pytest.mark.slow
 async def test_many_literal_rows_need_no_worker() -> None:
     rows = await evaluated("VALUES " + ", ".join(f"({i}, 'x')" for i in range(10_000)))
     assert rows[0] == {"c0": 0, "c1": "x"}
@@ -251,7 +251,6 @@ async def test_the_columns_of_a_system_catalog_query_are_known_after_describe() 
         await engine.close()
 
 
-@pytest.mark.slow
 async def test_a_query_over_system_catalogs_that_needs_much_memory_writes_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

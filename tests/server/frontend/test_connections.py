@@ -34,6 +34,7 @@ async def nobody_connected(passing_server: ServerThread) -> None:
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", [b"", SSLRequest().serialize(), b"\0\0\0\x30\0\x03"])
 def test_a_client_without_a_startup_message_is_disconnected(passing_server: ServerThread, opening: bytes) -> None:
     set_system(passing_server, authentication_timeout="1s")

@@ -18,6 +18,8 @@ from server.sql.grammar import trees as trees_module
 from server.sql.grammar.parse import parse_query
 from tests.fix_server import ServerThread
 
+pytestmark = pytest.mark.slow
+
 LIST = ", ".join(map(str, range(5_000)))
 WAIT_S = 30
 

@@ -165,6 +165,7 @@ EQUAL = r"""
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", EQUAL.strip().splitlines())
 def test_psql_prints_what_it_prints_of_postgresql(tidewire: ServerThread, oracle: str, command: str) -> None:
     ours, theirs = psql(tidewire.dsn(), command), psql(oracle, command)
@@ -206,6 +207,7 @@ Indexes:
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", DIFFERENT)
 def test_psql_prints_what_tidewire_has(tidewire: ServerThread, command: str) -> None:
     printed = psql(tidewire.dsn(), command)
@@ -498,6 +500,7 @@ async def test_asyncpg_sends_and_gets(tidewire: ServerThread, oracle: str, type:
             await connection.close()
 
 
+@pytest.mark.slow
 async def test_asyncpg_introspects_types(tidewire: ServerThread, oracle: str) -> None:
     """Its recursive query over pg_type runs for a type that it does not know: with `jit` set around it."""
     connection, other = await asyncpg.connect(tidewire.dsn()), await asyncpg.connect(oracle)
@@ -556,6 +559,7 @@ def test_sqlalchemy_reflects(tidewire: ServerThread, oracle: str) -> None:
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 async def test_sqlalchemy_reflects_through_asyncpg(tidewire: ServerThread, oracle: str) -> None:
     import sqlalchemy
     from sqlalchemy.ext.asyncio import create_async_engine

@@ -71,6 +71,8 @@ async def test_memory_of_a_large_query_is_returned_when_spark_is_idle(
         large = resident_mb(pid)
         assert large > small + 100, "the query was too small to show anything"
         await until(lambda: resident_mb(pid) < (small + large) // 2)
+        gateway: Any = engine._spark._jvm._gateway  # type: ignore[attr-defined]
+        assert gateway.jvm.java.lang.Runtime.getRuntime().totalMemory() >> 20 >= jvm.HEAP_MIN_MB
     finally:
         await engine.close()
 

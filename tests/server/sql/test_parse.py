@@ -390,6 +390,7 @@ def test_random_words_are_parsed_or_refused(words: list[str]) -> None:
     parsed_or_refused("select " + " ".join(words))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -21,6 +21,8 @@ from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
 from tests.fix_server import ServerThread
 
+pytestmark = pytest.mark.slow
+
 TYPES = """
     k bigint NOT NULL, a smallint, b integer, c real, d double precision, e boolean, f text, g varchar(9), h bytea,
     i date, j time, l timestamp, m timestamptz, n interval, o numeric(12,3), p numeric, q uuid, r json, s jsonb,

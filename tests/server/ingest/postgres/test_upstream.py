@@ -19,6 +19,8 @@ from server.ingest.ingestion import Status
 from server.ingest.postgres import snapshot
 from tests.server.ingest.postgres.harness import Source, definition, running
 
+pytestmark = pytest.mark.slow
+
 Database = tuple[str, Any]
 
 LONG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 200) i)"
