@@ -53,11 +53,11 @@ class Recording:
     advances: list[Advances]
     clock_ns: int
 
-    def told_before(self, at: float) -> tuple[list[Operation], int, dict[str, int]]:
-        """What the clients knew at that time: operations, the greatest progress, and the least possible time of each
-        hold."""
-        now_ns = int(at * 1e9) - self.clock_ns
-        operations = {o.name: dataclasses.replace(o) for o in self.operations if o.sent_ns < now_ns + SLACK_NS}
+    def told_before(self, at: float, last: float) -> tuple[list[Operation], int, dict[str, int]]:
+        """What the clients knew at the time `at`: operations, the greatest progress, and the least possible time of
+        each hold. Operations that were sent before the time `last` are included, too."""
+        now_ns, last_ns = int(at * 1e9) - self.clock_ns, int(max(at, last) * 1e9) - self.clock_ns
+        operations = {o.name: dataclasses.replace(o) for o in self.operations if o.sent_ns < last_ns + SLACK_NS}
         for operation in operations.values():
             told = operation.acknowledged_ns
             operation.acknowledged_ns = told if told is not None and told < now_ns - SLACK_NS else None
@@ -89,20 +89,22 @@ def points(recording: Recording, dice: random.Random) -> list[int]:
     return sorted(dice.choices(after, k=POINTS // 2) + dice.choices(range(len(times)), k=POINTS - POINTS // 2))
 
 
-def states(recording: Recording, directory: Path, dice: random.Random) -> Iterator[tuple[int, float, Path]]:
-    """(number of events done, when the next one began, a possible state of the disk). Each state is removed after
-    its use."""
+def states(recording: Recording, directory: Path, dice: random.Random) -> Iterator[tuple[int, float, float, Path]]:
+    """(number of events done, when the earliest other one began, when the last of them began, a possible state of the
+    disk). Each state is removed after its use."""
     disk, done = Disk(), 0
     for point in points(recording, dice):
         for event in recording.events[done:point]:
             disk.do(event)
         done = point
         # Calls of threads overlap: a call that began before the point may be recorded by a later event.
+        # A call can take long, so that calls that began after it are done.
         at = min((event.at for event in recording.events[point:]), default=recording.events[-1].at)
+        last = max((event.at for event in recording.events[:point]), default=at)
         for _ in range(STATES):
             target = directory / "state"
             disk.lose_power(target, dice)
-            yield point, at, target
+            yield point, at, last, target
             shutil.rmtree(target)
 
 
@@ -144,8 +146,8 @@ def check(data: Path, operations: list[Operation], progress: int, places: dict[s
 
 def first_violation(recording: Recording, directory: Path, seed: int) -> tuple[int, str] | None:
     """The number of states that were opened, and what was wrong with the last one. None if no state is wrong."""
-    for number, (point, at, state) in enumerate(states(recording, directory, random.Random(seed)), start=1):
-        found = check(state / "data", *recording.told_before(at))
+    for number, (point, at, last, state) in enumerate(states(recording, directory, random.Random(seed)), start=1):
+        found = check(state / "data", *recording.told_before(at, last))
         if found:
             return number, f"after {point} of {len(recording.events)} events: {found[0]}"
     return None
@@ -176,7 +178,7 @@ def test_nothing_acknowledged_is_lost_by_a_power_failure(recording: Recording, s
 
 @pytest.mark.timeout(400)
 def test_a_server_starts_after_a_power_failure(recording: Recording, seed: int, tmp_path: Path) -> None:
-    for number, (point, _, state) in enumerate(states(recording, tmp_path, random.Random(seed))):
+    for number, (point, _, _, state) in enumerate(states(recording, tmp_path, random.Random(seed))):
         if number % (POINTS * STATES // 5) == 0:
             flags = ("--data-dir", str(state / "data"))
             log = tmp_path / f"log-{number}"
