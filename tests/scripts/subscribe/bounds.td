@@ -15,6 +15,11 @@ SELECT * FROM t
 $ set-from-sql var=one
 SELECT mz_now()
 
+# Later changes have later times than a query before them, so that this bound excludes them.
+
+$ set-from-sql var=next
+SELECT (${one} + 1)::text
+
 > INSERT INTO t VALUES (2)
 
 $ set-from-sql var=two
@@ -61,7 +66,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 
 # UP TO is exclusive.
 
-> SUBSCRIBE t AS OF ${one} UP TO ${two}
+> SUBSCRIBE t AS OF ${one} UP TO ${next}
 <time> 1 1
 
 # A bound is a constant of any type that can be cast to a timestamp: integers, numerics, texts, dates and timestamps.
@@ -69,13 +74,13 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 > SUBSCRIBE t AS OF ${one}::int8 UP TO ${one}::numeric + 1
 <time> 1 1
 
-> SUBSCRIBE t AS OF '${one}' UP TO '${two}'::text
+> SUBSCRIBE t AS OF '${one}' UP TO '${next}'::text
 <time> 1 1
 
-> SUBSCRIBE t AS OF AT LEAST '1999-12-31'::date UP TO '1970-01-01 00:00:00 UTC'::timestamptz + interval '${two} ms'
+> SUBSCRIBE t AS OF AT LEAST '1999-12-31'::date UP TO '1970-01-01 00:00:00 UTC'::timestamptz + interval '${next} ms'
 <time> 1 1
 
-> SUBSCRIBE t AS OF AT LEAST timestamp '2000-01-01' UP TO ${two}
+> SUBSCRIBE t AS OF AT LEAST timestamp '2000-01-01' UP TO ${next}
 <time> 1 1
 
 # AS OF AT LEAST t: the later of t and the earliest readable time.
@@ -85,7 +90,7 @@ $ set-regex match=\b\d{13}\b replacement=<time>
 <time> 1 2
 <time> 1 3
 
-> SUBSCRIBE t AS OF AT LEAST 0 UP TO ${two}
+> SUBSCRIBE t AS OF AT LEAST 0 UP TO ${next}
 <time> 1 1
 
 # AS OF a time that is no longer readable.
