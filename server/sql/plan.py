@@ -32,6 +32,7 @@ from server.sql.key_conditions import KeyCondition, key_filters
 from server.sql.relations import Relation, Scan
 from server.sql.render import Renderer, spark_text
 from server.sql.rewrite.float_sums import sums_split
+from server.sql.rewrite.spreads import spreads_from_sums
 from server.sql.rowwise import RowwisePlan, is_rowwise
 from server.sql.scope import Scope
 from server.sql.temporal import check_temporal
@@ -175,7 +176,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
     checkpoint()
     relation = decorrelated(relation)
     if not binder.maintained:  # `rewrite` does it for maintained queries, after subqueries have become joins
-        relation = sums_split(relation)
+        relation = sums_split(spreads_from_sums(relation))
     plan = QueryPlan(
         columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
         parameters=tuple(parameters),

@@ -131,6 +131,7 @@ class Maker:
         if type in ("int", "numeric"):
             choices += [(f"sum({name})", type), (f"avg({name})", "numeric")] * 2
             choices += [(f"sum(DISTINCT {name})", type), (f"avg(DISTINCT {name})", "numeric")]
+            choices += [(f"variance({name})", "numeric"), (f"stddev_pop({name})", "numeric")]
         if type == "bool":
             choices += [(f"bool_and({name})", "bool"), (f"bool_or({name})", "bool")]
         call, result = self.draw.choice(choices)

@@ -25,6 +25,7 @@ from server.sql.functions.exact_sums import rounded_sum, sums_of_values
 from server.sql.functions.json import json_key, json_of
 from server.sql.functions.table import (
     FUNCTIONS,
+    GRAMMAR,
     INTEGERS,
     Form,
     Function,
@@ -273,16 +274,25 @@ def _division_scale(left: Decimal, right: Decimal) -> int:
 
 
 def _spread(sample: bool, root: bool) -> Callable[[list[Any]], Decimal | None]:
-    """Variance and standard deviation of exact numbers: exact sums; the quotient is rounded like PostgreSQL's."""
+    """Variance and standard deviation of exact numbers."""
+    of_sums = _spread_of_sums(sample, root)
 
     def python(values: list[Any]) -> Decimal | None:
         numbers = [Decimal(v) for v in values if v is not None]
-        count = len(numbers)
-        if count <= sample:
-            return None
         total, squares = Decimal(0), Decimal(0)
         for number in numbers:
             total, squares = _EXACT.add(total, number), _EXACT.fma(number, number, squares)
+        return of_sums(len(numbers), total, squares)
+
+    return python
+
+
+def _spread_of_sums(sample: bool, root: bool) -> Callable[[int, Decimal, Decimal], Decimal | None]:
+    """Of the number of values, their sum, and the sum of their squares. The quotient is rounded like PostgreSQL's."""
+
+    def python(count: int, total: Decimal, squares: Decimal) -> Decimal | None:
+        if count <= sample:
+            return None
         numerator = _EXACT.subtract(_EXACT.multiply(count, squares), _EXACT.multiply(total, total))
         divisor = Decimal(count * (count - sample))
         if not numerator:
@@ -292,6 +302,20 @@ def _spread(sample: bool, root: bool) -> Callable[[list[Any]], Decimal | None]:
         if root:
             result = _EXACT.sqrt(result).quantize(unit, context=_EXACT)
         return result.quantize(Decimal(1).scaleb(-decimals.DIVISION_SCALE), context=_EXACT)
+
+    return python
+
+
+def _spread_of_halves(sample: bool, root: bool) -> Callable[..., Decimal | None]:
+    """Of integers high * 2**32 + low: the count, and the sums of high, low, high * high, high * low and low * low."""
+    of_sums = _spread_of_sums(sample, root)
+
+    def python(count: int, high: Decimal, low: Decimal, *products: Decimal) -> Decimal | None:
+        unit = Decimal(1 << 32)
+        squares = Decimal(0)
+        for product, factor in zip(products, (unit * unit, 2 * unit, Decimal(1)), strict=True):
+            squares = _EXACT.fma(product, factor, squares)
+        return of_sums(count, _EXACT.fma(high, unit, low), squares)
 
     return python
 
@@ -332,14 +356,24 @@ class _Sums:
             raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
 
 
-for _name, _sample, _root in (
-    ("stddev", True, True), ("stddev_samp", True, True), ("stddev_pop", False, True),
-    ("variance", True, False), ("var_samp", True, False), ("var_pop", False, False),
-):  # fmt: skip
+SPREADS = {
+    "stddev": "stddev_samp", "stddev_samp": "stddev_samp", "stddev_pop": "stddev_pop",
+    "variance": "var_samp", "var_samp": "var_samp", "var_pop": "var_pop",
+}  # fmt: skip
+"""Variances and standard deviations, and the name in GRAMMAR of the functions that compute them from sums."""
+for _name, _canonical in SPREADS.items():
+    _of = (_canonical.endswith("samp"), _canonical.startswith("stddev"))
     for _a in (*INTEGERS, "numeric"):
-        _aggregate(_name, _a, "numeric", None, shape=lambda args: _STATISTICS_SHAPE, python=_spread(_sample, _root))
+        _aggregate(_name, _a, "numeric", None, shape=lambda args: _STATISTICS_SHAPE, python=_spread(*_of))
     for _a in ("float4", "float8"):
-        _aggregate(_name, _a, "float8", None, python=_float_spread(_sample, _root))
+        _aggregate(_name, _a, "float8", None, python=_float_spread(*_of))
+    if _name == _canonical:
+        for _arguments, _make in (
+            ("int8 numeric numeric", _spread_of_sums),
+            ("int8 numeric numeric numeric numeric numeric", _spread_of_halves),
+        ):
+            row(GRAMMAR, _name, _arguments, "numeric", nulls=Nulls.OPTIONAL, shape=lambda args: _STATISTICS_SHAPE,
+                python=_make(*_of))  # fmt: skip
 
 
 def _regression(python: Callable[[_Sums], float | None], least: int = 1) -> Callable[..., float | None]:

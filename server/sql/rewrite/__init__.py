@@ -10,6 +10,7 @@ are recomputed from the result too, so snapshots, ticks and recomputations use t
     one_row      turns an outer join with a relation of exactly one row into a cross join
     filters      pushes conditions down to their inputs and into cross joins
     joins        orders inner joins so that intermediate results are small
+    spreads      computes variances and standard deviations of exact numbers from sums
     sums         splits aggregates with sums of floats in two, of which the lower one is maintained by adding
     keys         makes the keys of groups, partitions, distinct rows and limits columns of the input
     columns      removes columns that no node above needs
@@ -35,6 +36,7 @@ from server.sql.rewrite.orders import ordered
 from server.sql.rewrite.scalars import scalars_joined
 from server.sql.rewrite.semijoins import semijoined
 from server.sql.rewrite.sorts import sorts_of_limits
+from server.sql.rewrite.spreads import spreads_from_sums
 
 Pass = Callable[[Relation], Relation]
 
@@ -53,6 +55,7 @@ def passes(sizes: Sizes) -> tuple[tuple[str, Pass], ...]:
         ("one_row", crossed),
         ("filters", filters_down),
         ("joins", partial(joins_ordered, sizes=sizes)),
+        ("spreads", spreads_from_sums),
         ("sums", sums_split),
         ("keys", keyed),
         ("columns", pruned),
