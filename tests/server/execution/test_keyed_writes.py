@@ -125,8 +125,8 @@ def test_results_are_those_of_postgresql(
         for sql, executions in STATEMENTS:
             for parameters in executions:
                 assert done(ours, sql, parameters) == done(theirs, sql, parameters), (sql, parameters)
-                contents = "SELECT * FROM k"
-                assert done(ours, contents) == done(theirs, contents), (sql, parameters)
+            contents = "SELECT * FROM k"
+            assert done(ours, contents) == done(theirs, contents), sql
 
 
 def test_literals_in_the_text_are_computed_as_parameters(theirs: psycopg.Connection[Any], dsn: str) -> None:
