@@ -201,6 +201,7 @@ class Log:
         self._damaged: dict[ObjectId, int] = {}  # collections with a damaged batch row, and that batch's id
         self._batches: dict[ObjectId, tuple[Batch, ...]] = {}
         self._leaving: dict[int, pa.Table] = {}  # inline payloads of batches that a merge in progress replaces
+        self._unused: list[str] = []  # files that no batch names any more
         self._merged_to: dict[ObjectId, Timestamp] = {}  # time of the latest merge; `changes` need `lower` > it
         self.durable: dict[ObjectId, Frontiers] = {}
         for id, since, upper in store.read("SELECT id, since, upper FROM collections"):
@@ -301,7 +302,10 @@ class Log:
         tx.execute("DELETE FROM collections WHERE id = ?", (collection,))
 
     def dropped(self, collection: ObjectId) -> None:
-        """Removes a collection's files and index, after the commit of the transaction that deleted it."""
+        """Removes a collection from the index, after the commit of the transaction that deleted it.
+
+        `remove_unused` removes its files.
+        """
         with self._lock:
             self._merged_to.pop(collection, None)
             self._damaged.pop(collection, None)
@@ -450,7 +454,12 @@ class Log:
             self._verified.discard(batch.id)
             self._uncache(batch.id)
             if batch.file is not None:
-                self._payloads.remove(batch.file)
+                self._unused.append(batch.file)
+
+    def remove_unused(self) -> None:
+        """Removes the files of batches that were dropped or replaced. Blocks for as long as the file system takes."""
+        while self._unused:
+            self._payloads.remove(self._unused.pop())
 
     def _uncache(self, batch: int) -> None:
         _, memory = self._cache.pop(batch, (None, 0))
@@ -520,7 +529,7 @@ class Log:
         return self.insert(tx, run[0].collection, run[-1].time, merged)
 
     def replaced(self, run: tuple[Batch, ...], batch: Batch, merged: Payload) -> None:
-        """After the commit: makes the merged batch visible to readers and removes the run's files.
+        """After the commit: makes the merged batch visible to readers. `remove_unused` removes the run's files.
 
         The collection may have been dropped meanwhile.
         """

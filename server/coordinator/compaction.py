@@ -58,12 +58,13 @@ async def compact(
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
         try:
             await errors_compacted()
+            await asyncio.to_thread(log_.remove_unused)
             await store.give_back()
         except MustEnd:
             return
         except Exception as error:  # for example a full disk, which may have room at the next pass
             raise_if_cancelled()
-            log.error("free pages not released", error=str(error), exc_info=error)
+            log.error("free space not released", error=str(error), exc_info=error)
 
 
 async def compact_errors(

@@ -242,6 +242,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_files_are_those_that_are_named(self) -> None:
+        self.opened.log.remove_unused()
         assert self.opened.payloads.names() == self.opened.files()
         sizes = self.opened.log.sizes()
         assert sum(rows for rows, _ in sizes.values()) == sum(
@@ -462,6 +463,7 @@ class TestRaces:
                 opened.log.replaced(run, batch, merged)
             else:
                 opened.log.dropped(collection)
+        opened.log.remove_unused()
         assert opened.payloads.names() == set()
         assert opened.log.collections() == []
 
