@@ -18,6 +18,7 @@ from server.coordinator.row_buffer import RowBuffer, table_of
 
 WRITES_MAX = 256  # commits kept per table; more since a read count as a conflict
 ROWS_MAX = 4_096  # a write of more rows is a conflict for all keys; shared payloads seldom have more
+BYTES_MAX = 1 << 20  # as is one of more bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class Write:
 
     def __init__(self, rows: pa.Table | RowBuffer | None) -> None:
         """A `RowBuffer` has few rows. They are converted only if they are compared. None: the error, for all rows."""
-        self._rows = rows if rows is None or isinstance(rows, RowBuffer) or rows.num_rows <= ROWS_MAX else None
+        if isinstance(rows, pa.Table) and (rows.num_rows > ROWS_MAX or rows.get_total_buffer_size() > BYTES_MAX):
+            rows = None
+        self._rows = rows
         self._keys: dict[int, Keys] = {}
 
     def touches(self, keys: Keys) -> bool:

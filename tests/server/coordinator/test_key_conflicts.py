@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.objects import ObjectId, Timestamp
-from server.coordinator.key_conflicts import ROWS_MAX, WRITES_MAX, Keys, RecentWrites, Write
+from server.coordinator.key_conflicts import BYTES_MAX, ROWS_MAX, WRITES_MAX, Keys, RecentWrites, Write
 from server.sql.key_conditions import selected
 
 T = ObjectId("u1")
@@ -67,3 +67,5 @@ def test_forgotten_writes_and_large_writes_conflict_with_all_keys() -> None:
     assert recent.touch(T, Timestamp(1), absent)
     assert not recent.touch(T, Timestamp(2), absent)
     assert write(list(range(ROWS_MAX + 1)), pa.int64()).touches(absent)
+    assert not Write(pa.table({"c0": [0], "c1": ["x" * 1_000]})).touches(absent)
+    assert Write(pa.table({"c0": [0], "c1": ["x" * (BYTES_MAX + 1)]})).touches(absent)
