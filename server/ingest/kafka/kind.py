@@ -60,7 +60,8 @@ class KafkaKind:
         try:
             for topic, alias in topics:
                 await self._check(definition, topic)
-                layout = layout_of(format, await fetched_schemas(topic, format, registries), registries)
+                schemas = await fetched_schemas(topic, format, registries)
+                layout = layout_of(format, schemas, registries, definition.columns)
                 key = layout.key_names if format.envelope is not Envelope.NONE else ()
                 if "transaction topic" in options:
                     await self._check_transactions(definition, options["transaction topic"])
