@@ -21,7 +21,7 @@ class FileSink:
         await asyncio.to_thread(_check_new, definition.options["path"])
 
     def downstream(self, definition: SinkDefinition, written: Written) -> History:
-        return History(FileOutput(definition), written)
+        return History(FileOutput(definition), written, continues=definition.continues)
 
     async def dropped(self, definition: SinkDefinition) -> None:
         """The file remains."""

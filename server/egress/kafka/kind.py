@@ -40,7 +40,7 @@ class KafkaSink:
     def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
         assert definition.format is not None
         if definition.format.envelope is Envelope.MATERIALIZE:
-            return History(TopicOutput(definition), written)
+            return History(TopicOutput(definition), written, continues=definition.continues)
         return RowTopic(definition, written)
 
     async def dropped(self, definition: SinkDefinition) -> None:
