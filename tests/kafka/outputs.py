@@ -31,11 +31,13 @@ TOPIC = "topic"
 
 
 class JoinEngine(PassingEngine):
-    """Joins the keys of a step as Spark does, in Python."""
+    """Joins the keys of a step as Spark does, in Python. Returns the input of other statements unchanged."""
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
     ) -> pa.Table:
+        if views.keys() != {"d0", "d1"}:
+            return await super().run(sql, views, patient=patient, background=background)
         old, new = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in ("d0", "d1"))
         numbers = {row[:-1]: row[-1] for row in new}
         pairs = [(row[-1], numbers[row[:-1]]) for row in old if row[:-1] in numbers]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -50,7 +50,6 @@ from tests.server.egress.child import write
 from tests.server.egress.postgres.child import change, running
 from tests.server.egress.postgres.test_table import change as replace_rows
 from tests.server.egress.postgres.test_table import refused, rows, status_of, wait_until_stalled, with_values
-from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +83,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path_factory.mktemp("server"), Engine(), interval_s=0.02)
+    server = ServerThread(tmp_path_factory.mktemp("server"), JoinEngine(), interval_s=0.02)
     yield server
     server.stop()
 
@@ -92,16 +91,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_task, "RETRY_S", 0.05)
-
-
-class Engine(JoinEngine):
-    """Executes joins by key, and returns the input of other statements unchanged."""
-
-    async def run(
-        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
-    ) -> pa.Table:
-        run = super().run if len(views) == 2 else PassingEngine().run
-        return await run(sql, views, patient=patient, background=background)
 
 
 _numbers = itertools.count(1)

@@ -43,9 +43,12 @@ SECRET_OPTIONS = ("password", "sasl password", "ssl key")
 _MAY_BE_SECRET = (*SECRET_OPTIONS, "username", "sasl username", "ssl certificate", "ssl certificate authority")
 """The options whose value may be a secret. Errors and the log name the values of the others."""
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "kafka": ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic", "stall timeout"),
+    "kafka": (
+        *("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"),
+        *("stall timeout", "timestamps"),
+    ),
     "postgres": ("publication", "text columns", "exclude columns"),
-    "file": ("null", "quote", "poll interval", "stall timeout"),
+    "file": ("null", "quote", "poll interval", "stall timeout", "timestamps"),
 }
 GENERATOR_OPTIONS: dict[str, tuple[str, ...]] = {
     "counter": ("tick interval", "up to", "max cardinality"),

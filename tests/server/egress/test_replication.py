@@ -1,0 +1,245 @@
+"""A second server follows a table of the first through a file, with the same timestamps."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import tidewire
+from catalog.objects import Collection, MaterializedView, Source
+from server.coordinator import upstream_times
+from tests.fix_server import ServerThread
+from tests.server.slow_engine import PassingEngine
+
+INTERVAL_S = 0.02
+SOURCE = """
+    CREATE SOURCE t (n bigint NOT NULL, v text) FROM FILE '{path}' (POLL INTERVAL '10ms', TIMESTAMPS 'upstream')
+        FORMAT JSON ENVELOPE MATERIALIZE WITH (RETAIN HISTORY FOR '1 hour')
+"""
+Row = tuple[Any, ...]
+
+
+class Server:
+    """A server without Spark that can be restarted, with a session."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._start()
+
+    def _start(self) -> None:
+        self._server = ServerThread(self._directory, PassingEngine(), interval_s=INTERVAL_S)
+        self.port = self._server.port
+        self.coordinator = self._server.app.coordinator
+        self.connection = psycopg.connect(self._server.dsn(), autocommit=True)
+
+    def execute(self, statement: str) -> list[Row]:
+        cursor = self.connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def stop(self) -> None:
+        self.connection.close()
+        self._server.stop()
+
+    def restart(self) -> None:
+        self.stop()
+        self._start()
+
+    def subscribed(self, relation: str, as_of: int, up_to: int) -> list[Row]:
+        """The rows of a subscription that ends."""
+        with self.connection.cursor() as cursor:
+            copy = f"COPY (SUBSCRIBE {relation} AS OF {as_of} UP TO {up_to}) TO STDOUT"
+            with cursor.copy(copy.encode()) as rows:
+                return sorted(rows.rows())
+
+    def frontiers(self, kind: type[Collection]) -> tuple[int, int]:
+        """`since` and `upper` of the only collection of this kind."""
+        (item,) = self.coordinator.state.items_of(kind)
+        return self.coordinator.frontiers.since(item.id), self.coordinator.frontiers.upper(item.id)
+
+    @property
+    def frontier(self) -> int:
+        """`upper` of the source."""
+        return self.frontiers(Source)[1]
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "first")
+    server.execute("CREATE TABLE t (n bigint NOT NULL, v text) WITH (RETAIN HISTORY FOR '1 hour')")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "second")
+    yield server
+    server.stop()
+
+
+def follow_into(server: Server, path: Path) -> None:
+    """Creates a sink of the table into a file, and waits for the file."""
+    into = f"INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE WITH (PROGRESS INTERVAL '20ms')"
+    server.execute(f"CREATE SINK s FROM t {into}")
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def change(server: Server, choice: random.Random) -> None:
+    """A random commit: rows are inserted, updated or deleted. There may be copies of rows."""
+    n = choice.randrange(1, 6)
+    match choice.randrange(4):
+        case 0:
+            server.execute(f"DELETE FROM t WHERE n = {n}")
+        case 1:
+            server.execute(f"UPDATE t SET v = 'updated' WHERE n = {n}")
+        case _:
+            server.execute(f"INSERT INTO t VALUES ({n}, 'a'), ({n}, NULL), ({n}, 'a')")
+
+
+def latest(server: Server) -> int:
+    """A time up to which everything that was committed can be read."""
+    return int(server.execute("SELECT mz_now()")[0][0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_servers_have_the_same_rows_at_the_same_times(
+    first: Server, second: Server, tmp_path: Path, seed: int
+) -> None:
+    choice = random.Random(seed)
+    path = tmp_path / "changes.json"
+    for _ in range(5):
+        change(first, choice)
+    follow_into(first, path)
+    begin = latest(first)
+    second.execute(SOURCE.format(path=path))
+    second.execute("CREATE MATERIALIZED VIEW w WITH (RETAIN HISTORY FOR '1 hour') AS SELECT n, v FROM t")
+    for step in range(20):
+        change(first, choice)
+        if step == 10:
+            second.restart()
+        if step == 15:
+            first.restart()
+    end = latest(first)
+    times = [row[0] for row in first.subscribed("t", begin, end + 1)]
+    assert len(set(times)) > 5
+    for as_of in (begin, int(choice.choice(times)), end):
+        expected = first.subscribed("t", as_of, end + 1)
+        assert second.subscribed("t", as_of, end + 1) == expected
+        rows = f"SELECT * FROM t AS OF {as_of}"
+        assert Counter(second.execute(rows)) == Counter(first.execute(rows))
+    since, _ = second.frontiers(MaterializedView)
+    assert second.subscribed("w", since, end + 1) == first.subscribed("t", since, end + 1)
+
+
+def test_the_history_is_that_of_the_data_also_if_it_closes_at_once(second: Server, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    times = range(1, 200)
+    lines: list[Any] = [{"array": [{"data": {"n": t, "v": "x"}, "time": t, "diff": 1}]} for t in times]
+    lines += [{"array": [{"data": {"n": t, "v": "x"}, "time": t + 7, "diff": -1}]} for t in times]
+    counts = [{"time": t, "count": (t in times) + (t - 7 in times)} for t in range(1, 207)]
+    lines.append({"com.materialize.cdc.progress": {"lower": [0], "upper": [300], "counts": counts}})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    second.execute(SOURCE.format(path=path))
+    while second.frontier < 300:
+        time.sleep(0.01)
+    with pytest.raises(psycopg.Error, match="could not find a valid timestamp"):
+        second.execute("SELECT * FROM t AS OF 0")
+    for t in (1, 6, 100, 199, 203, 206, 299):
+        expected = sum(1 for u in times if u <= t < u + 7)
+        assert len(second.execute(f"SELECT * FROM t AS OF {t}")) == expected
+    rows = second.subscribed("t", 1, 250)
+    assert len(rows) == 2 * len(times)
+    assert {int(row[0]) for row in rows} == set(range(1, 207))
+    assert second.execute("SELECT * FROM t") == []  # the latest time that is closed
+
+
+def test_an_ended_history_has_the_frontier_of_the_tables(second: Server, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    update = {"array": [{"data": {"n": 1, "v": "x"}, "time": 5, "diff": 1}]}
+    end = {"com.materialize.cdc.progress": {"lower": [0], "upper": [], "counts": [{"time": 5, "count": 1}]}}
+    path.write_text(json.dumps(update) + "\n" + json.dumps(end) + "\n")
+    second.execute(SOURCE.format(path=path))
+    second.execute("CREATE TABLE other (n bigint)")
+    second.execute("INSERT INTO other VALUES (7)")
+    for _ in range(2):
+        while second.frontier < 1_000:
+            time.sleep(0.01)
+        assert second.execute("SELECT * FROM t") == [(1, "x")]
+        now = latest(second)
+        assert second.subscribed("t", now, now + 1) == [(str(now), "1", "1", "x")]
+        second.restart()
+
+
+def test_times_ahead_of_the_clock_are_awaited(second: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "changes.json"
+    soon = time.time_ns() // 1_000_000 + 700
+    update = {"array": [{"data": {"n": 1, "v": "x"}, "time": soon, "diff": 1}]}
+    closed = {"lower": [0], "upper": [soon + 1], "counts": [{"time": soon, "count": 1}]}
+    path.write_text(json.dumps(update) + "\n" + json.dumps({"com.materialize.cdc.progress": closed}) + "\n")
+    second.execute(SOURCE.format(path=path))
+    assert second.subscribed("t", soon, soon + 1) == [(str(soon), "1", "1", "x")]
+    assert time.time_ns() // 1_000_000 >= soon
+    monkeypatch.setattr(upstream_times, "AHEAD_MS_MAX", 1_000)
+    far = soon + 100_000
+    with path.open("a") as file:
+        closed = {"lower": [soon + 1], "upper": [far], "counts": []}
+        file.write(json.dumps({"com.materialize.cdc.progress": closed}) + "\n")
+    query = "SELECT error FROM mz_internal.mz_source_statuses WHERE status = 'stalled'"
+    while not (found := second.execute(query)):
+        time.sleep(0.01)
+    assert "s ahead of the server's clock" in found[0][0]
+    assert second.frontier == soon + 1
+
+
+def test_the_option_needs_a_history_of_its_own(second: Server, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("")
+    for rest, message in (
+        ("(TIMESTAMPS 'upstream') FORMAT TEXT", "requires a source of one output with ENVELOPE MATERIALIZE"),
+        ("(TIMESTAMPS 'yes') FORMAT TEXT", 'invalid value for option TIMESTAMPS: "yes"'),
+    ):
+        with pytest.raises(psycopg.Error, match=message):
+            second.execute(f"CREATE SOURCE s FROM FILE '{path}' {rest}")
+
+
+def test_a_client_continues_on_the_other_server(first: Server, second: Server, tmp_path: Path) -> None:
+    """The client loses the first server, whose last commits may not be in the file. The second continues with them."""
+    path = tmp_path / "changes.json"
+    follow_into(first, path)
+    second.execute(SOURCE.format(path=path))
+    while second.frontier == 0:
+        time.sleep(0.01)
+    dsn = f"host=127.0.0.1,127.0.0.1 port={second.port},{first.port} user=materialize dbname=materialize"
+    choice = random.Random(0)
+    rows: dict[Row, int] = {}
+    last = 0
+    with closing(tidewire.subscribe(dsn, "t")) as batches:
+        for number, batch in enumerate(batches):
+            assert batch.progress > last
+            last = batch.progress
+            for row, diff in [] if isinstance(batch, tidewire.Progress) else batch.changes:
+                rows[row] = rows.get(row, 0) + diff
+            if number == 10:
+                second.stop()
+                lost = time.monotonic()
+            if number == 11:
+                assert time.monotonic() - lost < 5
+            if number < 40:
+                change(first, choice)
+                end = latest(first)
+            elif batch.progress > end:
+                break
+    expected: dict[Row, int] = {}
+    for row in first.execute("SELECT n, v FROM t"):
+        expected[row] = expected.get(row, 0) + 1
+    assert {row: count for row, count in rows.items() if count} == expected
