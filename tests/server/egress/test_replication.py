@@ -243,3 +243,30 @@ def test_a_client_continues_on_the_other_server(first: Server, second: Server, t
     for row in first.execute("SELECT n, v FROM t"):
         expected[row] = expected.get(row, 0) + 1
     assert {row: count for row, count in rows.items() if count} == expected
+
+
+def test_a_source_that_lags_is_held_indexed_and_read_with_tables(first: Server, second: Server, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    first.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    follow_into(first, path)
+    second.execute(SOURCE.format(path=path))
+    second.execute("CREATE TABLE own (n bigint) WITH (RETAIN HISTORY FOR '1 hour')")
+    second.execute("INSERT INTO own VALUES (7)")
+    second.execute("CREATE INDEX i ON t (n)")
+    assert second.execute("SELECT v FROM t WHERE n = 2") == [("b",)]
+    second.execute("CREATE HOLD h ON t")
+    first.execute("DROP SINK s")  # the source does not advance any more
+    first.execute("INSERT INTO t VALUES (3, 'c')")
+    time.sleep(0.2)  # what the sink wrote before is read
+    stopped = second.frontier
+    for _ in range(2):
+        with second.connection.transaction():
+            assert Counter(second.execute("SELECT * FROM t")) == Counter([(1, "a"), (2, "b")])
+            assert second.execute("SELECT mz_now()") == [(stopped - 1,)]
+            assert second.execute("SELECT v FROM t WHERE n = 3") == []
+        assert second.execute("SELECT * FROM own") == [(7,)]
+        second.restart()
+    assert second.frontier == stopped
+    second.execute(f"ALTER HOLD h ADVANCE TO {stopped - 1}")
+    with pytest.raises(psycopg.Error, match="is before the read frontier"):
+        second.execute(f"CREATE HOLD early ON t AT {second.frontiers(Source)[0] - 1}")
