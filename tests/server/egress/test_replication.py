@@ -17,8 +17,9 @@ import pytest
 import tidewire
 from catalog.objects import Collection, MaterializedView, Source
 from server.coordinator import upstream_times
-from tests.fix_server import ServerThread
+from tests.fix_server import ServerProcess, ServerThread
 from tests.server.slow_engine import PassingEngine
+from tidewire import aio
 
 INTERVAL_S = 0.02
 SOURCE = """
@@ -270,3 +271,84 @@ def test_a_source_that_lags_is_held_indexed_and_read_with_tables(first: Server, 
     second.execute(f"ALTER HOLD h ADVANCE TO {stopped - 1}")
     with pytest.raises(psycopg.Error, match="is before the read frontier"):
         second.execute(f"CREATE HOLD early ON t AT {second.frontiers(Source)[0] - 1}")
+
+
+class Process:
+    """A server without Spark in a process of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.start()
+
+    def start(self) -> None:
+        self.process = ServerProcess(
+            self._directory, "--timestamp-interval", "50ms", module="tests.kafka.broker.server"
+        )
+        self.connection = psycopg.connect(self.process.dsn, autocommit=True)
+
+    def execute(self, statement: str) -> list[Row]:
+        cursor = self.connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.connection.close()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[list[Process]]:
+    """A server with a table and a server that follows it."""
+    path = tmp_path / "changes.json"
+    first = Process(tmp_path / "first")
+    first.execute("CREATE TABLE t (n bigint NOT NULL, v text) WITH (RETAIN HISTORY FOR '1 hour')")
+    first.execute(
+        f"CREATE SINK s FROM t INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE WITH (PROGRESS INTERVAL '1s')"
+    )
+    while not path.exists():
+        time.sleep(0.01)
+    second = Process(tmp_path / "second")
+    second.execute(SOURCE.format(path=path))
+    yield [first, second]
+    first.kill()
+    second.kill()
+
+
+@pytest.mark.crash
+def test_a_client_that_is_ahead_waits_until_the_first_server_is_back(processes: list[Process]) -> None:
+    """kill -9 of the first server, on which the client is: the follower has not received its last commits."""
+    first, second = processes
+    ports = f"{first.process.port},{second.process.port}"
+    dsn = f"host=127.0.0.1,127.0.0.1 port={ports} user=materialize dbname=materialize"
+    received: list[int] = []
+    with closing(tidewire.subscribe(dsn, "t", retry=tidewire.Retry(first_s=0.02))) as batches:
+        assert isinstance(next(batches), tidewire.Snapshot)
+        for number in range(60):
+            if number in (20, 40):
+                first.kill()
+                first.start()
+            first.execute(f"INSERT INTO t VALUES ({number}, 'x')")
+            while len(received) <= number:
+                batch = next(batches)
+                if not isinstance(batch, tidewire.Progress):
+                    received += [row[0] for row, diff in batch.changes for _ in range(diff)]
+    assert received == list(range(60))
+
+
+@pytest.mark.crash
+async def test_asyncpg_continues_on_the_other_server(processes: list[Process]) -> None:
+    """The client loses the follower, and continues on the first server within 5 s."""
+    first, second = processes
+    hosts = f"127.0.0.1:{second.process.port},127.0.0.1:{first.process.port}"
+    received: list[int] = []
+    async with aio.subscribe(f"postgresql://materialize@{hosts}/materialize", "t") as batches:
+        for number in range(20):
+            first.execute(f"INSERT INTO t VALUES ({number}, 'x')")
+            begun = time.monotonic()
+            while len(received) <= number:
+                batch = await anext(batches)
+                if not isinstance(batch, tidewire.Progress):
+                    received += [row[0] for row, diff in batch.changes for _ in range(diff)]
+            assert time.monotonic() - begun < 5
+            if number == 10:
+                second.kill()
+    assert received == list(range(20))
