@@ -95,6 +95,7 @@ class Coordinator:
         clock: Callable[[], int] = clock_ms,
     ) -> None:
         """`directory`: the data directory. StoreError if it, or the arrangement directory, cannot be used."""
+        self.engine = engine
         self.metrics = metrics
         self.interval_s = interval_s
         self.store = store = Store(directory)

@@ -13,6 +13,7 @@ from protocol.pgwire.types import parse_type
 from server.egress.downstream import Downstream, Written
 from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options
+from server.spark import Runner
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class SinkDefinition:
 
     `name`: of the sink. `on`, `columns`: the name and the columns of its collection. `connection`: the options of the
     connection, {} if there is none. `options`: by lower-case name: `path`, `schema` and `table`, or those of a topic;
-    and `key not enforced`, `progress interval` and `continue`. `identity`: as in
+    and `key not enforced`, `partition by`, `headers`, `progress interval` and `continue`. `identity`: as in
     `Sink`. `registries`: the options of the schema registries.
     """
 
@@ -66,8 +67,11 @@ class SinkKind(Protocol):
         """Called by CREATE SINK. PgError if the definition is invalid, or the external system cannot be written to."""
         ...
 
-    def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
-        """The interface to the external system, which counts what it writes in `written`. PgError as in `check`."""
+    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Downstream:
+        """The interface to the external system, which counts what it writes in `written`. PgError as in `check`.
+
+        `runner` evaluates expressions.
+        """
         ...
 
     async def dropped(self, definition: SinkDefinition) -> None:

@@ -32,7 +32,8 @@ from server.sql.plan import Field
 
 _NOT_ENFORCED = "key not enforced"
 _PROGRESS, _CONTINUE = "progress interval", "continue"
-_CLAUSES = (_NOT_ENFORCED, AS_OF, _PROGRESS, _CONTINUE)  # options of a sink that are not those of its topic
+_PARTITION_BY, _HEADERS = "partition by", "headers"
+_CLAUSES = (_NOT_ENFORCED, AS_OF, _PROGRESS, _CONTINUE, _HEADERS)  # options of a sink that are not those of its topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +145,18 @@ def show_create(context: Context, sink: Sink) -> str:
     if "table" in options:
         text += f" TABLE {quote_identifier(options['schema'])}.{quote_identifier(options['table'])}"
     if sink.system == "kafka":
-        given = [f"{name.upper()} = {quote_text(value)}" for name, value in options.items() if name not in _CLAUSES]
+        given = [
+            f"{name.upper()} = {value if name == _PARTITION_BY else quote_text(value)}"
+            for name, value in options.items()
+            if name not in _CLAUSES
+        ]
         text += f" ({', '.join(given)})"
     if sink.key:
         text += f" KEY ({', '.join(map(quote_identifier, sink.key))})"
     if _NOT_ENFORCED in options:
         text += " NOT ENFORCED"
+    if _HEADERS in options:
+        text += f" HEADERS {quote_identifier(options[_HEADERS])}"
     text += format_text(context, sink.format)
     given = [f"AS OF {options[AS_OF]}"] if AS_OF in options else []
     if _PROGRESS in options:

@@ -39,7 +39,8 @@ def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
         key = tokens.column_list()
         if tokens.take("not", "enforced"):
             options = (*options, ("key not enforced", "true"))
-    tokens.reject("HEADERS of a sink", "headers")
+    if system == "kafka" and tokens.take("headers"):
+        options = (*options, ("headers", tokens.ident().name))
     format = parse_format_clause(tokens)
     snapshot, as_of = True, None
     if tokens.take("with"):
@@ -95,9 +96,9 @@ def _parse_table(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_topic(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
-    """(TOPIC 'topic', ...)"""
+    """(TOPIC 'topic', ...). PARTITION BY is the text of an expression."""
     position = tokens.token.start + 1
-    given = parse_options(tokens, TOPIC_OPTIONS, "INTO KAFKA")
+    given = parse_options(tokens, TOPIC_OPTIONS, "INTO KAFKA", expressions=("partition by",))
     names = [_SHORT.get(option.name, option.name) for option in given]
     for number, option in enumerate(given):
         if names[number] in names[:number]:

@@ -155,9 +155,14 @@ def _parse_validate(tokens: TokenReader) -> bool | None:
 # -- options --------------------------------------------------------------------------------------------------------
 
 
-def parse_options(tokens: TokenReader, known: Sequence[str], of: str) -> tuple[Option, ...]:
-    """(name [=] value, ...). PgError 22023 for an unknown option, 42601 for one that is given twice."""
-    options = tokens.in_parentheses(lambda: _parse_option(tokens, known, of))
+def parse_options(
+    tokens: TokenReader, known: Sequence[str], of: str, *, expressions: Sequence[str] = ()
+) -> tuple[Option, ...]:
+    """(name [=] value, ...). PgError 22023 for an unknown option, 42601 for one that is given twice.
+
+    `expressions`: the options whose values are expressions. Their texts are returned.
+    """
+    options = tokens.in_parentheses(lambda: _parse_option(tokens, (*known, *expressions), of, expressions))
     seen: set[str] = set()
     for option in options:
         if option.name in seen:
@@ -167,9 +172,11 @@ def parse_options(tokens: TokenReader, known: Sequence[str], of: str) -> tuple[O
     return options
 
 
-def _parse_option(tokens: TokenReader, known: Sequence[str], of: str) -> Option:
+def _parse_option(tokens: TokenReader, known: Sequence[str], of: str, expressions: Sequence[str]) -> Option:
     name = _parse_option_name(tokens, known, of)
     tokens.take("=")
+    if name.name in expressions:
+        return Option(name.name, tokens.expression(",").text, name.position)
     if tokens.take("secret"):
         if name.name not in _MAY_BE_SECRET:
             message = f"option {name.name.upper()} cannot be a secret"
