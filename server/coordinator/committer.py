@@ -224,10 +224,6 @@ class Committer:
         """
         return lower > self._unread.get(collection, self._unread_before_start)
 
-    def wrote(self, id: ObjectId, time: Timestamp, table: pa.Table) -> None:
-        """Notes a change that another writer has committed, for requests that have read the collection before."""
-        self._wrote(id, time, Write(table))
-
     def save_unread(self, tx: sqlite3.Connection, time: Timestamp) -> None:
         """Stores, in a transaction, that it retracts rows at `time` that were not read. Then call `noted_unread`."""
         tx.execute(

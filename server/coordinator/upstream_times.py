@@ -8,6 +8,9 @@ Such a collection has an `upper` of its own: the frontier of its history. Each c
 So another server that reads the same history has the same rows at the same timestamps. `since` is at least the time of
 the first change: a history that a sink wrote begins with the rows at one time, and does not contain what was before. A
 history that has ended (frontier `END`) does not change any more, and `upper` is then that of the tables.
+
+A statement that reads such a collection and writes a table does not conflict with changes at later times. Otherwise it
+could fail forever, because it has to wait for the time at which it reads, and changes arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -111,7 +114,6 @@ class UpstreamTimes:
         self._log.committed(written)
         self._backpressure.written(written)
         for batch, payload in written:
-            self._committer.wrote(id, batch.time, payload.table)
             for at in batch.times(0, upper) if id in self._feeds.collections else ():
                 self._feeds.append_at(id, at, batch.part(payload.table, at, at + 1))
             all_of = not self._committer.has_read(id, batch.first_time)

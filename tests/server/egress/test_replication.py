@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -271,6 +272,30 @@ def test_a_source_that_lags_is_held_indexed_and_read_with_tables(first: Server, 
     second.execute(f"ALTER HOLD h ADVANCE TO {stopped - 1}")
     with pytest.raises(psycopg.Error, match="is before the read frontier"):
         second.execute(f"CREATE HOLD early ON t AT {second.frontiers(Source)[0] - 1}")
+
+
+def test_a_table_is_written_from_a_source_that_changes(first: Server, second: Server, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    first.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    follow_into(first, path)
+    second.execute(SOURCE.format(path=path))
+    second.execute("CREATE TABLE own (n bigint, v text)")
+    ended = threading.Event()
+
+    def change_always() -> None:
+        with psycopg.connect(first.connection.info.dsn, autocommit=True) as connection:
+            while not ended.is_set():
+                connection.execute("INSERT INTO t VALUES (3, 'c')")
+
+    writer = threading.Thread(target=change_always)
+    writer.start()
+    try:
+        for _ in range(10):
+            second.execute("INSERT INTO own SELECT * FROM t")
+    finally:
+        ended.set()
+        writer.join()
+    assert Counter(second.execute("SELECT * FROM own"))[1, "a"] == 10
 
 
 class Process:
