@@ -143,7 +143,11 @@ def test_both_servers_have_the_same_rows_at_the_same_times(
     assert second.subscribed("w", since, end + 1) == first.subscribed("t", since, end + 1)
 
 
-def test_the_history_is_that_of_the_data_also_if_it_closes_at_once(second: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times_max", [upstream_times.TIMES_MAX, 7])
+def test_the_history_is_that_of_the_data_also_if_it_closes_at_once(
+    second: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times_max: int
+) -> None:
+    monkeypatch.setattr(upstream_times, "TIMES_MAX", times_max)
     path = tmp_path / "changes.json"
     times = range(1, 200)
     lines: list[Any] = [{"array": [{"data": {"n": t, "v": "x"}, "time": t, "diff": 1}]} for t in times]
@@ -163,6 +167,8 @@ def test_the_history_is_that_of_the_data_also_if_it_closes_at_once(second: Serve
     assert len(rows) == 2 * len(times)
     assert {int(row[0]) for row in rows} == set(range(1, 207))
     assert second.execute("SELECT * FROM t") == []  # the latest time that is closed
+    second.restart()
+    assert second.subscribed("t", 1, 250) == rows
 
 
 def test_an_ended_history_has_the_frontier_of_the_tables(second: Server, tmp_path: Path) -> None:
@@ -357,6 +363,30 @@ def test_a_client_that_is_ahead_waits_until_the_first_server_is_back(processes: 
                 if not isinstance(batch, tidewire.Progress):
                     received += [row[0] for row, diff in batch.changes for _ in range(diff)]
     assert received == list(range(60))
+
+
+@pytest.mark.crash
+def test_the_follower_is_killed(processes: list[Process]) -> None:
+    """Its history is that of the first server, whenever kill -9 interrupts it."""
+    first, second = processes
+    choice = random.Random(1)
+    begin = int(first.execute("SELECT mz_now()")[0][0])
+    for _ in range(5):
+        for n in range(choice.randrange(20, 60)):
+            first.execute(f"INSERT INTO t VALUES ({n % 5 + 1}, 'x')")
+            if n % 3 == 0:
+                first.execute(f"DELETE FROM t WHERE n = {n % 4 + 1}")
+        second.kill()
+        second.start()
+        time.sleep(choice.random() / 4)
+    end = int(first.execute("SELECT mz_now()")[0][0])
+    histories = []
+    for server in processes:
+        copy = f"COPY (SUBSCRIBE t AS OF {begin} UP TO {end + 1}) TO STDOUT"
+        with server.connection.cursor().copy(copy.encode()) as rows:
+            histories.append(sorted(rows.rows()))
+    assert histories[0] == histories[1]
+    assert len(histories[0]) > 100
 
 
 @pytest.mark.crash
