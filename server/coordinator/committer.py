@@ -69,6 +69,7 @@ class Request:
     `advances`, `overdue`: moves of holds.
     `source_state`: the state of sources after the changes in `writes`.
     `errors`: collections whose error changes; None: they can be read again.
+    `not_before`: the least timestamp of the commit. It may be ahead of the clock; later commits are then after it.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -82,6 +83,7 @@ class Request:
     overdue: Sequence[Overdue] = ()
     source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
     errors: Mapping[ObjectId, CollectionError | None] = field(default_factory=dict)
+    not_before: int = 0
     done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -239,7 +241,7 @@ class Committer:
         await self._commit_group([])
 
     async def _commit_group(self, requests: list[Request]) -> None:
-        time = self._oracle.next(self._clock_ms())
+        time = self._oracle.next(max([self._clock_ms(), *(request.not_before for request in requests)]))
         group = self._accept(requests)
         try:
             written = await self._write(group, time)

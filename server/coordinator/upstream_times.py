@@ -121,15 +121,15 @@ class UpstreamTimes:
         self._writer.advance(id, upper)
 
     async def _reach(self, upper: Timestamp) -> None:
-        """Returns when the tables' `upper` is at least `upper`."""
+        """Returns when the tables' `upper` is at least `upper`.
+
+        The server's timestamps may have to pass its clock for this: those of a server that was killed are ahead of its
+        clock after a restart, by the reservation of the oracle.
+        """
         while self._frontiers.tables_upper < upper:
-            ahead_ms = upper - 1 - self._clock_ms()
-            if ahead_ms > AHEAD_MS_MAX:
+            if (ahead_ms := upper - 1 - self._clock_ms()) > AHEAD_MS_MAX:
                 raise AheadOfClock(ahead_ms)
-            if ahead_ms > 0:
-                await asyncio.sleep(ahead_ms / 1_000)
-            else:
-                await self._committer.commit(Request())  # an empty commit advances the tables' `upper` to the clock
+            await self._committer.commit(Request(not_before=upper - 1))
 
     def _payloads(self, changes: pa.Table, times: Integers) -> list[tuple[Timestamp, Payload]]:
         """Payloads in order of time, each with the greatest of its times. Blocks while large ones are written."""
