@@ -90,6 +90,17 @@ def test_two_servers_compute_an_aggregate(
         until_frontier(kafka, out, last)
         _, updates = read_history(kafka.address, out)
         assert updates == summed(writer.updates, begin)
+        query = "SELECT v, count(*), max(n) FROM changes WHERE n > 2 GROUP BY v"
+        copy = f"COPY (SUBSCRIBE ({query}) AS OF {begin} UP TO {last + 1}) TO STDOUT"
+        answers, present = [], []
+        for server in servers:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                with connection.cursor().copy(copy.encode()) as rows:
+                    answers.append(sorted(rows.rows(), key=str))
+                present.append(sorted(connection.execute(query.encode()).fetchall(), key=str))
+        assert answers[0] == answers[1]
+        assert present[0] == present[1]
+        assert sum(count for _, count, _ in present[0]) == sum(diff for n, _, _, diff in writer.updates if n > 2)
         written = [server.app.sinks.running for server in servers]
         assert all(task.written.updates >= len(updates) for running in written for task in running.values())
     finally:
