@@ -61,8 +61,8 @@ async def test_waiting_callers_are_computed_together_and_get_their_own_rows() ->
     assert sum(runner.batches) == 7
     assert len(runner.batches) == RUNNING_MAX + 1
     assert (await batches.run("sql", "v", rows(7))).to_pydict() == {"c0": [14]}
-    assert not batches._running
-    assert not batches._waiting
+    assert not batches._queues
+    assert not batches._tasks
 
 
 async def test_an_error_is_raised_for_the_caller_whose_rows_cause_it() -> None:
