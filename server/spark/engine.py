@@ -141,7 +141,7 @@ class SparkEngine:
     async def warm_up(self) -> None:
         begun = time.monotonic()
         for sql, views in synthetic_statements(WARM_UP_ROUNDS):
-            while (pause_s := self._pool.used_s + WARM_UP_PAUSE_S - time.monotonic()) > 0:
+            while (pause_s := self._pool.used_s + WARM_UP_PAUSE_S - time.monotonic()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(pause_s)
             await self.run(sql, views, background=True)
         _log.info("engine warm", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))

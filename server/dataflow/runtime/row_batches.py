@@ -1,7 +1,8 @@
 """Runs statements with the same text over rows of different callers as one statement.
 
-A small statement takes one or two milliseconds, of which its rows are the smallest part. While RUNNING_MAX statements
-with a text run, the rows of further callers wait, and the next statement computes all of them.
+A small statement takes about a millisecond, of which its rows are the smallest part. While a statement runs, the rows
+of further callers with the same text wait, and the next statement computes all of them. If it runs for longer than
+WAIT_S, the next one starts, so that one caller's slow rows do not delay the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from server.spark import Runner
 
-RUNNING_MAX = 2  # statements with the same text; a batch is larger if fewer run
+WAIT_S = 0.005  # from the first waiting caller to the next statement, if no statement ends before
+RUNNING_MAX = 2  # statements with the same text
 ROWS_MAX = 2_000  # of a batch of more than one caller
 
 
@@ -31,13 +33,14 @@ class _Request:
 
 
 class _Queue:
-    """The callers of one text. Nobody waits if fewer than RUNNING_MAX statements run."""
+    """The callers of one text. Nobody waits if no statement runs. `timer`: starts the next statement."""
 
-    __slots__ = ("running", "waiting")
+    __slots__ = ("running", "timer", "waiting")
 
     def __init__(self) -> None:
         self.running = 0
         self.waiting: list[_Request] = []
+        self.timer: asyncio.TimerHandle | None = None
 
     def next(self) -> list[_Request]:
         """Removes and returns the next requests, up to ROWS_MAX rows."""
@@ -72,9 +75,10 @@ class RowBatches:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue()
-        if queue.running >= RUNNING_MAX:
+        if queue.running:
             request = _Request(rows)
             queue.waiting.append(request)
+            self._start_later(key, queue)
             return await request.answer
         queue.running += 1
         try:
@@ -85,13 +89,26 @@ class RowBatches:
     def _ended(self, key: _Key, queue: _Queue) -> None:
         """A statement has ended. Starts the next one, if any callers wait."""
         queue.running -= 1
-        if requests := queue.next():
+        self._start_next(key, queue)
+        if not queue.running:
+            del self._queues[key]
+
+    def _start_next(self, key: _Key, queue: _Queue) -> None:
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
+        if queue.running < RUNNING_MAX and (requests := queue.next()):
             queue.running += 1
             task = asyncio.create_task(self._run_waiting(key, queue, requests))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif not queue.running:
-            del self._queues[key]
+        if queue.waiting:
+            self._start_later(key, queue)
+
+    def _start_later(self, key: _Key, queue: _Queue) -> None:
+        """Starts the next statement after WAIT_S, unless one ends before or too many run."""
+        if queue.timer is None and queue.running < RUNNING_MAX:
+            queue.timer = asyncio.get_running_loop().call_later(WAIT_S, self._start_next, key, queue)
 
     async def _run_waiting(self, key: _Key, queue: _Queue, requests: Sequence[_Request]) -> None:
         sql, view, _ = key
