@@ -114,23 +114,21 @@ def commit(connection: Connection[Any], minute: Minute) -> None:
     """Commits the events of one minute as one transaction. Replaces the rows of changed flights by DELETE and INSERT.
 
     The DELETE is the first statement because it reads: in a transaction of writes only the first statement may read.
-    All statements before COMMIT are one pipeline, so that they take one round trip.
     Subscribers receive the consolidated changes at the transaction's timestamp: the old and the new row of each
     changed flight.
     """
     changed = [flight.id for flight, _ in minute.changed]
     rows = [departure(*change) for change in minute.changed]
     rows += [departure(flight, Status.SCHEDULED) for flight in minute.announced]
-    with connection.pipeline() as pipeline, connection.transaction():
-        removed = connection.execute(_REMOVE, [changed]) if changed else None
-        with connection.cursor() as cursor:
-            cursor.executemany(_ADD, rows)
-        pipeline.sync()
-        if removed is not None and removed.rowcount != len(changed):
-            raise NotOurs(
-                f"of {len(changed)} flights that changed at {minute.at}, nyc.departures has {removed.rowcount}: "
-                "another program writes to it"
-            )
+    with connection.transaction(), connection.cursor() as cursor:
+        if changed:
+            cursor.execute(_REMOVE, [changed])
+            if cursor.rowcount != len(changed):
+                raise NotOurs(
+                    f"of {len(changed)} flights that changed at {minute.at}, nyc.departures has {cursor.rowcount}: "
+                    "another program writes to it"
+                )
+        cursor.executemany(_ADD, rows)
 
 
 def departure(flight: Flight, status: Status) -> Departure:
