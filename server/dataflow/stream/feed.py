@@ -194,7 +194,7 @@ class Feed:
         """The least limit of any reader so far. While `buffered_bytes` does not exceed it, no reader can be overrun."""
         self._entries: dict[int, Entry] = {}  # the kept entries, by number
         self._on_disk: set[int] = set()  # the numbers of the entries on disk
-        self._in_memory: deque[tuple[int, Entry]] = deque()  # oldest first; some may not be kept any more
+        self._in_memory: deque[tuple[int, Entry]] = deque()  # oldest first, of the kept entries
         self._first = 0  # the number of the oldest kept entry
         self._readers: set[Reader] = set()
         self._readers_at: Counter[int] = Counter()  # the number of readers by position
@@ -244,16 +244,14 @@ class Feed:
             while self.memory_bytes > MEMORY_BYTES_MAX:
                 run, size = [], 0
                 while self._in_memory and size < min(MOVED_BYTES, self.memory_bytes - MEMORY_BYTES_MAX):
-                    number, entry = self._in_memory.popleft()
-                    if number in self._entries:
-                        run.append((number, entry))
-                        size += entry.bytes
+                    run.append(self._in_memory.popleft())
+                    size += run[-1][1].bytes
                 await move_to_disk([entry for _, entry in run], self.directory)
                 moved, run = run, []
                 self.memory_bytes -= sum(entry.bytes for number, entry in moved if number in self._entries)
                 self._on_disk.update(number for number, _ in moved if number in self._entries)
         except OSError as error:
-            self._in_memory.extendleft(reversed(run))
+            self._in_memory.extendleft(kept for kept in reversed(run) if kept[0] in self._entries)
             log.warning("changes could not be moved to disk", reason=str(error))
         finally:
             self._spilling = None
@@ -313,3 +311,5 @@ class Feed:
             else:
                 self.memory_bytes -= entry.bytes
             self._first += 1
+        while self._in_memory and self._in_memory[0][0] < self._first:
+            self._in_memory.popleft()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,25 @@ def test_waiting_entries_are_spilled_and_read_back(tmp_path: Path, monkeypatch: 
         assert not feed._entries
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_changes_are_freed_when_all_readers_have_taken_them(readers: int) -> None:
+    feed = Feed(Timestamp(0))
+    reading = [feed.join() for _ in range(readers)]
+    freed: list[int] = []
+    for time in range(10):
+        feed.append(Timestamp(time), changes(10))
+        weakref.finalize(feed._entries[time].changes, freed.append, time)
+        for number, reader in enumerate(reading):
+            if number == 0 or time % 2:
+                reader.take()
+    assert sorted(freed) == list(range(10))
+    feed.append(Timestamp(10), changes(10))
+    weakref.finalize(feed._entries[10].changes, freed.append, 10)
+    for reader in reading:
+        reader.close()
+    assert sorted(freed) == list(range(11))
 
 
 def test_a_failing_disk_delays_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
