@@ -69,6 +69,7 @@ class Queries:
 
         def abandoned() -> None:
             self._dataflows.stop(id)
+            feed.release()
             self._feeds.pop(id, None)
             if self._shared.get(fingerprint) == id:
                 del self._shared[fingerprint]

@@ -52,3 +52,10 @@ class QueryFeed(Feed):
 
     def close(self) -> None:
         """As `Sink.close`. Readers may still take entries."""
+
+    def release(self) -> None:
+        """Frees the rows, when there are neither readers nor a dataflow any more.
+
+        The session's objects, which refer to the feed, are freed later, by the collection of cyclic garbage.
+        """
+        self._accumulated = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,6 +124,26 @@ def test_a_view_that_fails_to_hydrate_recovers_when_its_input_is_repaired(dsn: s
             connection.execute("SELECT * FROM m")
         connection.execute("DELETE FROM t WHERE v = 0")
         assert rows(connection, "SELECT * FROM m") == [(2,)]
+
+
+def test_the_rows_of_a_query_are_freed_when_its_subscriber_disconnects(server: ServerThread, dsn: str) -> None:
+    """Without a collection of cyclic garbage: a client could subscribe again and again before the next one."""
+    freed = threading.Event()
+    with connected(dsn) as writer:
+        writer.execute("CREATE TABLE t (s text)")
+        writer.execute("INSERT INTO t VALUES ('a')")
+        gc.disable()
+        try:
+            reader = psycopg.connect(dsn, autocommit=True)
+            copy = reader.cursor().copy("COPY (SUBSCRIBE (SELECT upper(s) FROM t WHERE s > '')) TO STDOUT")
+            assert copy.__enter__().read()
+            (feed,) = server.app.coordinator.queries._feeds.values()
+            weakref.finalize(feed._accumulated, freed.set)
+            del feed
+            reader.close()
+            assert freed.wait(30)
+        finally:
+            gc.enable()
 
 
 def test_an_update_has_the_time_of_its_commit(dsn: str) -> None:
