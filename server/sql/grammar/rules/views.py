@@ -71,6 +71,6 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
 
 def _parse_index_key(tokens: TokenReader) -> Expr:
     key = tokens.expression(",", "asc", "desc", "nulls")
-    hint = "Omit it: an index finds rows by equal keys, and its rows have no order."
+    hint = "Omit the order: an index finds rows by equal keys."
     tokens.reject("an index with an order", "asc", "desc", "nulls", hint=hint)
     return key
