@@ -296,6 +296,10 @@ class Log:
         """Stores a materialized view's `upper`, in the transaction that writes its updates at times < `upper`."""
         tx.execute("UPDATE collections SET upper = ? WHERE id = ?", (upper, collection))
 
+    def begin_history(self, tx: sqlite3.Connection, collection: ObjectId, since: Timestamp) -> None:
+        """Stores that a collection cannot be read before `since`, within a transaction."""
+        tx.execute("UPDATE collections SET since = max(since, ?) WHERE id = ?", (since, collection))
+
     def drop(self, tx: sqlite3.Connection, collection: ObjectId) -> None:
         """Deletes a collection, within a transaction. Call `dropped` after the commit."""
         tx.execute("DELETE FROM batches WHERE collection = ?", (collection,))

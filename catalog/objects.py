@@ -26,6 +26,7 @@ from catalog.ids import Timestamp as Timestamp
 from catalog.roles import Privilege
 from catalog.source_definition import Format, ForTables, Secret
 
+TIMESTAMPS, UPSTREAM = "timestamps", "upstream"  # an option of sources, and its value
 TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
 
 _READ_AND_WRITE = frozenset(
@@ -207,7 +208,14 @@ class Collection(Relation, Retained):
 
 @dataclass(frozen=True)
 class WrittenCollection(Collection):
-    """A collection whose rows are written by commits. Its `upper` is that of all tables."""
+    """A collection whose rows are written by commits. Its `upper` is that of all tables, with one exception.
+
+    `has_upstream_times`: its changes have the timestamps of the upstream of its source, and its `upper` is its own.
+    """
+
+    @property
+    def has_upstream_times(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -424,6 +432,10 @@ class Source(SourceOutput):
 
     kind = "source"
     plural = "sources"
+
+    @property
+    def has_upstream_times(self) -> bool:
+        return self.options.get(TIMESTAMPS) == UPSTREAM
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:

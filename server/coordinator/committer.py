@@ -69,6 +69,7 @@ class Request:
     `advances`, `overdue`: moves of holds.
     `source_state`: the state of sources after the changes in `writes`.
     `errors`: collections whose error changes; None: they can be read again.
+    `not_before`: the least timestamp of the commit. It may be ahead of the clock; later commits are then after it.
     """
 
     writes: Sequence[tuple[ObjectId, Payload]] = ()
@@ -82,6 +83,7 @@ class Request:
     overdue: Sequence[Overdue] = ()
     source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
     errors: Mapping[ObjectId, CollectionError | None] = field(default_factory=dict)
+    not_before: int = 0
     done: asyncio.Future[Commit] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -224,12 +226,22 @@ class Committer:
         """
         return lower > self._unread.get(collection, self._unread_before_start)
 
+    def save_unread(self, tx: sqlite3.Connection, time: Timestamp) -> None:
+        """Stores, in a transaction, that it retracts rows at `time` that were not read. Then call `noted_unread`."""
+        tx.execute(
+            "INSERT INTO meta VALUES ('unread', ?) ON CONFLICT (key) DO UPDATE SET value = max(value, ?)", (time, time)
+        )
+
+    def noted_unread(self, id: ObjectId, time: Timestamp) -> None:
+        """See `has_read`."""
+        self._unread[id] = max(time, self._unread.get(id, time))
+
     async def close_times(self) -> None:
         """Advances the frontier once by an empty commit, so that there is a timestamp to read at after a start."""
         await self._commit_group([])
 
     async def _commit_group(self, requests: list[Request]) -> None:
-        time = self._oracle.next(self._clock_ms())
+        time = self._oracle.next(max([self._clock_ms(), *(request.not_before for request in requests)]))
         group = self._accept(requests)
         try:
             written = await self._write(group, time)
@@ -299,7 +311,7 @@ class Committer:
             for id, error in group.errors.items():
                 self._errors.save(tx, id, time, error)
             if unread:
-                tx.execute("INSERT OR REPLACE INTO meta VALUES ('unread', ?)", (time,))
+                self.save_unread(tx, time)
             return [self._log.insert(tx, collection, time, payload) for collection, payload in writes]
 
         batches = await self._store.transaction(act)
@@ -367,6 +379,8 @@ class Committer:
         for id in new.items.keys() - old.items.keys():
             begin = group.begins.get(id, time)
             match new.items[id]:
+                case WrittenCollection(has_upstream_times=True):
+                    self._log.create(tx, id, DurableFrontiers(Timestamp(0), Timestamp(0)))
                 case WrittenCollection():
                     self._log.create(tx, id, DurableFrontiers(time, None))
                 case MaterializedView():
@@ -388,6 +402,9 @@ class Committer:
         created = [new.items[id] for id in new.items.keys() - old.items.keys()]
         for item in created:
             match item:
+                case WrittenCollection(has_upstream_times=True):
+                    self._frontiers.created(item.id, Timestamp(0), Timestamp(0), item.retain_ms)
+                    self._frontiers.upstream_times.add(item.id)
                 case WrittenCollection():
                     self._frontiers.created(item.id, time, None, item.retain_ms)
                 case MaterializedView():

@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,16 @@ from catalog import holds, persistence
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
 from catalog.log import Batch, Log, Payload
-from catalog.objects import Collection, Hold, Index, MaterializedView, ObjectId, Timestamp
+from catalog.objects import (
+    Collection,
+    DerivedRelation,
+    Hold,
+    Index,
+    MaterializedView,
+    ObjectId,
+    Timestamp,
+    WrittenCollection,
+)
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.state import CatalogState
@@ -46,6 +55,7 @@ from server.coordinator.snapshot_cache import SnapshotCache
 from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.coordinator.tasks import BackgroundTasks
+from server.coordinator.upstream_times import UpstreamTimes
 from server.coordinator.views import Views
 from server.dataflow.runtime.row_batches import RowBatches
 from server.runtime.metrics import Metrics
@@ -85,6 +95,7 @@ class Coordinator:
         clock: Callable[[], int] = clock_ms,
     ) -> None:
         """`directory`: the data directory. StoreError if it, or the arrangement directory, cannot be used."""
+        self.engine = engine
         self.metrics = metrics
         self.interval_s = interval_s
         self.store = store = Store(directory)
@@ -137,6 +148,10 @@ class Coordinator:
         self.feeds = feeds = CollectionFeeds(committer, frontiers, reads, scratch)
         self.queries = Queries(dataflows, frontiers, self.system_tables, scratch)
         writer = LogWriter(store, self.log, frontiers, feeds, self.backpressure, dataflows.resting)
+        self.upstream_times = UpstreamTimes(
+            store, self.log, committer, frontiers, feeds, self.backpressure, dataflows.resting, writer, clock
+        )
+        """Writes sources with the timestamps of their upstream."""
         self._views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
         self.indexes = Indexes(dataflows, self.computations, tasks, frontiers, reads, inputs, self.arrangements)
         self.subscriptions = Subscriptions(committer, self.log, frontiers, reads, dataflows, feeds, self.queries)
@@ -155,6 +170,8 @@ class Coordinator:
             if isinstance(item, Collection):
                 durable = self.log.durable[id]
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
+                if isinstance(item, WrittenCollection) and item.has_upstream_times:
+                    self.frontiers.upstream_times.add(id)
         for item in items.values():
             if isinstance(item, Index):
                 inputs = self.state.collections(item.depends_on)
@@ -211,6 +228,22 @@ class Coordinator:
     def latest_time(self) -> Timestamp:
         """The greatest closed timestamp, which strict serializable reads use."""
         return Timestamp(self.frontiers.tables_upper - 1)
+
+    def read_time(self, ids: Iterable[ObjectId]) -> Timestamp:
+        """The time at which a query of these relations reads, unless it names one.
+
+        It is the latest time. If one of the relations is computed from a source with the timestamps of its upstream,
+        it is the latest time that needs no waiting, because the source may lag behind the tables. Until the source has
+        closed a time, it is the latest time.
+        """
+        frontiers, latest = self.frontiers, self.latest_time()
+        if not frontiers.upstream_times:
+            return latest
+        ids = tuple(ids)
+        if frontiers.upstream_times.isdisjoint(self.state.collections(ids, through=DerivedRelation)):
+            return latest
+        upper = frontiers.least_upper(ids)
+        return max(Timestamp(min(latest, upper - 1)), frontiers.greatest_since(ids)) if upper else latest
 
     @property
     def buffered_bytes(self) -> int:

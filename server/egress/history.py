@@ -1,4 +1,8 @@
-"""The history of a collection as CDCv2 messages. Those after the committed frontier may be repeated."""
+"""The history of a collection as CDCv2 messages. Those after the committed frontier may be repeated.
+
+Several sinks may write the same history, also of different servers. The statements of a sink with CONTINUE begin after
+its first time, and say nothing about the times before.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +50,12 @@ class History:
 
     keeps_frontier = False
 
-    def __init__(self, output: MessageOutput, written: Written) -> None:
+    def __init__(self, output: MessageOutput, written: Written, *, continues: bool = False) -> None:
         self._output = output
         self._encoder: Encoder | None = None
         self._writer = Writer()
         self._written = written
+        self._continues = continues
 
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
         self._encoder = await self._output.open(is_new=committed is None)
@@ -58,6 +63,9 @@ class History:
         return committed
 
     async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
+        if self._continues:
+            self._writer = Writer(as_of + 1)
+            return
         if rows is not None:
             changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
             for part in parts(changes):

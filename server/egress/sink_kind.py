@@ -11,7 +11,9 @@ from catalog.source_definition import Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.pgwire.types import parse_type
 from server.egress.downstream import Downstream, Written
+from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options
+from server.spark import Runner
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class SinkDefinition:
 
     `name`: of the sink. `on`, `columns`: the name and the columns of its collection. `connection`: the options of the
     connection, {} if there is none. `options`: by lower-case name: `path`, `schema` and `table`, or those of a topic;
-    and `key not enforced`. `identity`: as in `Sink`. `registries`: the options of the schema registries.
+    and `key not enforced`, `partition by`, `headers`, `progress interval` and `continue`. `identity`: as in
+    `Sink`. `registries`: the options of the schema registries.
     """
 
     name: str
@@ -35,6 +38,11 @@ class SinkDefinition:
     registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
 
     @property
+    def continues(self) -> bool:
+        """Whether other sinks have written the history up to the time at which this one begins."""
+        return "continue" in self.options
+
+    @property
     def encoded_columns(self) -> tuple[EncodedColumn, ...]:
         """The columns for the encoders of messages."""
         return tuple(EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in self.columns)
@@ -46,6 +54,12 @@ class SinkDefinition:
         return tuple(names.index(name) for name in self.key) if self.key else None
 
 
+def progress_interval_s(options: Mapping[str, str], default: float) -> float:
+    """The option PROGRESS INTERVAL in seconds. PgError 22023."""
+    given_us = OptionValues(options).microseconds("progress interval")
+    return default if given_us is None else given_us / 1e6
+
+
 class SinkKind(Protocol):
     """A kind of sink. Its methods do not block the event loop."""
 
@@ -53,8 +67,11 @@ class SinkKind(Protocol):
         """Called by CREATE SINK. PgError if the definition is invalid, or the external system cannot be written to."""
         ...
 
-    def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
-        """The interface to the external system, which counts what it writes in `written`. PgError as in `check`."""
+    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Downstream:
+        """The interface to the external system, which counts what it writes in `written`. PgError as in `check`.
+
+        `runner` evaluates expressions.
+        """
         ...
 
     async def dropped(self, definition: SinkDefinition) -> None:

@@ -21,6 +21,7 @@ from server.coordinator.snapshot_cache import collection_schema
 from server.egress.definitions import definition_of
 from server.egress.downstream import Downstream, Written
 from server.egress.kinds import KINDS
+from server.egress.sink_kind import progress_interval_s
 from server.ingest.upstream import UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import to_the_end
@@ -70,7 +71,7 @@ class SinkTask:
         """The definition that was used last."""
         self._coordinator = coordinator
         self._holder = holder
-        self._progress_s = progress_s
+        self._progress_s = progress_interval_s(sink.options, progress_s)
         self._committed_at = 0.0  # when the frontier was committed, by the monotonic clock
 
     @property
@@ -116,7 +117,7 @@ class SinkTask:
         self._check_history(state)
         catalog = self._coordinator.state
         self.definition = definition_of(catalog, self._sink())
-        downstream = KINDS[self.sink.system].downstream(self.definition, self.written)
+        downstream = KINDS[self.sink.system].downstream(self.definition, self.written, self._coordinator.engine)
         try:
             committed = Timestamp(int(state[FRONTIER])) if FRONTIER in state else None
             frontier = await downstream.open(committed)

@@ -165,7 +165,7 @@ async def subscribe(
             as_of = max(as_of, frontiers.greatest_since(inputs))
     else:
         await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
-        as_of = max(context.coordinator.latest_time(), frontiers.greatest_since(inputs))
+        as_of = max(context.coordinator.read_time(inputs), frontiers.greatest_since(inputs))
     activity, output = context.coordinator.activity, _OUTPUT_NAMES[type(statement.output)]
     if not inputs and not query.uses_session:  # uses_session: it has a temporal filter, so its result changes with time
         _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF is: constant rows do not depend on time

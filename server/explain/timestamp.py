@@ -25,7 +25,7 @@ async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | Non
     if not plan.inputs:
         time, constraints = TIMESTAMP_MAX, ["  (Constant): it reads nothing"]
     elif as_of is None:
-        time = max(context.transaction.read_time or latest, since)
+        time = max(context.transaction.read_time or context.coordinator.read_time(plan.inputs), since)
         constraints = [f"  (IsolationLevel(StrictSerializable)): [{with_clock(latest)}]"]
     else:
         time = await timestamp_of(context, as_of.time)

@@ -5,6 +5,8 @@ commit: after each commit, with F the frontier that is stored with it,
 
     committed rows = sum of the upstream updates at times before F
 
+With TIMESTAMPS = 'upstream', each change is committed at its upstream time (`server.coordinator.upstream_times`).
+
 What is received and not closed is not stored. The positions that are stored are those of the first message that has
 such updates or statements, so that they are read again after a restart; repetitions are ignored.
 """
@@ -22,6 +24,8 @@ import pyarrow as pa
 import structlog
 
 from catalog import updates
+from catalog.objects import TIMESTAMPS, UPSTREAM
+from catalog.source_definition import Envelope, Format
 from catalog.source_state import State
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.messages import DIFF, END, TIME, interval
@@ -38,6 +42,28 @@ K = TypeVar("K", bound=Hashable)
 Positions = Mapping[K, int]
 
 log = structlog.get_logger()
+
+
+def keeps_times(options: Mapping[str, str]) -> bool:
+    """The option TIMESTAMPS: whether changes are committed at their upstream times. PgError 22023."""
+    given = options.get(TIMESTAMPS, "server")
+    if given not in ("server", UPSTREAM):
+        raise PgError(
+            SqlState.INVALID_PARAMETER_VALUE,
+            f'invalid value for option TIMESTAMPS: "{given}"',
+            hint="Use 'server' or 'upstream'.",
+        )
+    return given == UPSTREAM
+
+
+def check_timestamps(options: Mapping[str, str], format: Format | None, *, has_tables: bool) -> None:
+    """PgError if the option TIMESTAMPS is invalid, or if the source has no history. `has_tables`: it has parts."""
+    is_history = format is not None and format.envelope is Envelope.MATERIALIZE
+    if keeps_times(options) and (has_tables or not is_history):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "option TIMESTAMPS = 'upstream' requires a source of one output with ENVELOPE MATERIALIZE",
+        )
 
 
 def stall_timeout_s(options: Mapping[str, str]) -> float:
@@ -69,9 +95,10 @@ class History(Generic[K]):
         prefix: str = "",
         *,
         stall_s: float = STALL_S,
+        keeps_times: bool = False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`state`, `prefix`: of the source, and of the collection's keys in it."""
+        """`state`, `prefix`: of the source, and of the collection's keys in it. `keeps_times`: see `receive`."""
         self._name = name
         self._key = f"{prefix}frontier"
         stored = state.get(self._key)
@@ -81,6 +108,7 @@ class History(Generic[K]):
         self._arrival = 0
         self._invalid = 0
         self._stall_s = stall_s
+        self._keeps_times = keeps_times
         self._clock = clock
         self._advanced_at = clock()
         self._is_reported = False
@@ -88,6 +116,9 @@ class History(Generic[K]):
 
     def receive(self, found: Decoded, first: Positions[K], place: Callable[[int], str]) -> list[pa.Table]:
         """The changes that messages close. `first`: the first position of the messages, by partition or file.
+
+        The changes of each time are consolidated, and have the column TIME, if the history keeps times. Otherwise those
+        of all times are.
 
         `place(row)`: where a message is, for the log. PgError if a change cannot be committed.
         """
@@ -106,6 +137,11 @@ class History(Generic[K]):
             self._is_reported = True
             log.warning("history is incomplete", name=self._name, error=stall.message, detail=stall.detail)
         return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
+
+    @property
+    def closed(self) -> int | None:
+        """The frontier; None if the changes do not have their times."""
+        return self._reader.frontier if self._keeps_times else None
 
     def state(self) -> dict[str, bytes | None]:
         """The frontier, to be committed with the changes."""
@@ -158,8 +194,8 @@ class History(Generic[K]):
             self._earliest = {**self._calls[-1][1], **self._earliest}
 
     def _changes(self, batch: Batch, before: int) -> pa.Table:
-        """The consolidated changes of all times of a batch."""
-        found = updates.consolidate(batch.updates.drop_columns([TIME]))
+        """The consolidated changes of a batch."""
+        found = updates.consolidate(batch.updates if self._keeps_times else batch.updates.drop_columns([TIME]))
         diffs = found[DIFF].to_numpy()
         if (len(diffs) and int(np.abs(diffs).max()) > MULTIPLICITY_MAX) or (diffs == np.iinfo(np.int64).min).any():
             raise PgError(

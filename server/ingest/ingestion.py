@@ -15,6 +15,7 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
+from server.coordinator.upstream_times import AheadOfClock
 from server.ingest.upstream import Changes, Upstream, UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import to_the_end
@@ -95,6 +96,9 @@ class Ingestion:
         source can then load its state.
         """
         coordinator = self._coordinator
+        if changes.closed:
+            await self._commit_at_upstream_times(changes)
+            return
         with coordinator.log.discarding(payload for _, payload in changes.payloads):
             await coordinator.backpressure.admit(tuple({*changes.writes, *(id for id, _ in changes.payloads)}))
             payloads = [*changes.payloads, *await prepare_payloads(coordinator.log, changes.writes)]
@@ -112,6 +116,20 @@ class Ingestion:
             self.rows += sum(payload.table.num_rows for _, payload in payloads)
 
         await to_the_end(commit())
+
+    async def _commit_at_upstream_times(self, changes: Changes) -> None:
+        """UpstreamError if the times of the changes are ahead of the server's clock."""
+        ((id, frontier),) = changes.closed.items()
+        tables = changes.writes.get(id, [])
+        await self._coordinator.backpressure.admit(tuple(changes.writes))
+        try:
+            await self._coordinator.upstream_times.write(id, self.source, tables, frontier, changes.state)
+        except AheadOfClock as error:
+            raise UpstreamError(
+                f"the times of the source are {error.ahead_ms / 1_000:.0f} s ahead of the server's clock",
+                "Times must be milliseconds since 1970. Synchronize the clocks of the servers.",
+            ) from None
+        self.rows += sum(table.num_rows for table in tables)
 
     def _report(self, status: Status, error: PgError | UpstreamError | None) -> None:
         if (status, str(error)) != (self.status, str(self.error)):

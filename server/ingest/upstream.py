@@ -34,6 +34,8 @@ class Changes:
     `payloads`: more of the same, which are too large for memory and already in files of the log.
     `read_at`: the collections whose retracted rows are known to exist, with the time at which they do. Others are
     checked for negative multiplicities when they are read.
+    `closed`: collections with the timestamps of their upstream, with the upstream frontier. Their `writes` are changes
+    with the column `protocol.cdcv2.messages.TIME`, all at times before the frontier. No other collection has changes.
     `errors`: the collections whose reads fail from now on, with the error, or no longer fail (None).
     """
 
@@ -42,6 +44,7 @@ class Changes:
     payloads: Sequence[tuple[ObjectId, Payload]] = ()
     read_at: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     errors: Mapping[ObjectId, CollectionError | None] = field(default_factory=dict)
+    closed: Mapping[ObjectId, int] = field(default_factory=dict)
 
 
 class Upstream(Protocol):

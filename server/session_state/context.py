@@ -191,7 +191,7 @@ class Context:
         """
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         if transaction.read_time is None:
-            transaction.read_time = self.coordinator.latest_time()
+            transaction.read_time = self.coordinator.read_time(ids)
             held = frozenset(frontiers.floors) if transaction.explicit else ids
             readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= transaction.read_time)
             transaction.holder = frontiers.hold(readable, transaction.read_time)

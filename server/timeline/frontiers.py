@@ -1,6 +1,7 @@
 """Which timestamps are readable: `since` and `upper` of every collection, and the holders that keep history.
 
 - `upper` (exclusive): times `t < upper` are final. All tables share one `upper`, which only the committer advances.
+  A source with the timestamps of its upstream has its own, which is not after that of the tables.
   Every materialized view has its own, which its dataflow advances. While the dataflow is at rest, it is the least
   `upper` of the view's inputs.
 - `since` (inclusive): times `since <= t < upper` are readable. Holders are holds, running SELECTs, subscriptions, and
@@ -122,6 +123,8 @@ class Frontiers:
         self.tables_upper = Timestamp(0)
         self.view_uppers: dict[ObjectId, Timestamp] = {}
         self.floors: dict[ObjectId, Timestamp] = {}
+        self.upstream_times: set[ObjectId] = set()
+        """The sources with timestamps of their upstream, whose `upper` is in `view_uppers`."""
         self.holders: set[Holder] = set()
         self.holders_of: dict[ObjectId, set[Holder]] = {}
         self.passive_of: dict[ObjectId, set[Holder]] = {}  # those that do not affect `since` (see `Holder.follow`)
@@ -303,6 +306,7 @@ class Frontiers:
             holder.dropped(id, relation)
         self.stop_following(id)
         self.floors.pop(id, None)
+        self.upstream_times.discard(id)
         self.view_uppers.pop(id, None)
         self._retention_ms.pop(id, None)
 

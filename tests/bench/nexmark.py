@@ -67,12 +67,15 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as directory:
         events.write(Path(directory))
         events.write_transactions(Path(directory), max(sizes))
-        flink = _flink(options.flink_python, Path(directory), names)
-        pathway = _pathway(options.nexmark_pathway_python, Path(directory), names)
+        sides = {
+            "Flink": _flink(options.flink_python, Path(directory), names),
+            "Pathway": _pathway(options.nexmark_pathway_python, Path(directory), names),
+        }
+    sides = {side: costs for side, costs in sides.items() if costs}
     rows = []
     for name in names:
         ours = [[_tidewire(servers, events, name, size) for _ in range(2)][-1] for size in sizes]
-        theirs = [side.get(name) for side in (flink, pathway)]
+        theirs = [costs.get(name) for costs in sides.values()]
         ratios = [
             f"{side.processor_s / our.processor_s:.2f}" if side is not None else "-" for side in theirs for our in ours
         ]
@@ -80,8 +83,8 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
         rows.append((name, *cells, *ratios, *(f"{cost.worst_s * 1e3:,.0f} ms" for cost in ours)))
     of = [f"{size:,}" for size in sizes]
     header = (
-        *("query", *(f"Tidewire, {size}" for size in of), "Flink", "Pathway"),
-        *(f"{size} / {other}" for other in ("Flink", "Pathway") for size in of),
+        *("query", *(f"Tidewire, {size}" for size in of), *sides),
+        *(f"{size} / {side}" for side in sides for size in of),
         *(f"worst freshness, {size}" for size in of),
     )
     about = (

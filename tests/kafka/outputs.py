@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import source_state
-from catalog.objects import ObjectId, Table
+from catalog.objects import Column, ObjectId, Table
 from catalog.source_definition import Format
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
@@ -31,11 +31,13 @@ TOPIC = "topic"
 
 
 class JoinEngine(PassingEngine):
-    """Joins the keys of a step as Spark does, in Python."""
+    """Joins the keys of a step as Spark does, in Python. Returns the input of other statements unchanged."""
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
     ) -> pa.Table:
+        if views.keys() != {"d0", "d1"}:
+            return await super().run(sql, views, patient=patient, background=background)
         old, new = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in ("d0", "d1"))
         numbers = {row[:-1]: row[-1] for row in new}
         pairs = [(row[-1], numbers[row[:-1]]) for row in old if row[:-1] in numbers]
@@ -75,10 +77,17 @@ class OutputRun:
     """A collection that an envelope fills: `async with OutputRun(...) as output`."""
 
     def __init__(
-        self, directory: Path, format: Format, schemas: Schemas, engine: Any = None, partitions: int = 1
+        self,
+        directory: Path,
+        format: Format,
+        schemas: Schemas,
+        engine: Any = None,
+        partitions: int = 1,
+        columns: Sequence[Column] = (),
     ) -> None:
         self.format = format
-        self.layout: Layout = layout_of(format, schemas, {"key": None, "value": None})
+        self.layout: Layout = layout_of(format, schemas, {"key": None, "value": None}, columns)
+        self._columns = columns
         self._directory = directory
         self._engine = engine or JoinEngine()
         self._schemas = schemas
@@ -110,7 +119,7 @@ class OutputRun:
     def resume(self) -> None:
         """A new envelope with the committed state, as after an error of the upstream."""
         state = source_state.load(self.coordinator.store, ID)
-        layout = layout_of(self.format, self._schemas, {"key": None, "value": None})
+        layout = layout_of(self.format, self._schemas, {"key": None, "value": None}, self._columns)
         target = Target(ID, Output(TOPIC, "t", layout.columns), self.format)
         context = SourceContext(ID, self.coordinator, self._engine)
         self.envelope = envelope_of(target, self.format, layout, state, context, partitions=self._partitions)

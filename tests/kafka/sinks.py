@@ -84,6 +84,7 @@ class Read:
     offset: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def read_topic(address: str, topic: str, isolation: str = "read_committed") -> list[Read]:
@@ -106,7 +107,8 @@ def read_topic(address: str, topic: str, isolation: str = "read_committed") -> l
         while ended != set(partitions):
             for message in [consumer.poll(10), *consumer.consume(10_000, 0)]:
                 if message.error() is None:
-                    found.append(Read(message.partition(), message.offset(), message.key(), message.value()))
+                    place = message.partition(), message.offset()
+                    found.append(Read(*place, message.key(), message.value(), tuple(message.headers() or ())))
                 elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
                 else:

@@ -14,10 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from catalog import source_state
+from catalog.objects import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import AvroEncoder, schema_text
 from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.json_form import JsonEncoder
 from protocol.cdcv2.messages import DIFF_FIELD, END, TIME_FIELD, Progress
 from protocol.cdcv2.orders import Total
 from protocol.pgwire.errors import PgError
@@ -39,11 +41,13 @@ SCHEMAS = Schemas(None, schema_text(COLUMNS))
 TIMES, PARTITIONS = 8, 3
 
 
-def progress(each: Any) -> bytes:
-    return ENCODER.progress(Progress.of(each.lower, each.upper, list(each.counts.items())))
+def progress(each: Any, encoder: AvroEncoder | JsonEncoder) -> bytes:
+    return encoder.progress(Progress.of(each.lower, each.upper, list(each.counts.items())))
 
 
-def history(random: Random) -> tuple[set[tuple[str, int, int]], list[list[bytes]]]:
+def history(
+    random: Random, encoder: AvroEncoder | JsonEncoder = ENCODER
+) -> tuple[set[tuple[str, int, int]], list[list[bytes]]]:
     """Updates that add and remove rows, and the partitions of a topic, in which each message is at least once."""
     updates: set[tuple[str, int, int]] = set()
     for data, time, _ in sorted(random_updates(random, range(TIMES), 20)):
@@ -54,11 +58,11 @@ def history(random: Random) -> tuple[set[tuple[str, int, int]], list[list[bytes]
     order = Total()
     statements = [statement(order, updates, (0,), (3,)), statement(order, updates, (3,), ())]
     statements += cut(random, order, updates, range(TIMES))
-    messages = [progress(each) for each in statements]
+    messages = [progress(each, encoder) for each in statements]
     for _ in range(2):
         shuffled = random.sample(sorted(updates), len(updates))
         for start in range(0, len(shuffled), 3):
-            messages += ENCODER.updates(table(*shuffled[start : start + 3]))
+            messages += encoder.updates(table(*shuffled[start : start + 3]))
     messages += [b"\x07junk"] * random.randrange(3)
     partitions: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     for message in random.sample(messages, len(messages)):
@@ -67,10 +71,15 @@ def history(random: Random) -> tuple[set[tuple[str, int, int]], list[list[bytes]
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_the_rows_are_those_of_closed_times_over_restarts(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("name", ["avro", "json"])
+async def test_the_rows_are_those_of_closed_times_over_restarts(tmp_path: Path, name: str, seed: int) -> None:
     random = Random(seed)
-    updates, partitions = history(random)
-    async with OutputRun(tmp_path, FORMAT, SCHEMAS, partitions=PARTITIONS) as run:
+    is_json = name == "json"
+    updates, partitions = history(random, JsonEncoder(COLUMNS) if is_json else ENCODER)
+    format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE) if is_json else FORMAT
+    given = (Column("name", "text", False),) if is_json else ()
+    schemas = Schemas(None, None) if is_json else SCHEMAS
+    async with OutputRun(tmp_path, format, schemas, partitions=PARTITIONS, columns=given) as run:
         positions = dict.fromkeys(range(PARTITIONS), 0)
         stored = dict(positions)
         while any(positions[p] < len(partitions[p]) for p in positions):

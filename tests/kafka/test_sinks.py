@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -50,7 +51,6 @@ from tests.server.egress.child import write
 from tests.server.egress.postgres.child import change, running
 from tests.server.egress.postgres.test_table import change as replace_rows
 from tests.server.egress.postgres.test_table import refused, rows, status_of, wait_until_stalled, with_values
-from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path_factory.mktemp("server"), Engine(), interval_s=0.02)
+    server = ServerThread(tmp_path_factory.mktemp("server"), JoinEngine(), interval_s=0.02)
     yield server
     server.stop()
 
@@ -92,16 +92,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_task, "RETRY_S", 0.05)
-
-
-class Engine(JoinEngine):
-    """Executes joins by key, and returns the input of other statements unchanged."""
-
-    async def run(
-        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
-    ) -> pa.Table:
-        run = super().run if len(views) == 2 else PassingEngine().run
-        return await run(sql, views, patient=patient, background=background)
 
 
 _numbers = itertools.count(1)
@@ -441,3 +431,71 @@ async def test_a_sink_continues_when_the_broker_is_back(
             kafka.start_broker()
             await until_written(coordinator, sinks)
             assert message_values(read_topic(kafka.address, "down")) == [({"n": 1}, {"n": 1, "v": "a"})]
+
+
+def test_a_column_chooses_the_partitions_and_the_headers(connection: psycopg.Connection, kafka: MockCluster) -> None:
+    connection.execute("CREATE TABLE t (k bigint NOT NULL, p bigint, h jsonb)")
+    connection.execute(
+        """INSERT INTO t VALUES (1, 4, '{"a": "x", "b": null}'), (2, -1, NULL), (3, NULL, '{"a": "x"}')"""
+    )
+    topic = f"topic-{next(_numbers)}"
+    kafka.create_topic(topic, 3)
+    into = f"INTO KAFKA CONNECTION materialize.public.k (TOPIC = '{topic}', PARTITION BY = p) KEY (k) HEADERS h"
+    into = into.replace("materialize", connection.info.dbname)
+    name = f"{connection.info.dbname}.public"
+    create = f"CREATE SINK {name}.s FROM {name}.t {into} FORMAT JSON ENVELOPE UPSERT"
+    connection.execute(create.encode())
+    while len(messages := read_topic(kafka.address, topic)) < 3:
+        sleep(0.01)
+    found = {json.loads(m.key or b"")["k"]: (m.partition, list(m.headers)) for m in messages}
+    assert found == {1: (1, [("a", b"x"), ("b", None)]), 2: (2, []), 3: (0, [("a", b"x")])}
+    shown = connection.execute("SHOW CREATE SINK s").fetchone()
+    assert shown is not None
+    assert shown[-1] == create
+    connection.execute("DELETE FROM t WHERE k = 1")
+    while len(messages := read_topic(kafka.address, topic)) < 4:
+        sleep(0.01)
+    assert [m.partition for m in messages if m.value is None] == [1]
+    connection.execute("INSERT INTO t VALUES (4, 0, '[1]')")
+    wait_until_stalled(connection)
+    assert status_of(connection) == ("stalled", "invalid headers of a message: [1]")
+
+
+@pytest.mark.parametrize(
+    ("options", "rest", "state", "message"),
+    [
+        (", PARTITION BY v", "UPSERT", "42804", "argument of PARTITION BY must be type bigint, not type text"),
+        (", PARTITION BY x", "UPSERT", "42703", 'column "x" does not exist'),
+        (", PARTITION BY t.n", "UPSERT", "42P01", 'missing FROM-clause entry for table "t"'),
+        (", PARTITION BY (SELECT 1)", "UPSERT", "0A000", "cannot use subquery in PARTITION BY"),
+        (
+            ", PARTITION BY n",
+            "MATERIALIZE",
+            "0A000",
+            "PARTITION BY is not supported for sinks with ENVELOPE MATERIALIZE",
+        ),
+    ],
+)
+def test_what_partition_by_refuses(
+    connection: psycopg.Connection, options: str, rest: str, state: str, message: str
+) -> None:
+    connection.execute("CREATE TABLE t (n bigint, v text)")
+    key = "KEY (n)" if rest == "UPSERT" else ""
+    into = f"INTO KAFKA CONNECTION k (TOPIC 'refused'{options}) {key} FORMAT JSON ENVELOPE {rest}"
+    refused(connection, f"CREATE SINK s FROM t {into}", state, message)
+
+
+@pytest.mark.parametrize(
+    ("headers", "envelope", "state", "message"),
+    [
+        ("v", "UPSERT", "42804", 'column "v" of HEADERS must be type jsonb, not type text'),
+        ("x", "UPSERT", "42703", 'column "x" named in HEADERS does not exist'),
+        ("h", "DEBEZIUM", "0A000", "HEADERS of a sink requires ENVELOPE UPSERT"),
+    ],
+)
+def test_what_headers_refuse(
+    connection: psycopg.Connection, headers: str, envelope: str, state: str, message: str
+) -> None:
+    connection.execute("CREATE TABLE t (n bigint, v text, h jsonb)")
+    into = f"INTO KAFKA CONNECTION k (TOPIC 'refused') KEY (n) HEADERS {headers} FORMAT JSON ENVELOPE {envelope}"
+    refused(connection, f"CREATE SINK s FROM t {into}", state, message)

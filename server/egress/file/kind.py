@@ -11,6 +11,7 @@ from server.egress.downstream import Written
 from server.egress.file.output import FileOutput
 from server.egress.history import History
 from server.egress.sink_kind import SinkDefinition
+from server.spark import Runner
 
 
 class FileSink:
@@ -20,8 +21,8 @@ class FileSink:
         _check_format(definition)
         await asyncio.to_thread(_check_new, definition.options["path"])
 
-    def downstream(self, definition: SinkDefinition, written: Written) -> History:
-        return History(FileOutput(definition), written)
+    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> History:
+        return History(FileOutput(definition), written, continues=definition.continues)
 
     async def dropped(self, definition: SinkDefinition) -> None:
         """The file remains."""

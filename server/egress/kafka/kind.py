@@ -6,6 +6,7 @@ from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Downstream, Written
 from server.egress.history import History
+from server.egress.kafka import headers, partitioning
 from server.egress.kafka.output import TopicOutput
 from server.egress.kafka.progress import progress_topic
 from server.egress.kafka.row_topic import RowTopic
@@ -14,6 +15,7 @@ from server.egress.kafka.topic import Topic
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.kafka.registry import incompatible
 from server.ingest.upstream import UpstreamError
+from server.spark import Runner
 
 _ENVELOPES = (Envelope.UPSERT, Envelope.DEBEZIUM, Envelope.MATERIALIZE)
 
@@ -23,6 +25,8 @@ class KafkaSink:
 
     async def check(self, definition: SinkDefinition) -> None:
         _check_format(definition)
+        partitioning.check(definition)
+        headers.position(definition)
         topic = Topic.of(definition.options)
         if topic.name == progress_topic(definition.connection).name:
             raise PgError(
@@ -37,11 +41,11 @@ class KafkaSink:
         except UpstreamError as error:
             raise PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint) from error
 
-    def downstream(self, definition: SinkDefinition, written: Written) -> Downstream:
+    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Downstream:
         assert definition.format is not None
         if definition.format.envelope is Envelope.MATERIALIZE:
-            return History(TopicOutput(definition), written)
-        return RowTopic(definition, written)
+            return History(TopicOutput(definition), written, continues=definition.continues)
+        return RowTopic(definition, written, runner)
 
     async def dropped(self, definition: SinkDefinition) -> None:
         """Deletes the frontier. The topic and the schemas are kept."""
@@ -81,5 +85,13 @@ def _check_format(definition: SinkDefinition) -> None:
             "ENVELOPE UPSERT of a sink requires a KEY",
             hint="Add KEY (column, ...) after the options of the topic.",
         )
+    if format.envelope is Envelope.MATERIALIZE and partitioning.OPTION in definition.options:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "PARTITION BY is not supported for sinks with ENVELOPE MATERIALIZE",
+            detail="A message has the changes of many rows, and readers accept messages in any partition.",
+        )
+    if format.envelope is not Envelope.UPSERT and headers.OPTION in definition.options:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "HEADERS of a sink requires ENVELOPE UPSERT")
     if format.envelope is Envelope.MATERIALIZE and (definition.key or format.key is not None):
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY is not supported for sinks with ENVELOPE MATERIALIZE")

@@ -80,7 +80,7 @@ class Encoder:
         """The keys of the messages; None if they have no keys."""
         if self.key is None or self.key_form is None:
             return None
-        return self.key_form.records(rows.select(list(self.key)).take(pa.array(_either(pairs))))
+        return self.key_form.records(rows.select(list(self.key)).take(pa.array(either(pairs))))
 
     def values(self, rows: pa.Table, pairs: Pairs) -> pa.BinaryArray:
         """The values of the messages. With ENVELOPE UPSERT, NULL for a row that is deleted."""
@@ -92,12 +92,12 @@ class Encoder:
         """The partitions of messages without keys, the same for equal rows. None: the producer chooses them."""
         if self.key is not None or count == 1:
             return None
-        hashes = key_hashes(rows.take(pa.array(_either(pairs))), rows.column_names)
+        hashes = key_hashes(rows.take(pa.array(either(pairs))), rows.column_names)
         return (hashes % np.uint64(count)).astype(np.int64)
 
 
-def _either(pairs: Pairs) -> Rows:
-    """The new row of each pair, or the old one if there is no new one."""
+def either(pairs: Pairs) -> Rows:
+    """The row of each message: the new row of a pair, or the old one if there is no new one."""
     return np.where(pairs.after == NONE, pairs.before, pairs.after)
 
 

@@ -23,7 +23,7 @@ class TopicOutput:
 
     async def open(self, *, is_new: bool) -> Encoder:
         definition, topic = self._definition, self._topic
-        await ensure(topic, definition.connection, is_new=is_new)
+        await ensure(topic, definition.connection, is_new=is_new and not definition.continues)
         columns = definition.encoded_columns
         encoder: Encoder
         if value_encoding(definition).name == "json":

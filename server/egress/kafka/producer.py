@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.consumer import configuration
+from server.ingest.kafka.messages import Headers
 from server.ingest.source_kind import Options
 from server.ingest.upstream import UpstreamError
 
@@ -113,11 +114,12 @@ class TopicProducer:
         values: Iterable[bytes | None],
         keys: Iterable[bytes | None] | None = None,
         partitions: Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
         *,
         topic: str | None = None,
     ) -> None:
         """Sends messages. `values` is iterated in the producer's thread. `topic`: instead of the producer's own."""
-        await self._run(lambda: self._send(topic or self.topic, values, keys, partitions))
+        await self._run(lambda: self._send(topic or self.topic, values, keys, partitions, headers))
 
     async def commit(self) -> None:
         """Commits the transaction. Returns when all of its messages are durable."""
@@ -157,15 +159,20 @@ class TopicProducer:
         values: Iterable[bytes | None],
         keys: Iterable[bytes | None] | None,
         partitions: Sequence[int] | None,
+        headers: Sequence[Headers] | None,
     ) -> None:
         produce, begun = self._producer.produce, monotonic()
         values = list(values)
         nothing = (None,) * len(values)
         anywhere = (-1,) * len(values)
-        for value, key, partition in zip(values, keys or nothing, partitions or anywhere, strict=True):
+        rows = zip(values, keys or nothing, partitions or anywhere, headers or nothing, strict=True)
+        for value, key, partition, own in rows:
             while True:
                 try:
-                    produce(topic, value, key, partition)
+                    if own:
+                        produce(topic, value, key, partition, headers=list(own))
+                    else:
+                        produce(topic, value, key, partition)
                     break
                 except BufferError:
                     self._producer.poll(SERVE_S)

@@ -13,6 +13,7 @@ import asyncio
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import Timestamp
@@ -20,7 +21,10 @@ from catalog.source_definition import Envelope
 from protocol.cdcv2.messages import TIME, TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
-from server.egress.kafka.messages import Encoder
+from server.egress.kafka import headers, partitioning
+from server.egress.kafka.headers import headers_of
+from server.egress.kafka.messages import Encoder, either
+from server.egress.kafka.partitioning import PartitionExpression
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.progress import progress_topic, read_frontier, record_key, record_value
 from server.egress.kafka.schemas import key_form, value_form
@@ -29,6 +33,8 @@ from server.egress.key_errors import key_error
 from server.egress.net_changes import KeyViolation, Pairs, check_unique, paired
 from server.egress.parts import PART_BYTES, PART_ROWS, parts
 from server.egress.sink_kind import SinkDefinition
+from server.ingest.kafka.messages import Headers
+from server.spark import Runner
 
 FEW_ROWS = 1_000  # more changes than these are paired in a thread
 TRANSACTIONAL_ID_PREFIX = "tidewire-"
@@ -39,7 +45,8 @@ class RowTopic:
 
     keeps_frontier = True
 
-    def __init__(self, definition: SinkDefinition, written: Written) -> None:
+    def __init__(self, definition: SinkDefinition, written: Written, runner: Runner | None = None) -> None:
+        """`runner` evaluates PARTITION BY. It is not needed for `forget`."""
         assert definition.format is not None
         self._definition = definition
         self._envelope = definition.format.envelope
@@ -51,6 +58,10 @@ class RowTopic:
         self._producer: TopicProducer | None = None
         self._encoder: Encoder | None = None
         self._partitions = 1
+        self._partitioning: PartitionExpression | None = None
+        if runner is not None and partitioning.OPTION in definition.options:
+            self._partitioning = PartitionExpression(definition, runner)
+        self._headers = headers.position(definition)
 
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
         definition = self._definition
@@ -155,19 +166,27 @@ class RowTopic:
     async def _send_pairs(self, rows: pa.Table, pairs: Pairs) -> None:
         encoder = self._encoder
         assert encoder is not None
+        chosen: NDArray[np.int64] | None = None
+        if self._partitioning is not None:
+            taken = await asyncio.to_thread(_taken, rows, pairs)
+            chosen = await self._partitioning.partitions(taken, self._partitions)
 
-        def encoded() -> tuple[list[bytes | None], list[bytes] | None, list[int] | None, int]:
-            partitions = encoder.partitions(rows, pairs, self._partitions)
+        def encoded() -> tuple[list[bytes | None], list[bytes] | None, list[int] | None, list[Headers] | None, int]:
+            partitions = encoder.partitions(rows, pairs, self._partitions) if chosen is None else chosen
+            own = None
+            if self._headers is not None:
+                own = headers_of(rows.column(self._headers).take(pa.array(either(pairs))))
             keys, values = encoder.keys(rows, pairs), encoder.values(rows, pairs)
             return (
                 values.to_pylist(),
                 None if keys is None else keys.to_pylist(),
                 None if partitions is None else partitions.tolist(),
+                own,
                 _size(values) + (0 if keys is None else _size(keys)),
             )
 
-        values, keys, partitions, size = await asyncio.to_thread(encoded)
-        await self._connected.send(values, keys, partitions)
+        values, keys, partitions, own, size = await asyncio.to_thread(encoded)
+        await self._connected.send(values, keys, partitions, own)
         self._written.messages += len(values)
         self._written.bytes += size
 
@@ -184,6 +203,11 @@ class RowTopic:
 
     def _violated(self, error: KeyViolation) -> PgError:
         return key_error(error, self._definition, "Create the sink with another KEY, or with KEY (...) NOT ENFORCED.")
+
+
+def _taken(rows: pa.Table, pairs: Pairs) -> pa.Table:
+    """The row of each message, with columns c0, c1, ..."""
+    return rows.take(pa.array(either(pairs))).rename_columns([f"c{i}" for i in range(rows.num_columns)])
 
 
 def _size(messages: pa.BinaryArray) -> int:

@@ -11,6 +11,7 @@ from server.egress.postgres.target import Target
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
+from server.spark import Runner
 
 _MAY_CREATE = """
 SELECT has_database_privilege(current_database(), 'CREATE') AS schemas,
@@ -47,7 +48,7 @@ class PostgresSink:
         except UpstreamError as error:
             raise PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint) from error
 
-    def downstream(self, definition: SinkDefinition, written: Written) -> Table:
+    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Table:
         return Table(definition, written)
 
     async def dropped(self, definition: SinkDefinition) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 from catalog.objects import Collection, ObjectId, Sink
 from catalog.roles import Privilege
+from catalog.source_definition import Envelope
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT
 from server.authorization import privileges
 from server.egress.definitions import definition_of
 from server.egress.kinds import KINDS
-from server.egress.sink_task import AS_OF
+from server.egress.sink_kind import progress_interval_s
+from server.egress.sink_task import AS_OF, PROGRESS_S
 from server.execution.ddl.connections import used_connection
 from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import unless_exists
@@ -29,7 +31,9 @@ from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.plan import Field
 
 _NOT_ENFORCED = "key not enforced"
-_CLAUSES = (_NOT_ENFORCED, AS_OF)  # options of a sink that are not those of its topic
+_PROGRESS, _CONTINUE = "progress interval", "continue"
+_PARTITION_BY, _HEADERS = "partition by", "headers"
+_CLAUSES = (_NOT_ENFORCED, AS_OF, _PROGRESS, _CONTINUE, _HEADERS)  # options of a sink that are not those of its topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,13 @@ async def evaluate(context: Context, statement: CreateSink) -> EvaluatedSink:
         _key(relation, statement.key),
         uuid.uuid4().hex,
     )
+    progress_interval_s(sink.options, PROGRESS_S)
+    if _CONTINUE in sink.options and (sink.format is None or sink.format.envelope is not Envelope.MATERIALIZE):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "option CONTINUE of a sink requires ENVELOPE MATERIALIZE",
+            hint="Use SNAPSHOT = false.",
+        )
     if state.item_named(schema.id, name) is None:
         await KINDS[sink.system].check(definition_of(state, sink))
     return EvaluatedSink(statement, sink, as_of)
@@ -134,15 +145,25 @@ def show_create(context: Context, sink: Sink) -> str:
     if "table" in options:
         text += f" TABLE {quote_identifier(options['schema'])}.{quote_identifier(options['table'])}"
     if sink.system == "kafka":
-        given = [f"{name.upper()} = {quote_text(value)}" for name, value in options.items() if name not in _CLAUSES]
+        given = [
+            f"{name.upper()} = {value if name == _PARTITION_BY else quote_text(value)}"
+            for name, value in options.items()
+            if name not in _CLAUSES
+        ]
         text += f" ({', '.join(given)})"
     if sink.key:
         text += f" KEY ({', '.join(map(quote_identifier, sink.key))})"
     if _NOT_ENFORCED in options:
         text += " NOT ENFORCED"
+    if _HEADERS in options:
+        text += f" HEADERS {quote_identifier(options[_HEADERS])}"
     text += format_text(context, sink.format)
     given = [f"AS OF {options[AS_OF]}"] if AS_OF in options else []
-    if not sink.with_snapshot:
+    if _PROGRESS in options:
+        given.append(f"PROGRESS INTERVAL = {quote_text(options[_PROGRESS])}")
+    if _CONTINUE in options:
+        given.append("CONTINUE = true")
+    elif not sink.with_snapshot:
         given.append("SNAPSHOT = false")
     return f"{text} WITH ({', '.join(given)})" if given else text
 

@@ -156,11 +156,14 @@ def _typed(statement: CreateSource) -> tuple[Column, ...]:
     _check_list(statement.columns)
     if not typed:
         return ()
-    if statement.system != "file":
+    if statement.system != "file" and not _has_json_changes(statement):
+        hint = "Write only the names, and cast the columns in a view."
+        if statement.system == "kafka":
+            hint += " FORMAT JSON ENVELOPE MATERIALIZE has columns with types."
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"types of the columns of a source from {statement.system.upper()} are not supported",
-            hint="Write only the names, and cast the columns in a view.",
+            hint=hint,
             position=typed[0].name.position,
         )
     for column in statement.columns:
@@ -168,6 +171,13 @@ def _typed(statement: CreateSource) -> tuple[Column, ...]:
             message = f'column "{column.name.name}" needs a type, as other columns have one'
             raise PgError(SqlState.SYNTAX_ERROR, message, position=column.name.position)
     return tuple(Column(c.name.name, str(c.type), not c.not_null) for c in statement.columns)
+
+
+def _has_json_changes(statement: CreateSource) -> bool:
+    """Whether the source reads FORMAT JSON ENVELOPE MATERIALIZE, whose messages do not name the types of columns."""
+    format = statement.format
+    is_json = format is not None and format.value is not None and format.value.name == "json"
+    return is_json and format is not None and format.envelope == "materialize"
 
 
 def _check_list(columns: Sequence[SourceColumn]) -> None:

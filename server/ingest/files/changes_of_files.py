@@ -11,7 +11,7 @@ from catalog.source_state import State
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.json_form import JsonDecoder
 from protocol.pgwire.types import parse_type
-from server.ingest.history import History, stall_timeout_s
+from server.ingest.history import History, keeps_times, stall_timeout_s
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes, Upstream
 
@@ -28,14 +28,21 @@ class ChangesOfFiles:
         self._target = target
         self._context = context
         self._stall_s = stall_timeout_s(definition.options)
+        self._keeps_times = keeps_times(definition.options)
         self._read: dict[str, int] = {}  # by file, up to where it was received
         self._stored: dict[str, int] = {}  # by file, from where it is read after a restart
         self._history: History[str] | None = None
 
     async def open(self, state: State) -> None:
         history: History[str] = History(
-            self._target.output.reference, self._decoder.schema, state, stall_s=self._stall_s
+            self._target.output.reference,
+            self._decoder.schema,
+            state,
+            stall_s=self._stall_s,
+            keeps_times=self._keeps_times,
         )
+        if history.closed is not None:
+            self._context.coordinator.upstream_times.resume(self._target.id, history.closed)
         self._history = history
         self._context.statistics.histories[self._target.id] = history.status
         stored = {key.removeprefix(_POSITION): value for key, value in state.items() if key.startswith(_POSITION)}
@@ -58,7 +65,8 @@ class ChangesOfFiles:
         moved = {path: position for path, position in positions.items() if self._stored.get(path) != position}
         self._stored = positions
         state = {f"{_POSITION}{path}": b"%d" % position for path, position in moved.items()}
-        return Changes({self._target.id: changes} if changes else {}, {**state, **history.state()})
+        closed = {} if history.closed is None else {self._target.id: history.closed}
+        return Changes({self._target.id: changes} if changes else {}, {**state, **history.state()}, closed=closed)
 
     async def committed(self, state: State) -> None:
         """The files keep what was read."""

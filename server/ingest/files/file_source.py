@@ -14,7 +14,7 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.changes_of_files import ChangesOfFiles
 from server.ingest.files.file_format import FileFormat, format_of
-from server.ingest.history import stall_timeout_s
+from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Statistics, Target
 from server.ingest.upstream import Changes, Upstream, UpstreamError
@@ -36,6 +36,7 @@ class FileSource:
             raise PgError(SqlState.INVALID_NAME, "relative path not allowed for a source from a file")
         OptionValues(definition.options).microseconds("poll interval")
         stall_timeout_s(definition.options)
+        check_timestamps(definition.options, definition.format, has_tables=False)
         format = format_of(definition)
         return (await asyncio.to_thread(_output, format, path),)
 

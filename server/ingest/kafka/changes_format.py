@@ -1,16 +1,22 @@
-"""CDCv2 messages of a topic in Avro: Confluent's wire format, or values of a fixed schema without it."""
+"""CDCv2 messages of a topic.
+
+Avro: Confluent's wire format, or values of a fixed schema without it. JSON: the source's column list gives the types.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from protocol.avro.encoder import EncodedColumn
 from protocol.avro.schema import SchemaError, Type
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.json_form import JsonDecoder
 from protocol.cdcv2.messages import Progress
 from server.ingest.kafka.avro_format import BROKEN, FRAME, distinct_ids, frame_reason, schema_ids
 from server.ingest.kafka.registry import SchemaRegistry, Undecodable
@@ -18,7 +24,43 @@ from server.ingest.kafka.registry import SchemaRegistry, Undecodable
 _FIXED = -1
 
 
-class ChangesFormat:
+class ChangesFormat(Protocol):
+    """Decodes messages."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the updates."""
+        ...
+
+    async def prepare(self, data: pa.BinaryArray) -> None:
+        """Fetches what `decode` needs. UpstreamError."""
+        ...
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        """May run in a thread. NULL is an invalid message."""
+        ...
+
+
+class JsonChanges:
+    """Decodes messages in JSON, whose data has these columns."""
+
+    def __init__(self, columns: Sequence[EncodedColumn]) -> None:
+        self._decoder = JsonDecoder(columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """As `ChangesFormat.schema`."""
+        return self._decoder.schema
+
+    async def prepare(self, data: pa.BinaryArray) -> None:
+        """Nothing is fetched."""
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        """As `ChangesFormat.decode`."""
+        return self._decoder.decode(data)
+
+
+class AvroChanges:
     """Decodes messages to the columns of `schema`. It is that of all messages if there is no registry."""
 
     def __init__(self, schema: CdcSchema, registry: SchemaRegistry | None, *, framed: bool = True) -> None:
@@ -28,11 +70,15 @@ class ChangesFormat:
         self._registry = registry
         self._framed = framed
         self._decoders: dict[int, AvroDecoder | Undecodable] = {} if registry is not None else {_FIXED: own}
-        self.schema = own.schema
-        """Of the updates."""
+        self._updates = own.schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """As `ChangesFormat.schema`."""
+        return self._updates
 
     async def prepare(self, data: pa.BinaryArray) -> None:
-        """Fetches what `decode` needs. UpstreamError."""
+        """As `ChangesFormat.prepare`."""
         if self._registry is None:
             return
         for id in distinct_ids(data).tolist():
@@ -47,7 +93,7 @@ class ChangesFormat:
             return Undecodable(str(error))
 
     def decode(self, data: pa.BinaryArray) -> Decoded:
-        """May run in a thread. NULL is an invalid message."""
+        """As `ChangesFormat.decode`."""
         skip = FRAME if self._framed else 0
         ids = schema_ids(data) if self._framed else np.full(len(data), _FIXED)
         if self._registry is None:

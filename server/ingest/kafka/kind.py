@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catalog.objects import TIMESTAMPS
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.history import stall_timeout_s
+from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.kafka.consumer import TopicConsumer, deleted
 from server.ingest.kafka.layout import ends_of, layout_of
 from server.ingest.kafka.registry import SchemaRegistry
@@ -17,7 +18,10 @@ from server.ingest.source_kind import Options, Output, SourceContext, SourceDefi
 from server.ingest.upstream import UpstreamError
 
 _OPTIONS = frozenset(
-    ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic", "stall timeout")
+    (
+        *("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"),
+        *("stall timeout", TIMESTAMPS),
+    )
 )
 
 
@@ -42,6 +46,7 @@ class KafkaKind:
                 )
         Start.of(options)
         stall_timeout_s(options)
+        check_timestamps(options, format, has_tables=bool(definition.tables))
         if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
             return ()
         if not definition.tables and (format is None or format.value is None):
@@ -60,7 +65,8 @@ class KafkaKind:
         try:
             for topic, alias in topics:
                 await self._check(definition, topic)
-                layout = layout_of(format, await fetched_schemas(topic, format, registries), registries)
+                schemas = await fetched_schemas(topic, format, registries)
+                layout = layout_of(format, schemas, registries, definition.columns)
                 key = layout.key_names if format.envelope is not Envelope.NONE else ()
                 if "transaction topic" in options:
                     await self._check_transactions(definition, options["transaction topic"])

@@ -11,13 +11,14 @@ from catalog.objects import Column
 from catalog.source_definition import Encoding, Envelope, Format, Include
 from protocol.avro.columns import AvroColumn, columns_of
 from protocol.avro.decoder import Path, Wanted
+from protocol.avro.encoder import EncodedColumn
 from protocol.avro.schema import NULL, Field, Record, SchemaError, Type, Union, parse_schema, without_null
 from protocol.cdcv2.avro_form import CdcSchema
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import printed_jsonb
 from protocol.pgwire.types import parse_type
 from server.ingest.kafka.avro_format import AvroFormat, Part, PartDecoder
-from server.ingest.kafka.changes_format import ChangesFormat
+from server.ingest.kafka.changes_format import AvroChanges, ChangesFormat, JsonChanges
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Upstream, upstream_of
 from server.ingest.kafka.registry import SchemaRegistry
@@ -85,14 +86,19 @@ class Layout:
         return pa.table(arrays, schema=schema)
 
 
-def layout_of(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
-    """The layout of an output. `registry`: for `key` and `value`. PgError if the format is not supported."""
+def layout_of(
+    format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None], columns: Sequence[Column] = ()
+) -> Layout:
+    """The layout of an output. PgError if the format is not supported.
+
+    `registry`: for `key` and `value`. `columns`: the column list, if it has types.
+    """
     assert format.value is not None
     try:
         if format.envelope in (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT):
             return _debezium(format, schemas, registry)
         if format.envelope is Envelope.MATERIALIZE:
-            return _changes(format, schemas, registry)
+            return _changes(format, schemas, registry, columns)
         return _flat(format, schemas, registry)
     except SchemaError as error:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
@@ -330,20 +336,27 @@ def ends_of(schema: str, registry: SchemaRegistry) -> AvroFormat:
 # -- CDCv2 ----------------------------------------------------------------------------------------------------------
 
 
-def _changes(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
-    """The columns are the fields of the updates' data."""
-    if format.value is None or format.value.name != "avro" or schemas.value is None:
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO",
-            hint="FORMAT JSON ENVELOPE MATERIALIZE is supported for sources from files.",
-        )
+def _changes(
+    format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None], given: Sequence[Column]
+) -> Layout:
+    """The columns are the fields of the updates' data. Those of JSON are `given`."""
     if format.key is not None or format.include:
         raise _unsupported("KEY FORMAT and INCLUDE are not supported with ENVELOPE MATERIALIZE: keys have no effect")
+    if format.value is not None and format.value.name == "json":
+        if not given:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "FORMAT JSON ENVELOPE MATERIALIZE requires the columns of the data",
+                hint="Write the columns: CREATE SOURCE name (column type, ...).",
+            )
+        json = JsonChanges([EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in given])
+        return Layout(_unique(list(given)), (), (), (), None, BytesFormat(("data",)), changes=json)
+    if format.value is None or format.value.name != "avro" or schemas.value is None:
+        raise _unsupported("ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO or JSON")
     schema = CdcSchema.of(parse_schema(schemas.value))
     columns = [Column(c.name, c.meaning.type, c.nullable) for c in schema.columns()]
     framed = format.value.options.get("confluent wire format", "true") != "false"
-    changes = ChangesFormat(schema, registry["value"], framed=framed)
+    changes = AvroChanges(schema, registry["value"], framed=framed)
     return Layout(_unique(columns), (), (), (), None, BytesFormat(("data",)), changes=changes)
 
 

@@ -23,7 +23,7 @@ from catalog.source_definition import Format
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.reads import error_of
-from server.ingest.history import STALL_S, History, stall_timeout_s
+from server.ingest.history import STALL_S, History, keeps_times, stall_timeout_s
 from server.ingest.kafka.consumer import Poll, TopicConsumer, created_again, deleted, missing
 from server.ingest.kafka.envelopes.append import AppendEnvelope
 from server.ingest.kafka.envelopes.debezium import DebeziumEnvelope
@@ -86,6 +86,7 @@ def envelope_of(
     *,
     partitions: int,
     stall_s: float = STALL_S,
+    keeps_times: bool = False,
 ) -> Envelope:
     """The envelope of a collection, as of the committed `state`. `partitions`: the number of the topic's."""
     name = target.output.reference
@@ -108,7 +109,11 @@ def envelope_of(
             return DebeziumEnvelope(name, layout, failures, output, current, state, partitions=partitions)
         case EnvelopeKind.MATERIALIZE:
             assert layout.changes is not None
-            history: History[int] = History(name, layout.changes.schema, state, prefix_of(target), stall_s=stall_s)
+            history: History[int] = History(
+                name, layout.changes.schema, state, prefix_of(target), stall_s=stall_s, keeps_times=keeps_times
+            )
+            if history.closed is not None:
+                context.coordinator.upstream_times.resume(target.id, history.closed)
             context.statistics.histories[target.id] = history.status
             return MaterializeEnvelope(name, layout.changes, history, failures)
     raise AssertionError(format.envelope)
@@ -131,6 +136,7 @@ class KafkaUpstream:
         self._metadata_s = metadata_s
         self._start = Start.of(definition.options)
         self._stall_s = stall_timeout_s(definition.options)
+        self._keeps_times = keeps_times(definition.options)
         self._topics: list[Topic] = []
         self._polls: dict[asyncio.Task[Poll | None], Topic | TransactionTopic] = {}
         self._transactions: TransactionTopic | None = None
@@ -163,7 +169,14 @@ class KafkaUpstream:
                 fresh[f"{prefix}topic"] = id.encode()
             offsets = await self._offsets(consumer, partitions, stored)
             envelope = envelope_of(
-                target, format, layout, state, self._context, partitions=partitions, stall_s=self._stall_s
+                target,
+                format,
+                layout,
+                state,
+                self._context,
+                partitions=partitions,
+                stall_s=self._stall_s,
+                keeps_times=self._keeps_times,
             )
             topic = Topic(target, consumer, id, envelope, schemas, offsets, reads_headers(format), monotonic())
             topic.fresh = {**fresh, **({} if offsets == stored else topic.state_of(offsets))}
@@ -219,7 +232,7 @@ class KafkaUpstream:
                 f"{prefix}schema/key": (schemas.key or "").encode(),
                 f"{prefix}schema/value": (schemas.value or "").encode(),
             }
-        layout = layout_of(format, schemas, registries)
+        layout = layout_of(format, schemas, registries, self._definition.columns)
         found = [(column.name, column.type) for column in layout.columns]
         if [(column.name, column.type) for column in target.output.columns] != found:
             raise PgError(
@@ -336,12 +349,15 @@ class KafkaUpstream:
     async def _changes(self, found: Mapping[str, Messages], state: Mapping[str, bytes | None]) -> Changes:
         """The changes of messages, by topic. `state`: of their offsets."""
         writes: dict[ObjectId, list[pa.Table]] = {}
+        closed: dict[ObjectId, int] = {}
         states = dict(state)
         for topic in self._topics:
             if (messages := found.get(topic.consumer.topic)) is not None and len(messages):
                 step = await topic.envelope.step(messages)
                 if step.tables:
                     writes[topic.target.id] = list(step.tables)
+                if step.closed is not None:
+                    closed[topic.target.id] = step.closed
                 states.update(step.state)
             start = f"{topic.prefix}offset/"
             own = {
@@ -352,7 +368,7 @@ class KafkaUpstream:
             topic.offsets |= own
             if own and (resumed := topic.envelope.resume_offsets(topic.offsets)) is not None:
                 states.update(topic.state_of(resumed))
-        return Changes(writes, states, errors=self._changed_errors())
+        return Changes(writes, states, errors=self._changed_errors(), closed=closed)
 
     def _changed_errors(self) -> dict[ObjectId, CollectionError | None]:
         """The errors of collections that differ from the committed ones."""

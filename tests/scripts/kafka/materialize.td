@@ -81,4 +81,41 @@ $ kafka-ingest topic=cdc format=avro schema=${schema} partition=2
 contains: KEY FORMAT and INCLUDE are not supported with ENVELOPE MATERIALIZE
 
 ! CREATE SOURCE text FROM KAFKA CONNECTION k (TOPIC 'testdrive-cdc-${testdrive.seed}') FORMAT TEXT ENVELOPE MATERIALIZE
-contains: ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO
+contains: ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO or JSON
+
+# JSON: the column list has the types. The messages of two writers are in any order and in any partition.
+! CREATE SOURCE json FROM KAFKA CONNECTION k (TOPIC 'testdrive-cdc-${testdrive.seed}') FORMAT JSON ENVELOPE MATERIALIZE
+contains: FORMAT JSON ENVELOPE MATERIALIZE requires the columns of the data
+
+! CREATE SOURCE json (data jsonb) FROM KAFKA CONNECTION k (TOPIC 'testdrive-cdc-${testdrive.seed}') FORMAT JSON
+contains: types of the columns of a source from KAFKA are not supported
+
+$ kafka-create-topic topic=json partitions=3
+
+$ kafka-ingest topic=json format=bytes partition=2
+{"com.materialize.cdc.progress":{"lower":[4],"upper":[9],"counts":[{"time":7,"count":1}]}}
+{"array":[{"data":{"id":1,"price":"1.50","more":{"a":[1.0]}},"time":3,"diff":1}]}
+
+$ kafka-ingest topic=json format=bytes partition=0
+{"com.materialize.cdc.progress":{"lower":[0],"upper":[7],"counts":[{"time":3,"count":2}]}}
+{"array":[{"data":{"id":2},"time":3,"diff":2},{"data":{"id":1,"price":"1.50","more":{"a":[1.0]}},"time":3,"diff":1}]}
+{"array":[{"data":{"id":"x"},"time":3,"diff":1}]}
+
+> CREATE SOURCE json (id bigint NOT NULL, price numeric(10, 2), more jsonb)
+  FROM KAFKA CONNECTION k (TOPIC 'testdrive-json-${testdrive.seed}') FORMAT JSON ENVELOPE MATERIALIZE
+
+> SELECT * FROM json
+1 1.50 "{\"a\": [1.0]}"
+2 <null> <null>
+2 <null> <null>
+
+$ kafka-ingest topic=json format=bytes partition=1
+{"array":[{"data":{"id":2},"time":7,"diff":-1}]}
+
+> SELECT id, price FROM json
+1 1.50
+2 <null>
+
+> SELECT upstream_frontier, open_updates, duplicate_updates, invalid_messages
+  FROM mz_internal.mz_source_frontiers f JOIN mz_sources s USING (id) WHERE name = 'json'
+9 0 1 1

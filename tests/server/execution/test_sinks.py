@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
@@ -133,3 +134,38 @@ def test_a_sink_begins_at_the_time_of_as_of(connection: psycopg.Connection, tmp_
     with pytest.raises(psycopg.errors.DataError):
         connection.execute(f"{create} (AS OF 1)".encode())
     refused(connection, f"{create} (AS OF 1, AS OF 2)", "42601", "option AS OF specified more than once")
+
+
+def test_a_sink_that_continues_says_nothing_about_earlier_times(connection: psycopg.Connection, tmp_path: Path) -> None:
+    path = tmp_path / "changes.json"
+    into = f"INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE WITH (CONTINUE, PROGRESS INTERVAL = '50ms')"
+    connection.execute("INSERT INTO t VALUES (1, 'a')")
+    connection.execute(f"CREATE SINK materialize.public.s FROM materialize.public.t {into}".encode())
+    connection.execute("INSERT INTO t VALUES (2, 'b')")
+    while not path.exists() or b'"lower"' not in path.read_bytes().split(b'"n":2')[-1]:
+        sleep(0.01)
+    messages = [json.loads(line) for line in path.read_bytes().splitlines()]
+    statements = [m["com.materialize.cdc.progress"] for m in messages if "array" not in m]
+    updates = [update for message in messages for update in message.get("array", ())]
+    assert [update["data"] for update in updates] == [{"n": 2, "v": "b"}]
+    lowers = [statement["lower"] for statement in statements]
+    assert 0 < lowers[0][0] <= updates[0]["time"]
+    assert lowers[1:] == [statement["upper"] for statement in statements[:-1]]
+    shown = connection.execute("SHOW CREATE SINK s").fetchone()
+    assert shown is not None
+    assert shown[-1].endswith("WITH (PROGRESS INTERVAL = '50ms', CONTINUE = true)")
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "message"),
+    [
+        ("CONTINUE, SNAPSHOT", "42601", "conflicting options SNAPSHOT and CONTINUE"),
+        ("CONTINUE, CONTINUE", "42601", "option CONTINUE specified more than once"),
+        ("PROGRESS INTERVAL 'x'", "22023", 'invalid value for option PROGRESS INTERVAL: "x"'),
+    ],
+)
+def test_options_of_sinks_are_checked(
+    connection: psycopg.Connection, tmp_path: Path, options: str, state: str, message: str
+) -> None:
+    into = f"INTO FILE '{tmp_path}/f' FORMAT JSON ENVELOPE MATERIALIZE"
+    refused(connection, f"CREATE SINK s FROM t {into} WITH ({options})", state, message)

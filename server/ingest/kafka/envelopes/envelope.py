@@ -29,10 +29,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Step:
-    """The changes of an output for some messages, and the envelope's state after them."""
+    """The changes of an output for some messages, and the envelope's state after them. `closed`: as in `Changes`."""
 
     tables: Sequence[pa.Table]
     state: Mapping[str, bytes | None] = field(default_factory=dict)
+    closed: int | None = None
 
 
 class Envelope(Protocol):

@@ -32,7 +32,7 @@ class MaterializeEnvelope(Envelope):
             return f'topic "{self._topic}", partition {messages.partitions[row]}, offset {messages.offsets[row]}'
 
         tables = await worked(messages, self._history.receive, decoded, first, place)
-        return Step(tables, self._history.state())
+        return Step(tables, self._history.state(), self._history.closed)
 
     def resume_offsets(self, read: Mapping[int, int]) -> Mapping[int, int] | None:
         return self._history.positions(read)

@@ -39,34 +39,53 @@ def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
         key = tokens.column_list()
         if tokens.take("not", "enforced"):
             options = (*options, ("key not enforced", "true"))
-    tokens.reject("HEADERS of a sink", "headers")
+    if system == "kafka" and tokens.take("headers"):
+        options = (*options, ("headers", tokens.ident().name))
     format = parse_format_clause(tokens)
-    snapshot, as_of = _parse_with(tokens) if tokens.take("with") else (True, None)
+    snapshot, as_of = True, None
+    if tokens.take("with"):
+        snapshot, as_of, more = _parse_with(tokens)
+        options = (*options, *more)
     text = tokens.text_from(start)
     return CreateSink(*text, name, on, system, connection, options, key, format, snapshot, as_of, exists, position)
 
 
-def _parse_with(tokens: TokenReader) -> tuple[bool, Expr | None]:
-    """(SNAPSHOT [= boolean], AS OF [=] time), each at most once."""
-    given: dict[str, bool | Expr] = {}
+_WITH = {"snapshot": "snapshot", "as": "as of", "progress": "progress interval", "continue": "continue"}
+"""The options of WITH by their first word."""
+
+
+def _parse_with(tokens: TokenReader) -> tuple[bool, Expr | None, tuple[tuple[str, str], ...]]:
+    """(SNAPSHOT [= boolean], AS OF [=] time, PROGRESS INTERVAL [=] 'interval', CONTINUE [= boolean]), each once.
+
+    Returns SNAPSHOT, AS OF and the others.
+    """
+    flags: dict[str, bool] = {}
+    more: dict[str, str] = {}
+    as_of: Expr | None = None
 
     def option() -> None:
+        nonlocal as_of
         position = tokens.token.start + 1
-        name = tokens.expect_one_of("snapshot", "as")
-        if name in given:
-            message = f"option {'AS OF' if name == 'as' else 'SNAPSHOT'} specified more than once"
-            raise PgError(SqlState.SYNTAX_ERROR, message, position=position)
-        if name == "as":
-            tokens.expect("of")
-            tokens.take("=")
-            given[name] = tokens.expression(",")
+        name = _WITH[tokens.expect_one_of(*_WITH)]
+        if name in flags or name in more or (name == "as of" and as_of is not None):
+            raise PgError(SqlState.SYNTAX_ERROR, f"option {name.upper()} specified more than once", position=position)
+        for word in name.split()[1:]:
+            tokens.expect(word)
+        tokens.take("=")
+        if name == "as of":
+            as_of = tokens.expression(",")
+        elif name == "progress interval":
+            more[name] = tokens.string()
         else:
-            tokens.take("=")
-            given[name] = True if tokens.at(")", ",") else tokens.choose("true", "false") == "true"
+            flags[name] = True if tokens.at(")", ",") else tokens.choose("true", "false") == "true"
 
+    position = tokens.token.start + 1
     tokens.in_parentheses(option)
-    as_of = given.get("as")
-    return given.get("snapshot", True) is True, as_of if isinstance(as_of, Expr) else None
+    if not flags.get("continue"):
+        return flags.get("snapshot", True), as_of, tuple(more.items())
+    if flags.get("snapshot"):
+        raise PgError(SqlState.SYNTAX_ERROR, "conflicting options SNAPSHOT and CONTINUE", position=position)
+    return False, as_of, (*more.items(), ("continue", "true"))
 
 
 def _parse_table(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
@@ -77,9 +96,9 @@ def _parse_table(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_topic(tokens: TokenReader) -> tuple[tuple[str, str], ...]:
-    """(TOPIC 'topic', ...)"""
+    """(TOPIC 'topic', ...). PARTITION BY is the text of an expression."""
     position = tokens.token.start + 1
-    given = parse_options(tokens, TOPIC_OPTIONS, "INTO KAFKA")
+    given = parse_options(tokens, TOPIC_OPTIONS, "INTO KAFKA", expressions=("partition by",))
     names = [_SHORT.get(option.name, option.name) for option in given]
     for number, option in enumerate(given):
         if names[number] in names[:number]:

@@ -43,9 +43,12 @@ SECRET_OPTIONS = ("password", "sasl password", "ssl key")
 _MAY_BE_SECRET = (*SECRET_OPTIONS, "username", "sasl username", "ssl certificate", "ssl certificate authority")
 """The options whose value may be a secret. Errors and the log name the values of the others."""
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "kafka": ("topic", "start offset", "start timestamp", "group id prefix", "transaction topic", "stall timeout"),
+    "kafka": (
+        *("topic", "start offset", "start timestamp", "group id prefix", "transaction topic"),
+        *("stall timeout", "timestamps"),
+    ),
     "postgres": ("publication", "text columns", "exclude columns"),
-    "file": ("null", "quote", "poll interval", "stall timeout"),
+    "file": ("null", "quote", "poll interval", "stall timeout", "timestamps"),
 }
 GENERATOR_OPTIONS: dict[str, tuple[str, ...]] = {
     "counter": ("tick interval", "up to", "max cardinality"),
@@ -152,9 +155,14 @@ def _parse_validate(tokens: TokenReader) -> bool | None:
 # -- options --------------------------------------------------------------------------------------------------------
 
 
-def parse_options(tokens: TokenReader, known: Sequence[str], of: str) -> tuple[Option, ...]:
-    """(name [=] value, ...). PgError 22023 for an unknown option, 42601 for one that is given twice."""
-    options = tokens.in_parentheses(lambda: _parse_option(tokens, known, of))
+def parse_options(
+    tokens: TokenReader, known: Sequence[str], of: str, *, expressions: Sequence[str] = ()
+) -> tuple[Option, ...]:
+    """(name [=] value, ...). PgError 22023 for an unknown option, 42601 for one that is given twice.
+
+    `expressions`: the options whose values are expressions. Their texts are returned.
+    """
+    options = tokens.in_parentheses(lambda: _parse_option(tokens, (*known, *expressions), of, expressions))
     seen: set[str] = set()
     for option in options:
         if option.name in seen:
@@ -164,9 +172,11 @@ def parse_options(tokens: TokenReader, known: Sequence[str], of: str) -> tuple[O
     return options
 
 
-def _parse_option(tokens: TokenReader, known: Sequence[str], of: str) -> Option:
+def _parse_option(tokens: TokenReader, known: Sequence[str], of: str, expressions: Sequence[str]) -> Option:
     name = _parse_option_name(tokens, known, of)
     tokens.take("=")
+    if name.name in expressions:
+        return Option(name.name, tokens.expression(",").text, name.position)
     if tokens.take("secret"):
         if name.name not in _MAY_BE_SECRET:
             message = f"option {name.name.upper()} cannot be a secret"

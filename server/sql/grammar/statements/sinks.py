@@ -10,7 +10,10 @@ from server.sql.grammar.statements.sources import FormatClause
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Definition):
-    """CREATE SINK name FROM on INTO system. `options`: as in `SinkDefinition`. `position`: of INTO."""
+    """CREATE SINK name FROM on INTO system. `options`: as in `SinkDefinition`. `position`: of INTO.
+
+    `snapshot`: false with CONTINUE.
+    """
 
     tag = "CREATE SINK"
 
