@@ -44,7 +44,7 @@ The packages are layers: a package imports only packages that are listed below i
 `dataflow`        incremental maintenance and streams of changes
 `timeline`        frontiers
 `spark`           the Spark engine; the only package that uses Spark
+`runtime`         tools for tasks, threads, metrics, logs and errors
 `sql`             parsing, planning and rendering, without IO
 `settings`        the variables of SET and SHOW
-`runtime`         tools for tasks, threads, metrics, logs and errors
 """

@@ -1,8 +1,9 @@
 """The state that outlives a session. The `coordinator` assembles it, and starts and stops it.
 
 - Writes: the `committer` commits the requests of sessions, in groups; `locks` order writers that read; `key_conflicts`
-  finds writes of rows that a request has read; `backpressure` delays writers while dataflows lag; `compaction` merges
-  the log's batches.
+  finds writes of rows that a request has read; `row_buffer`
+  and `payloads` convert their rows; `backpressure` delays writers while dataflows lag; `compaction` merges
+  the log's batches. `upstream_times` writes the collections that have the timestamps of their source.
 - Holds: `holds` has their times and rules, `hold_lag` enforces MAX LAG.
 - `reads`: the rows of relations at a time, through the `snapshot_cache` (with `recent_changes` and `sorted_keys`) and
   the `system_table_history`.
