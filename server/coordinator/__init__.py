@@ -7,8 +7,9 @@
 - Holds: `holds` has their times and rules, `hold_lag` enforces MAX LAG.
 - `reads`: the rows of relations at a time, through the `snapshot_cache` (with `recent_changes` and `sorted_keys`) and
   the `system_table_history`.
-- `dataflows` runs the dataflows. `computations` creates what they compute. They belong to materialized `views`, which write to
-  the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their state.
+- `dataflows` runs the dataflows. `computations` creates what they compute. They belong to materialized `views`, which
+  write to the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their
+  state.
 - `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
 - `activity`: the connected sessions. `tasks`: the background tasks.
 
