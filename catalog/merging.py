@@ -11,7 +11,7 @@ the length and the end of a string.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ BITS_MIN, BITS_MAX = (
     25,
 )  # of the bitmap, which has 2^n entries of one byte; with fewer entries, more rows are compared
 COMPARED_BYTES_MAX = 64 << 20  # compared in memory, which usually needs twice as much
+GATHERED_ROWS = 4_096  # smaller tables are combined: a table costs as much as a thousand rows
 SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # the sample by which the hashed columns are chosen
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd: combines two hashes
 
@@ -63,7 +64,7 @@ class Sum:
 
 def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
     """The sum of `tables` (rows or changes, at least one). Memory is bounded as in `spill.consolidated`."""
-    pieces = [piece for table in tables for piece in spill.pieces(table, spill.PARTITION_BYTES)]
+    pieces = [piece for table in _gathered(tables) for piece in spill.pieces(table, spill.PARTITION_BYTES)]
     retracted = _Retracted(pieces)
     parts: list[tuple[pa.Table, NDArray[np.uint8] | None]] = []
     copied = compared = 0
@@ -82,6 +83,23 @@ def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
     changes = _consolidated(schema, others, compared, directory)
     is_rows = is_rows and bool((_diffs(changes) == 1).all())
     return Sum(parts, changes, is_rows, copied + changes.nbytes)
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The tables in their order, with adjacent small ones of the same schema as one."""
+    few: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        if few and (count + table.num_rows > GATHERED_ROWS or table.schema != few[0].schema):
+            yield _together(few)
+            few, count = [], 0
+        few.append(table)
+        count += table.num_rows
+    yield _together(few)
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
 
 def rows(tables: list[pa.Table], directory: Path | None) -> Iterator[pa.Table]:

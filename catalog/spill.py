@@ -253,4 +253,4 @@ def kept(tables: Iterator[pa.Table], directory: Path | None) -> pa.Table:
             every = itertools.chain(gathered, tables)
             batches = (batch for each in every for batch in each.combine_chunks().to_batches())
             return mapped(table.schema, batches, directory).read_all()
-    return pa.concat_tables(gathered)
+    return gathered[0] if len(gathered) == 1 else pa.concat_tables(gathered)

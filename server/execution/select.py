@@ -55,7 +55,7 @@ async def rows_without_inputs(
 
 async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
     """The query's rows at `time`. The caller holds `time`."""
-    bindings = context.bindings(parameters, mz_now=time)
+    bindings = context.bindings(parameters, mz_now=time) if plan.uses_session else Bindings(parameters)
     views: dict[ObjectId, pa.Table] = {}
     for view in plan.scanned - plan.inputs:
         found = await _indexed(context, plan, view, bindings, time)

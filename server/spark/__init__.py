@@ -84,7 +84,10 @@ class Engine(Runner, Protocol):
         """As `Runner.run`. A `background` statement starts only when no other statement runs."""
 
     async def warm_up(self) -> None:
-        """Runs synthetic background statements so that the JVM compiles the code that small statements use."""
+        """Runs synthetic background statements so that the JVM compiles the code that small statements use.
+
+        It pauses while other statements run.
+        """
 
     async def close(self) -> None:
         """Stops the engine. Statements that have not finished fail with 57P01."""

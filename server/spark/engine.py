@@ -36,6 +36,7 @@ START_TRIES = 3
 GOOD_LIFE_S = 10.0  # the end of a driver that lived this long does not count as a failed start
 STOP_GRACE_S = 5.0
 WARM_UP_ROUNDS = 300
+WARM_UP_PAUSE_S = 0.2  # after each statement of a client or a dataflow: their code is compiled first
 MEMORY_MB = 2048  # maximum heap of the driver's JVM; equals the default of `Config.spark_memory`
 
 _log = structlog.get_logger()
@@ -140,6 +141,8 @@ class SparkEngine:
     async def warm_up(self) -> None:
         begun = time.monotonic()
         for sql, views in synthetic_statements(WARM_UP_ROUNDS):
+            while (pause_s := self._pool.used_s + WARM_UP_PAUSE_S - time.monotonic()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(pause_s)
             await self.run(sql, views, background=True)
         _log.info("engine warm", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))
 

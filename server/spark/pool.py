@@ -173,6 +173,8 @@ class Pool:
         self._lost_alone = False  # whether exactly one statement ran when the last driver was lost
         self._refusal: PgError | None = None
         self._ended = False
+        self.used_s = 0.0
+        """When the last statement that is not a background one was submitted, in seconds of `time.monotonic`."""
 
     @property
     def is_open(self) -> bool:
@@ -259,6 +261,8 @@ class Pool:
             if (refusal := self._refused(statement)) is not None:
                 raise refusal
             (self._background if statement.background else self._waiting).append(statement)
+            if not statement.background:
+                self.used_s = statement.begun_s
             self._dispatch()
 
     def cancel(self, statement: Statement) -> None:

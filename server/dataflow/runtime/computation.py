@@ -209,6 +209,8 @@ async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The engine's result cast to `schema`. The column that Spark returns for a plan without columns is dropped."""
+    if table.schema.equals(schema):
+        return table
     if not schema.names:
         return table.select([])
     if table.schema.types == schema.types:

@@ -1,7 +1,8 @@
 """Runs statements with the same text over rows of different callers as one statement.
 
-A small statement takes one or two milliseconds, of which its rows are the smallest part. While RUNNING_MAX statements
-with a text run, the rows of further callers wait, and the next statement computes all of them.
+A small statement takes about a millisecond, of which its rows are the smallest part. While a statement runs, the rows
+of further callers with the same text wait, and the next statement computes all of them. If it runs for longer than
+WAIT_S, the next one starts, so that one caller's slow rows do not delay the others.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import pyarrow as pa
 
 from server.spark import Runner
 
-RUNNING_MAX = 2  # statements with the same text; a batch is larger if fewer run
+WAIT_S = 0.005  # from the first waiting caller to the next statement, if no statement ends before
+RUNNING_MAX = 2  # statements with the same text
 ROWS_MAX = 2_000  # of a batch of more than one caller
+
+
+_Key = tuple[str, str, pa.Schema]
 
 
 class _Request:
@@ -27,6 +32,29 @@ class _Request:
         self.answer: asyncio.Future[pa.Table] = asyncio.get_running_loop().create_future()
 
 
+class _Queue:
+    """The callers of one text. Nobody waits if no statement runs. `timer`: starts the next statement."""
+
+    __slots__ = ("running", "timer", "waiting")
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.waiting: list[_Request] = []
+        self.timer: asyncio.TimerHandle | None = None
+
+    def next(self) -> list[_Request]:
+        """Removes and returns the next requests, up to ROWS_MAX rows."""
+        waiting = [request for request in self.waiting if not request.answer.done()]
+        count = total = 0
+        for request in waiting:
+            total += request.rows.num_rows
+            if count and total > ROWS_MAX:
+                break
+            count += 1
+        self.waiting = waiting[count:]
+        return waiting[:count]
+
+
 class RowBatches:
     """Runs statements that compute each output row from one row of one view.
 
@@ -35,8 +63,8 @@ class RowBatches:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._waiting: dict[tuple[str, str, pa.Schema], list[_Request]] = {}
-        self._running: dict[tuple[str, str, pa.Schema], set[asyncio.Task[None]]] = {}
+        self._queues: dict[_Key, _Queue] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, sql: str, view: str, rows: pa.Table) -> pa.Table:
         """Returns the output rows for `rows`, without the last column, which `rows` do not have yet.
@@ -44,43 +72,54 @@ class RowBatches:
         Errors and cancel safety as in `Runner.run`. An error for the rows of another caller has no effect.
         """
         key = (sql, view, rows.schema)
-        request = _Request(rows)
-        self._waiting.setdefault(key, []).append(request)
-        running = self._running.setdefault(key, set())
-        if len(running) < RUNNING_MAX:
-            task = asyncio.create_task(self._run_waiting(*key))
-            running.add(task)
-        return await request.answer
-
-    async def _run_waiting(self, sql: str, view: str, schema: pa.Schema) -> None:
-        """Runs until no request waits."""
-        key = (sql, view, schema)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue()
+        if queue.running:
+            request = _Request(rows)
+            queue.waiting.append(request)
+            self._start_later(key, queue)
+            return await request.answer
+        queue.running += 1
         try:
-            while requests := self._next(key):
-                await self._run_batch(sql, view, requests)
+            return (await self._answers(sql, view, [rows]))[0]
         finally:
-            task = asyncio.current_task()
-            assert task is not None
-            self._running[key].discard(task)
-            if not self._running[key]:
-                del self._running[key]
+            self._ended(key, queue)
 
-    def _next(self, key: tuple[str, str, pa.Schema]) -> list[_Request]:
-        """Removes and returns the next requests, up to ROWS_MAX rows."""
-        waiting = [request for request in self._waiting.pop(key, ()) if not request.answer.done()]
-        count = total = 0
-        for request in waiting:
-            total += request.rows.num_rows
-            if count and total > ROWS_MAX:
-                break
-            count += 1
-        if waiting[count:]:
-            self._waiting[key] = waiting[count:]
-        return waiting[:count]
+    def _ended(self, key: _Key, queue: _Queue) -> None:
+        """A statement has ended. Starts the next one, if any callers wait."""
+        queue.running -= 1
+        self._start_next(key, queue)
+        if not queue.running:
+            del self._queues[key]
+
+    def _start_next(self, key: _Key, queue: _Queue) -> None:
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
+        if queue.running < RUNNING_MAX and (requests := queue.next()):
+            queue.running += 1
+            task = asyncio.create_task(self._run_waiting(key, queue, requests))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if queue.waiting:
+            self._start_later(key, queue)
+
+    def _start_later(self, key: _Key, queue: _Queue) -> None:
+        """Starts the next statement after WAIT_S, unless one ends before or too many run."""
+        if queue.timer is None and queue.running < RUNNING_MAX:
+            queue.timer = asyncio.get_running_loop().call_later(WAIT_S, self._start_next, key, queue)
+
+    async def _run_waiting(self, key: _Key, queue: _Queue, requests: Sequence[_Request]) -> None:
+        sql, view, _ = key
+        try:
+            await self._run_batch(sql, view, requests)
+        finally:
+            self._ended(key, queue)
 
     async def _run_batch(self, sql: str, view: str, requests: Sequence[_Request]) -> None:
         """Answers the requests. If they fail together, each is run alone, so that each gets its own error."""
-        run = asyncio.ensure_future(self._answers(sql, view, requests))
+        run = asyncio.ensure_future(self._answers(sql, view, [request.rows for request in requests]))
 
         def cancel_if_unwanted(_: asyncio.Future[pa.Table]) -> None:
             if all(request.answer.cancelled() for request in requests):
@@ -110,22 +149,22 @@ class RowBatches:
                 if not request.answer.done():
                     await self._run_batch(sql, view, [request])
 
-    async def _answers(self, sql: str, view: str, requests: Sequence[_Request]) -> list[pa.Table]:
-        return _separated(await self._runner.run(sql, {view: _numbered(requests)}), len(requests))
+    async def _answers(self, sql: str, view: str, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        return _separated(await self._runner.run(sql, {view: _numbered(tables)}), len(tables))
 
 
-def _numbered(requests: Sequence[_Request]) -> pa.Table:
-    """The rows of all requests, with the request's number as the last column."""
-    rows = pa.concat_tables([request.rows for request in requests])
-    numbers = np.repeat(np.arange(len(requests), dtype=np.int32), [request.rows.num_rows for request in requests])
+def _numbered(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all callers, with the caller's number as the last column."""
+    rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables])
     return rows.append_column(f"c{rows.num_columns}", pa.array(numbers))
 
 
 def _separated(rows: pa.Table, count: int) -> list[pa.Table]:
-    """The rows of each request. Spark keeps the order of the input, because there is one partition."""
-    numbers = rows.column(rows.num_columns - 1).to_numpy()
+    """The rows of each caller. Spark keeps the order of the input, because there is one partition."""
     found = rows.select(range(rows.num_columns - 1))
     if count == 1:
         return [found]
+    numbers = rows.column(rows.num_columns - 1).to_numpy()
     bounds = np.searchsorted(numbers, np.arange(count + 1)).tolist()
     return [found.slice(begin, end - begin) for begin, end in itertools.pairwise(bounds)]

@@ -1,5 +1,6 @@
 package tidewire;
 
+import java.io.DataOutputStream;
 import java.io.IOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
@@ -47,6 +48,7 @@ import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.ArraySeq$;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 
 /**
@@ -85,14 +87,15 @@ public class PreparedPlan {
     private static final Map<String, String> cancelled = new LinkedHashMap<String, String>(); // the last job groups
     private final Map<String, Rows> leaves; // by view name
     private final RDD<InternalRow> rows;
-    private final StructType schema;
+    private final PreparedArrow.Output output;
     private final MemoryManager memoryOfTasks;
 
-    private PreparedPlan(SparkSession session, Map<String, Rows> leaves, RDD<InternalRow> rows, StructType schema) {
+    private PreparedPlan(SparkSession session, Map<String, Rows> leaves, RDD<InternalRow> rows, StructType schema)
+            throws IOException {
         this.memoryOfTasks = memoryManager(session.sparkContext());
         this.leaves = leaves;
         this.rows = rows;
-        this.schema = schema;
+        this.output = new PreparedArrow.Output(schema);
     }
 
     /** A table as an RDD of one partition. It returns the batches that were set last. */
@@ -100,6 +103,7 @@ public class PreparedPlan {
         private static final long serialVersionUID = 1;
         private final transient StructType schema;
         private transient byte[][] batches;
+        private transient PreparedArrow.Input input;
 
         public Rows(SparkContext context, StructType schema) {
             super(context, PreparedPlan.<Dependency<?>>none(), ClassTag$.MODULE$.apply(InternalRow.class));
@@ -112,9 +116,30 @@ public class PreparedPlan {
         }
 
         public scala.collection.Iterator<InternalRow> compute(Partition partition, TaskContext context) {
-            ArraySeq<byte[]> current = ArraySeq$.MODULE$.unsafeWrapArray(batches);
-            return new InterruptibleIterator<InternalRow>(context, ArrowConverters$.MODULE$.fromBatchIterator(
-                    current.iterator(), schema, "UTC", false, false, context));
+            scala.collection.Iterator<InternalRow> rows;
+            if (batches.length == 1) {
+                if (input == null) {
+                    input = new PreparedArrow.Input(schema);
+                }
+                rows = (scala.collection.Iterator<InternalRow>) CollectionConverters.asScala(input.rows(batches[0]));
+            } else {
+                ArraySeq<byte[]> current = ArraySeq$.MODULE$.unsafeWrapArray(batches);
+                rows = ArrowConverters$.MODULE$.fromBatchIterator(
+                        current.iterator(), schema, "UTC", false, false, context);
+            }
+            return new InterruptibleIterator<InternalRow>(context, rows);
+        }
+
+        void setBatches(byte[][] batches) {
+            this.batches = batches;
+        }
+
+        /** Frees the memory of the batches. */
+        void release() {
+            batches = null;
+            if (input != null) {
+                input.release();
+            }
         }
 
         /** The table as a Dataset, to create a view from. */
@@ -141,7 +166,7 @@ public class PreparedPlan {
     }
 
     /** Plans a statement over `leaves` (by view name), whose views exist. Null if the plan is not supported. */
-    public static PreparedPlan of(SparkSession session, String sql, Map<String, Rows> leaves) {
+    public static PreparedPlan of(SparkSession session, String sql, Map<String, Rows> leaves) throws IOException {
         String threshold = session.conf().get(BROADCAST);
         session.conf().set(BROADCAST, "-1");
         try {
@@ -212,30 +237,30 @@ public class PreparedPlan {
         }
     }
 
-    public StructType schema() {
-        return schema;
-    }
-
-    /** Computes the rows over record batches (by view name). Calls `consumer` with an iterator for each partition. */
-    public void run(String group, Map<String, byte[][]> batches, Consumer consumer) throws IOException {
-        setBatches(batches);
+    /**
+     * Computes the rows over record batches (by view name), and writes them as blocks, each a complete Arrow stream
+     * of at most `rowsMax` rows and about `bytesMax` bytes.
+     */
+    public void run(String group, Map<String, byte[][]> batches, long rowsMax, long bytesMax, DataOutputStream out)
+            throws IOException {
+        Iterator<Map.Entry<String, Rows>> entries = leaves.entrySet().iterator();
+        while (entries.hasNext()) {
+            Map.Entry<String, Rows> entry = (Map.Entry<String, Rows>) entries.next();
+            ((Rows) entry.getValue()).setBatches((byte[][]) batches.get(entry.getKey()));
+        }
         try {
-            run(group, consumer);
+            run(group, rowsMax, bytesMax, out);
         } finally {
-            setBatches(new HashMap<String, byte[][]>()); // does not keep the caller's batches in memory
+            Iterator<Rows> used = leaves.values().iterator();
+            while (used.hasNext()) {
+                ((Rows) used.next()).release();
+            }
         }
     }
 
-    private void setBatches(Map<String, byte[][]> batches) {
-        Iterator<String> names = leaves.keySet().iterator();
-        while (names.hasNext()) {
-            String name = (String) names.next();
-            ((Rows) leaves.get(name)).batches = (byte[][]) batches.get(name);
-        }
-    }
-
-    private void run(String group, Consumer consumer) throws IOException {
+    private void run(String group, long rowsMax, long bytesMax, DataOutputStream out) throws IOException {
         Partition[] partitions = rows.partitions();
+        boolean hasRows = false;
         for (int i = 0; i < partitions.length; i++) {
             long task = LAST_TASK.decrementAndGet();
             TaskMemoryManager memory = new TaskMemoryManager(memoryOfTasks, task);
@@ -247,7 +272,9 @@ public class PreparedPlan {
             begin(group, context);
             Throwable failure = null;
             try {
-                consumer.accept(new InterruptibleIterator<InternalRow>(context, rows.iterator(partitions[i], context)));
+                hasRows |= output.write(
+                        new InterruptibleIterator<InternalRow>(context, rows.iterator(partitions[i], context)),
+                        rowsMax, bytesMax, out);
             } catch (Throwable thrown) {
                 failure = thrown;
                 context.markTaskFailed(thrown);
@@ -262,11 +289,9 @@ public class PreparedPlan {
                 }
             }
         }
-    }
-
-    /** Consumes all rows of a partition. */
-    public interface Consumer {
-        void accept(scala.collection.Iterator<InternalRow> rows) throws IOException;
+        if (!hasRows) {
+            output.writeNone(out);
+        }
     }
 
     private static void begin(String group, TaskContextImpl context) {

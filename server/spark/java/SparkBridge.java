@@ -11,8 +11,6 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.lang.reflect.Field;
 import java.net.Socket;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -33,8 +31,6 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
-import org.apache.spark.sql.execution.arrow.ArrowConverters$;
-import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.ArraySeq$;
 
@@ -73,7 +69,6 @@ public class SparkBridge implements Runnable {
     private static final int STATEMENT_LENGTH_MAX = 1 << 16; // longer statements are not prepared
     private static final Object SEEN = new Object(); // executed once, not prepared yet
     private static final Object UNSUPPORTED = new Object(); // cannot be prepared
-    private static final byte[] STREAM_END = {-1, -1, -1, -1, 0, 0, 0, 0};
 
     private SparkSession session;
     private String slot;
@@ -328,7 +323,7 @@ public class SparkBridge implements Runnable {
     }
 
     /** Runs a prepared statement; the rows are computed while they are written. */
-    private void answer(final PreparedPlan prepared, Map<String, View> read, String group, final DataOutputStream out)
+    private void answer(PreparedPlan prepared, Map<String, View> read, String group, DataOutputStream out)
             throws IOException {
         Map<String, byte[][]> batches = new HashMap<String, byte[][]>();
         Iterator<Map.Entry<String, View>> entries = read.entrySet().iterator();
@@ -336,56 +331,28 @@ public class SparkBridge implements Runnable {
             Map.Entry<String, View> entry = (Map.Entry<String, View>) entries.next();
             batches.put((String) entry.getKey(), ((View) entry.getValue()).batches);
         }
-        final boolean[] hasRows = {false};
-        prepared.run(group, batches, new PreparedPlan.Consumer() {
-            public void accept(scala.collection.Iterator<InternalRow> rows) throws IOException {
-                hasRows[0] |= write(rows, prepared.schema(), out);
-            }
-        });
-        if (!hasRows[0]) {
-            writeNone(prepared.schema(), out);
-        }
+        prepared.run(group, batches, batchRowsMax, batchBytesMax, out);
     }
 
     /** Collects the rows and converts them to Arrow in the driver. */
     private void answer(SparkPlan plan, DataOutputStream out) throws IOException {
         InternalRow[] rows = plan.executeCollect(); // runs no job if the plan has been folded to rows
         ArraySeq<InternalRow> sequence = ArraySeq$.MODULE$.unsafeWrapArray(rows);
-        if (!write(sequence.iterator(), plan.schema(), out)) {
-            writeNone(plan.schema(), out);
+        PreparedArrow.Output output = new PreparedArrow.Output(plan.schema());
+        if (!output.write(sequence.iterator(), batchRowsMax, batchBytesMax, out)) {
+            output.writeNone(out);
         }
-    }
-
-    /** Writes rows as Arrow blocks. Returns whether there were any rows. */
-    private boolean write(scala.collection.Iterator<InternalRow> rows, StructType schema, DataOutputStream out) throws IOException {
-        if (!rows.hasNext()) {
-            return false;
-        }
-        scala.collection.Iterator<byte[]> streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
-                rows, schema, batchRowsMax, batchBytesMax, "UTC", true, false);
-        while (streams.hasNext()) {
-            write(out, (byte[]) streams.next());
-        }
-        return true;
-    }
-
-    private static void writeNone(StructType schema, DataOutputStream out) throws IOException {
-        write(out, ArrowConverters$.MODULE$.createEmptyArrowBatch(schema, "UTC", true, false));
     }
 
     /** The tasks convert the rows to Arrow: the driver's heap has space for millions of rows only in that format. */
     private void answerInBatches(Dataset<Row> query, SparkPlan plan, DataOutputStream out) throws IOException {
         byte[][] batches = (byte[][]) query.toArrowBatchRdd(TASK_BATCH_ROWS_MAX, "UTC", true, false).collect();
-        byte[] none = ArrowConverters$.MODULE$.createEmptyArrowBatch(plan.schema(), "UTC", true, false);
+        byte[] head = PreparedArrow.head(plan.schema());
         if (batches.length == 0) {
-            write(out, none);
+            PreparedArrow.writeStream(head, new byte[0], out);
         }
-        int schema = 8 + ByteBuffer.wrap(none).order(ByteOrder.LITTLE_ENDIAN).getInt(4); // a stream's first message
         for (int i = 0; i < batches.length; i++) {
-            out.writeInt(schema + batches[i].length + STREAM_END.length);
-            out.write(none, 0, schema);
-            out.write(batches[i]);
-            out.write(STREAM_END);
+            PreparedArrow.writeStream(head, batches[i], out);
             batches[i] = null;
         }
     }

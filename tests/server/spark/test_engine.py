@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,28 @@ async def test_warm_up_does_not_delay_statements(engine: SparkEngine) -> None:
     warming.cancel()
     with pytest.raises(asyncio.CancelledError):
         await warming
+
+
+async def test_warm_up_pauses_while_statements_run(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    warmed = asyncio.Event()
+    run = engine.run
+
+    async def observed(sql: str, views: Mapping[str, pa.Table], *, background: bool) -> pa.Table:
+        assert background
+        warmed.set()
+        return await run(sql, views, background=True)
+
+    assert await one(engine, "SELECT 1") == 1
+    monkeypatch.setattr(engine, "run", observed)
+    for pause_s, begins in ((60.0, False), (0.05, True)):
+        monkeypatch.setattr("server.spark.engine.WARM_UP_PAUSE_S", pause_s)
+        warming = asyncio.create_task(engine.warm_up())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(warmed.wait(), DEADLINE_S if begins else 0.3)
+        assert warmed.is_set() == begins
+        warming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await warming
 
 
 @pytest.mark.crash

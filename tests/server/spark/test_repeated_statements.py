@@ -87,6 +87,29 @@ async def test_a_repeated_statement_returns_every_type(engine: SparkEngine) -> N
         assert (await engine.run("SELECT * FROM repeated_types", {"repeated_types": rows})).equals(rows)
 
 
+async def test_a_repeated_statement_returns_any_number_of_rows(engine: SparkEngine) -> None:
+    """Arrow's vectors for a result are kept. They grow and shrink, and many rows are returned in several blocks."""
+    rows = "repeated_n LATERAL VIEW explode(sequence(1, c0)) e AS x"
+    sql = f"SELECT x, repeat('a', x % 50) AS t, array(x, NULL) AS a FROM {rows}"
+    for count in (1, 3, 17, 5_000, 1, 150_000, 2, 40):
+        found = await engine.run(sql, {"repeated_n": pa.table({"c0": pa.array([count], pa.int32())})})
+        numbers = range(1, count + 1)
+        assert found["x"].to_pylist() == [*numbers]
+        assert found["t"].to_pylist() == ["a" * (x % 50) for x in numbers]
+        assert found["a"].to_pylist() == [[x, None] for x in numbers]
+
+
+async def test_an_error_after_many_rows_does_not_affect_the_next_result(engine: SparkEngine) -> None:
+    sql = "SELECT 6 div (c0 - x) AS n FROM repeated_f LATERAL VIEW explode(sequence(1, 100)) e AS x"
+    for divisor in (200, 300, 90, 400, 2, 500):
+        views = {"repeated_f": pa.table({"c0": pa.array([divisor], pa.int64())})}
+        if divisor <= 100:
+            with pytest.raises(PgError, match="division by zero"):
+                await engine.run(sql, views)
+        else:
+            assert (await engine.run(sql, views))["n"].to_pylist() == [0] * 100
+
+
 async def test_volatile_functions_are_computed_each_time(engine: SparkEngine) -> None:
     views = {"repeated_t": pa.table({"c0": [1]})}
     for sql in ("SELECT now() FROM repeated_t", "SELECT uuid() FROM repeated_t", "SELECT rand() FROM repeated_t"):
