@@ -38,12 +38,13 @@ The packages are layers: a package imports only packages that are listed below i
 `authorization`   privileges
 `pg_catalog`      PostgreSQL's system catalogs; the only package that uses DuckDB
 `evaluation`      worker processes for work whose cost a client controls
-`ingest`          the interface of sources, and the task that copies their changes
+`egress`          sinks: the interface to external systems, and the task that writes changes to them
+`ingest`          sources: the interface to external systems, and the task that copies their changes
 `coordinator`     the state that outlives a session
 `dataflow`        incremental maintenance and streams of changes
 `timeline`        frontiers
 `spark`           the Spark engine; the only package that uses Spark
+`runtime`         tools for tasks, threads, metrics, logs and errors
 `sql`             parsing, planning and rendering, without IO
 `settings`        the variables of SET and SHOW
-`runtime`         tools for tasks, threads, metrics, logs and errors
 """

@@ -171,7 +171,7 @@ def _number(text: str) -> int:
 
 def _interval(text: str) -> float:
     if not (interval_s := _duration(text)):
-        raise argparse.ArgumentTypeError("must be longer than nothing")
+        raise argparse.ArgumentTypeError("must be greater than zero")
     return interval_s
 
 

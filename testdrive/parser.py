@@ -235,7 +235,7 @@ def _guard(head: str) -> tuple[Guard | None, str]:
     if not head.startswith("["):
         return None, head
     if not (found := _GUARD.match(head)):
-        raise ValueError("a version guard reads [version>=2601700] or [2601700<=version<2601800]")
+        raise ValueError("a version guard has the form [version>=2601700] or [2601700<=version<2601800]")
     low, low_order, high_order, high = found.groups()
     bounds = []
     if low:

@@ -263,7 +263,7 @@ def _arguments(line: int, directive: str, text: str) -> dict[str, list[str]]:
     at = 0
     while at < len(text):
         if not (found := _ARGUMENT.match(text, at)):
-            raise ParseError(line, f"arguments read word, key=value or key=(a,b), not {text[at:]!r}")
+            raise ParseError(line, f"arguments have the form word, key=value or key=(a,b), not {text[at:]!r}")
         name, several, one = found.groups()
         if name not in _ARGUMENTS[directive]:
             raise ParseError(line, f"{directive} has no argument {name}")

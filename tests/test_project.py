@@ -106,6 +106,16 @@ def test_decisions_are_numbered_without_gaps_and_listed() -> None:
     assert [title[2:5] for title in titles] == numbers
 
 
+def test_lines_of_prose_have_at_most_130_characters() -> None:
+    """Tables, headings, index entries of decisions, code, and what is generated may be longer."""
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if page.name != "functions.md"}
+    for page in sorted({*ROOT.glob("*.md"), *pages}):
+        text = re.sub(r"^```.*?^```$|<!-- figures.*?<!-- end of figures -->", "", page.read_text(), flags=re.M | re.S)
+        for line in text.splitlines():
+            is_index = page.parent.name == "decisions" and line.startswith("- [0")
+            assert len(line) <= 130 or line.startswith(("|", "#")) or is_index, f"{page.relative_to(ROOT)}: {line}"
+
+
 def test_documented_psql_commands_name_the_server() -> None:
     """Without it psql looks for PostgreSQL's own port."""
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:

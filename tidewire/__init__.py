@@ -1,4 +1,4 @@
-"""The client library of Tidewire: follow a query, timestamp by timestamp, and lose nothing when the connection does.
+"""The client library of Tidewire: follow a query timestamp by timestamp, and resume after a lost connection.
 
     import tidewire
 

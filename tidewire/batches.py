@@ -70,7 +70,7 @@ class _Changes(Batch):
         With an envelope it does not contain keys in violation. TypeError if the subscription has no key.
         """
         if self._table is None:
-            raise TypeError("a subscription keeps rows when it is given a key")
+            raise TypeError("rows are kept only by a subscription with a key")
         return self._table
 
 

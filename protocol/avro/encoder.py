@@ -70,7 +70,7 @@ def fields_of(columns: Sequence[EncodedColumn]) -> list[dict[str, Any]]:
         if not _NAME.fullmatch(name):
             raise ValueError(f'column "{name}" has a name that Avro does not allow')
         if names.count(name) > 1:
-            raise ValueError(f'column "{name}" is there more than once')
+            raise ValueError(f'column "{name}" is specified more than once')
     found = []
     for column in columns:
         type = _schema_of(column.type)

@@ -220,7 +220,7 @@ def too_many_digits() -> PgError:
     return PgError(
         SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
         "numeric field overflow",
-        detail="A numeric has at most 38 digits, those behind the decimal point included.",
+        detail="A numeric has at most 38 digits, including those after the decimal point.",
         hint=_FEWER_DIGITS,
     )
 

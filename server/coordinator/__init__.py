@@ -1,13 +1,15 @@
 """The state that outlives a session. The `coordinator` assembles it, and starts and stops it.
 
-- Writes: the `committer` commits the requests of sessions, in groups; `locks` order writers that read; `key_conflicts`
-  finds writes of rows that a request has read; `backpressure` delays writers while dataflows lag; `compaction` merges
-  the log's batches.
+- Writes: the `committer` commits the requests of sessions, in groups; `row_buffer` and `payloads` convert their rows;
+  `locks` order writers that read; `key_conflicts` finds writes of rows that a request has read; `backpressure` delays
+  writers while dataflows lag; `compaction` merges the log's batches. `upstream_times` writes the collections that have
+  the timestamps of their source.
 - Holds: `holds` has their times and rules, `hold_lag` enforces MAX LAG.
 - `reads`: the rows of relations at a time, through the `snapshot_cache` (with `recent_changes` and `sorted_keys`) and
   the `system_table_history`.
-- `dataflows` runs them. `computations` creates what they compute. They belong to materialized `views`, which write to
-  the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their state.
+- `dataflows` runs the dataflows. `computations` creates what they compute. They belong to materialized `views`, which
+  write to the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their
+  state.
 - `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
 - `activity`: the connected sessions. `tasks`: the background tasks.
 

@@ -4,6 +4,7 @@
 `sink_kind`    the interface of a kind of sink: the check at CREATE, its downstream, and what remains after DROP
 `kinds`        the kinds by name
 `definitions`  definitions with resolved secrets
+`parts`        the parts of a table that are encoded at a time
 `sink_task`    the task of one sink: reads committed changes, writes them, and commits its frontier
 `sinks`        starts and ends the tasks as sinks are created and dropped
 `history`      a downstream that writes messages of CDCv2
@@ -15,5 +16,5 @@ that stores its frontier with the changes (`keeps_frontier`) has exactly the cha
 
     target = collection as of G - 1
 
-Another one may have changes at times from F on, which are written again after a crash.
+Any other downstream may have changes at times from F on, which are written again after a crash.
 """

@@ -1,4 +1,4 @@
-"""What kinds of sink need of the catalog: definitions with resolved secrets."""
+"""What kinds of sink need from the catalog: definitions with resolved secrets."""
 
 from __future__ import annotations
 

@@ -1,1 +1,5 @@
-"""EXPLAIN: plans of statements, statistics of an execution, running dataflows, timestamps."""
+"""EXPLAIN: plans of statements, statistics of an execution, running dataflows, timestamps.
+
+`explain`    executes an EXPLAIN, with `relation` (plans), `dataflow` (operators) and `output` (text and JSON)
+`timestamp`  EXPLAIN TIMESTAMP
+"""

@@ -51,7 +51,7 @@ from server.sql.write_plan import WritePlan
 _MAINTAINED = (ExplainStage.OPTIMIZED, ExplainStage.PHYSICAL)
 _STEPS = {
     "read": "Read",
-    "take": "Take rows as they are",
+    "take": "Return unchanged rows",
     "evaluate": "Evaluate in the server",
     "spark": "Run on Spark",
     "write": "Write",
@@ -228,9 +228,9 @@ def _without_spark(plan: QueryPlan) -> str | None:
     if plan.constant is not None:
         return "in the server, a constant"
     if plan.direct_scan is not None:
-        keys = ", those with the keys asked for" if plan.direct_scan.keys else ""
-        whose = "the index's" if {*plan.lookups} | (plan.scanned - plan.inputs) else "the log's"
-        return f"in the server, {whose} rows as they are{keys}"
+        keys = " with the given keys" if plan.direct_scan.keys else ""
+        source = "index" if {*plan.lookups} | (plan.scanned - plan.inputs) else "log"
+        return f"in the server, unchanged rows of the {source}{keys}"
     return None
 
 
@@ -314,8 +314,8 @@ async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject
         raise PgError(
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no dataflow of this query runs",
-            detail="A query has one as long as somebody subscribes to it, a whole relation or an index has none.",
-            hint="EXPLAIN PHYSICAL PLAN shows how it would be followed.",
+            detail="A query has a dataflow while a client is subscribed to it. A whole relation or an index has none.",
+            hint="Use EXPLAIN PHYSICAL PLAN to show how the query would be maintained.",
         )
     timing = not statement.no_timing
     shown = Shown(statements=statement.verbose, arrangements=True, work=True, times=timing)

@@ -1,4 +1,4 @@
-"""What the server has learned about query strings, shared by all sessions: syntax trees, plans, and constant answers.
+"""Caches by query string, shared by all sessions: syntax trees, plans, and constant answers.
 
 Plans of writes are kept if they have parameters: the text of a write without parameters is seldom repeated.
 

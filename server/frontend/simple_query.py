@@ -54,7 +54,7 @@ class SimpleQuery:
         return self._constants.insert_literals(text)
 
     async def execute(self, text: str) -> None:
-        """Executes the statements of a text. Parses it as a whole. It is one transaction, unless it says otherwise."""
+        """Parses a text as a whole, then executes its statements: in one transaction, unless they begin or end one."""
         dispatcher = self._dispatcher
         statements = await offload(text, parsed, text)
         if not statements:

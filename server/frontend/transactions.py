@@ -1,4 +1,4 @@
-"""Begins and ends a session's transactions: BEGIN, COMMIT and their kin, implicit transactions, and failures.
+"""Begins and ends a session's transactions: BEGIN, COMMIT and their synonyms, implicit transactions, and failures.
 
 A portal does not outlive its transaction, so all portals are closed with it.
 """

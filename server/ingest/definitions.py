@@ -1,4 +1,4 @@
-"""What kinds of source need of the catalog: definitions with resolved secrets, and the collections to fill."""
+"""What kinds of source need from the catalog: definitions with resolved secrets, and the collections to fill."""
 
 from __future__ import annotations
 

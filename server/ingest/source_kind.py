@@ -69,8 +69,8 @@ class SourceDefinition:
 class Statistics:
     """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
 
-    `histories`: by output with ENVELOPE MATERIALIZE. `errors`: outputs that the upstream no longer fills while it goes
-    on with the others, with the reason.
+    `histories`: by output with ENVELOPE MATERIALIZE. `errors`: outputs that the upstream no longer fills although it
+    continues with the others, with the reason.
     """
 
     messages_received: int = 0

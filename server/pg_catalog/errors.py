@@ -28,5 +28,5 @@ def pg_error(error: duckdb.Error) -> PgError:
         SqlState.FEATURE_NOT_SUPPORTED,
         "this query over system catalogs is not supported",
         detail=message,
-        hint="Ask for the same with joins instead of nested queries, or ask mz_objects and mz_columns.",
+        hint="Write the query with joins instead of nested queries, or query mz_objects and mz_columns.",
     )

@@ -1,1 +1,6 @@
-"""Tools for tasks, threads, metrics, logs and errors. They depend on no other package of the server."""
+"""Tools for tasks, threads, metrics, logs and errors. Only `offload` uses another package of the server, `sql`.
+
+`threads`, `cancellation`, `shutdown`  threads and tasks; `offload`: parsing and planning of long texts in threads
+`memory`, `allocator`                  a limit on memory, and the settings of Arrow's allocator
+`metrics`, `trace`, `logs`, `errors`   counters, the steps of EXPLAIN ANALYZE, the log, errors for clients
+"""

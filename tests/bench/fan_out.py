@@ -212,7 +212,7 @@ def run(servers: Servers) -> list[Line]:
         Line("of it: from the first to the last", f"{fan_out:.1f} ms", "", "", ""),
         Line("CPU of a batch for one subscriber more", f"{each:.1f} us", "", "", ""),
         Line(
-            "memory of a client that is stuck, all told",
+            "memory of a client that is stuck, in total",
             f"{max(stuck, 0) / 1024:.0f} KiB",
             "",
             "",

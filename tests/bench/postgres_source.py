@@ -1,4 +1,4 @@
-"""PostgreSQL as a source, beside PostgreSQL's own clients: snapshot, following of transactions, and latency.
+"""PostgreSQL as a source, compared with PostgreSQL's own clients: snapshot, following of transactions, and latency.
 
 Snapshots and following are measured in this process, with a coordinator, without sessions and without Spark, which a
 source does not use. Latency is measured over the wire: from the acknowledgement of a COMMIT in PostgreSQL until a
@@ -121,7 +121,7 @@ async def _snapshot(directory: Path, dsn: str, rows: int) -> Line:
 
 
 async def _caught_up(directory: Path, dsn: str, connection: Any, name: str, sql: str, rows: int) -> Line:
-    """The time to follow what happened while the source was not running, beside pg_recvlogical."""
+    """The time to follow what happened while the source was not running, compared with pg_recvlogical."""
     await connection.execute(sql)
     end = await connection.fetchval("SELECT pg_current_wal_lsn()::text")
     begun, cpu = perf_counter(), process_time()

@@ -448,9 +448,9 @@ class TestRaces:
         assert opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100)) is None
         assert opened.store.read("SELECT * FROM batches") == []
 
-    @pytest.mark.parametrize("told", ["merger first", "drop first"])
+    @pytest.mark.parametrize("order", ["merger first", "drop first"])
     def test_drop_after_the_transaction_of_a_merge(
-        self, opened: Opened, told: str, monkeypatch: pytest.MonkeyPatch
+        self, opened: Opened, order: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "INLINE_BYTES", 100)
         run, merged = self.compacting(opened)
@@ -458,7 +458,7 @@ class TestRaces:
         batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100))
         assert batch is not None
         opened.store.transact(lambda tx: opened.log.drop(tx, T))
-        for collection in (None, T) if told == "merger first" else (T, None):
+        for collection in (None, T) if order == "merger first" else (T, None):
             if collection is None:
                 opened.log.replaced(run, batch, merged)
             else:

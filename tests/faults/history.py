@@ -202,7 +202,7 @@ def _times(
 
     It is after all progress that was received before the operation was sent, and after its writer's previous operation.
     """
-    progress = sorted(progress, key=lambda told: told[1])
+    progress = sorted(progress, key=lambda received: received[1])
     received = [ns for _, ns in progress]
     greatest = list(itertools.accumulate((time for time, _ in progress), max))
     times = _times_of_operations(operations, histories)

@@ -165,10 +165,10 @@ def compute_late() -> None:
     Dataflow._write = late  # type: ignore[method-assign]
 
 
-@mistake("where a hold stands is not on disk", "holds")
-def forget_the_place() -> None:
-    def only_new(tx: sqlite3.Connection, places: Iterable[tuple[ObjectId, HoldPosition]]) -> None:
-        tx.executemany("INSERT OR IGNORE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in places])
+@mistake("the time of an advanced hold is not on disk", "holds")
+def forget_advances() -> None:
+    def only_new(tx: sqlite3.Connection, positions: Iterable[tuple[ObjectId, HoldPosition]]) -> None:
+        tx.executemany("INSERT OR IGNORE INTO holds VALUES (?, ?, ?)", [(id, p.at, p.status) for id, p in positions])
 
     holds.save = only_new
 

@@ -53,14 +53,14 @@ class Recording:
     advances: list[Advances]
     clock_ns: int
 
-    def told_before(self, at: float, last: float) -> tuple[list[Operation], int, dict[str, int]]:
-        """What the clients knew at the time `at`: operations, the greatest progress, and the least possible time of
-        each hold. Operations that were sent before the time `last` are included, too."""
+    def known_at(self, at: float, last: float) -> tuple[list[Operation], int, dict[str, int]]:
+        """What the clients had received at the time `at`: operations, the greatest progress, and the least possible
+        time of each hold. Operations that were sent before the time `last` are included, too."""
         now_ns, last_ns = int(at * 1e9) - self.clock_ns, int(max(at, last) * 1e9) - self.clock_ns
         operations = {o.name: dataclasses.replace(o) for o in self.operations if o.sent_ns < last_ns + SLACK_NS}
         for operation in operations.values():
-            told = operation.acknowledged_ns
-            operation.acknowledged_ns = told if told is not None and told < now_ns - SLACK_NS else None
+            ns = operation.acknowledged_ns
+            operation.acknowledged_ns = ns if ns is not None and ns < now_ns - SLACK_NS else None
             if operation.deletes is not None:
                 operation.deletes = operations[operation.deletes.name]
         progress = max((time for time, ns in self.progress if ns < now_ns), default=0)
@@ -77,15 +77,15 @@ def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
         operations, accounts, advances = world.cease()
     assert abs(time.time_ns() - time.monotonic_ns() - clock_ns) < SLACK_NS / 2, "the system's clock was set meanwhile"
     assert not [what for account in accounts for what in account.broken]
-    progress = [told for account in accounts for segment in account.segments for told in segment.progress]
+    progress = [received for account in accounts for segment in account.segments for received in segment.progress]
     return Recording(list(events(trace, root)), operations, progress, advances, clock_ns)
 
 
 def points(recording: Recording, dice: random.Random) -> list[int]:
     """The numbers of events before a power failure: at random times, and soon after an acknowledgement."""
     times = [event.at for event in recording.events]
-    told = [o.acknowledged_ns for o in recording.operations if o.acknowledged_ns is not None]
-    after = [bisect_right(times, (ns + SLACK_NS + recording.clock_ns) / 1e9) for ns in told]
+    acknowledged = [o.acknowledged_ns for o in recording.operations if o.acknowledged_ns is not None]
+    after = [bisect_right(times, (ns + SLACK_NS + recording.clock_ns) / 1e9) for ns in acknowledged]
     return sorted(dice.choices(after, k=POINTS // 2) + dice.choices(range(len(times)), k=POINTS - POINTS // 2))
 
 
@@ -129,14 +129,16 @@ def check(data: Path, operations: list[Operation], progress: int, places: dict[s
             found.append(Violation("repair", f"integrity_check: {result}"))
         ((reserved_until,),) = store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
         if reserved_until < progress:
-            found.append(Violation("order", f"progress {progress} was told, time is reserved until {reserved_until}"))
+            found.append(
+                Violation("order", f"progress {progress} was sent, but time is reserved until {reserved_until}")
+            )
         state = persistence.load(store)
         found += violations(operations, [], contents_of(Log(store, Payloads(data / "payloads")), state))
-        standing = {state.items[id].name: place.at for id, place in holds.load(store).items()}
-        assert standing.keys() == {item.name for item in state.items.values() if isinstance(item, Hold)}
+        hold_times = {state.items[id].name: place.at for id, place in holds.load(store).items()}
+        assert hold_times.keys() == {item.name for item in state.items.values() if isinstance(item, Hold)}
         for hold, at in places.items():
-            if at and standing.get(hold, 0) < at:
-                found.append(Violation("hold", f"{hold} stands at {standing.get(hold)}, was advanced to {at}"))
+            if at and hold_times.get(hold, 0) < at:
+                found.append(Violation("hold", f"{hold} is at {hold_times.get(hold)}, but was advanced to {at}"))
         return found
     except Exception as error:
         return [Violation("repair", f"{type(error).__name__}: {error}")]
@@ -147,7 +149,7 @@ def check(data: Path, operations: list[Operation], progress: int, places: dict[s
 def first_violation(recording: Recording, directory: Path, seed: int) -> tuple[int, str] | None:
     """The number of states that were opened, and what was wrong with the last one. None if no state is wrong."""
     for number, (point, at, last, state) in enumerate(states(recording, directory, random.Random(seed)), start=1):
-        found = check(state / "data", *recording.told_before(at, last))
+        found = check(state / "data", *recording.known_at(at, last))
         if found:
             return number, f"after {point} of {len(recording.events)} events: {found[0]}"
     return None
@@ -169,9 +171,9 @@ def test_nothing_acknowledged_is_lost_by_a_power_failure(recording: Recording, s
     bad = first_violation(recording, tmp_path, seed)
     assert bad is None, f"seed {seed}: {bad[1]}"
     syncs = sum(event.what == "sync done" for event in recording.events)
-    told = sum(operation.acknowledged_ns is not None for operation in recording.operations)
+    writes = sum(operation.acknowledged_ns is not None for operation in recording.operations)
     print(
-        f"\nseed {seed}: {len(recording.events)} events of the disk, {syncs} syncs, {told} writes acknowledged; "
+        f"\nseed {seed}: {len(recording.events)} events of the disk, {syncs} syncs, {writes} writes acknowledged; "
         f"power lost at {POINTS} points, {POINTS * STATES} states of the disk opened: losses 0"
     )
 

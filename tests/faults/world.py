@@ -282,8 +282,8 @@ class World:
     def await_writes(self) -> None:
         """Waits until writes of every writer have been acknowledged."""
         for writer in self._writers:
-            told = writer.acknowledgements
-            self._await(f"{writer.name} goes on", lambda w=writer, n=told: w.acknowledgements > n + 3)  # type: ignore[misc]
+            count = writer.acknowledgements
+            self._await(f"{writer.name} continues", lambda w=writer, n=count: w.acknowledgements > n + 3)  # type: ignore[misc]
 
     def live(self, seconds: float) -> None:
         """Starts the server repeatedly, with faults, until the time is over."""
@@ -356,12 +356,12 @@ class World:
         try:
             found = dict(self._query("SELECT name, at FROM mz_catalog.mz_holds"))
         except psycopg.OperationalError:
-            return  # it died, as it was made to
+            return  # a fault killed it
         for client in self._clients:
             lower = max(acknowledged[client.name], int(self._created_at[client.name]))
             upper = max(client.tried, lower)
             if not lower <= int(found.get(client.name, 0)) <= upper:
-                text = f"{client.name} stands at {found.get(client.name)}, and was advanced to {lower} (tried: {upper})"
+                text = f"{client.name} is at {found.get(client.name)}, but was advanced to {lower} (tried: {upper})"
                 self.found.append(Violation("hold", text))
 
     def _await(self, what: str, condition: Callable[[], bool]) -> None:
@@ -474,8 +474,8 @@ class World:
     def _count(self, operations: list[Operation], accounts: list[Account]) -> None:
         self.counts["cuts"] += self._proxy.broken
         for operation in operations:
-            told = "acknowledged" if operation.acknowledged_ns else "refused" if operation.refused else "unknown"
-            self.counts[told] += 1
+            outcome = "acknowledged" if operation.acknowledged_ns else "refused" if operation.refused else "unknown"
+            self.counts[outcome] += 1
         self.counts["updates"] += sum(account.updates for account in accounts)
         self.counts["progress"] += sum(len(s.progress) for account in accounts for s in account.segments)
 

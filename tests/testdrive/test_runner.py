@@ -571,7 +571,7 @@ def test_the_command_reports_a_file_that_runs_for_long(scripts: Scripts, tmp_pat
         (["README.md"], "neither in .td nor in .pt"),
         (["--var", "x", "a.td"], "not NAME=VALUE"),
         (["--default-timeout", "30", "a.td"], "not a duration"),
-        (["--still-running", "0s", "a.td"], "longer than nothing"),
+        (["--still-running", "0s", "a.td"], "greater than zero"),
         (["--default-max-tries", "0", "a.td"], "not a number from 1"),
         ([], "FILE"),
     ],

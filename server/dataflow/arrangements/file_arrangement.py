@@ -2,7 +2,7 @@
 
     insert    Few changes are inserted into the head, a small arrangement in the server. When the head is full, it is
               written to files as runs. Many changes at once are written to files directly.
-    probe     Searches the head in the server. Tasks for a part of the codes each search the files: Spark's Python
+    probe     Searches the head in the server. Tasks search the files, each for some of the codes: Spark's Python
               workers map them.
     merge     In the workers, in the background: one task per range of codes.
 

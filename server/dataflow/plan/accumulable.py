@@ -17,7 +17,7 @@ _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST(
 
 class Added:
     """`columns`: the sums and counts from which aggregates are computed, the number of rows first. `changes`: for each
-    of them what a line adds to it."""
+    of them what a row adds to it."""
 
     def __init__(self, diff: Expression, new: NewColumns, branch: Expression | None = None) -> None:
         """`diff`: 1 for an insertion, -1 for a retraction. `branch`: a condition for the rows to add, if not all."""

@@ -100,7 +100,7 @@ def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """The Arrow type of Spark's result for a column inside a plan: a numeric has its expression's precision, scale."""
+    """The Arrow type of Spark's result for a column in a plan: a numeric has its expression's precision and scale."""
     if column.type.name == "numeric" and column.precision:
         return pa.decimal128(column.precision, column.type.scale or 0)
     return column.type.arrow

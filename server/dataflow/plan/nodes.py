@@ -1,4 +1,4 @@
-"""The nodes of a delta plan: one delta rule each (see `delta`), with the Spark statement that computes it.
+"""The nodes of a delta plan: one delta rule each (see `lowering`), with the Spark statement that computes it.
 
 A statement reads d0, d1, ...: rows of the node's inputs, each followed by its version `v` (see `operator`) and, where
 multiplicities matter, its `diff`. It returns rows in the same form.

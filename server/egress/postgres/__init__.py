@@ -1,4 +1,4 @@
-"""A table of a PostgreSQL as a sink: it equals the collection as of the frontier stored beside it.
+"""A PostgreSQL table as a sink: it equals the collection as of the frontier that the same database stores.
 
 `kind`        CREATE SINK: checks the definition and the table, returns the downstream
 `table`       the interface to the task: one transaction writes changes and frontier

@@ -20,7 +20,7 @@ SETTINGS = {"standard_conforming_strings": "on", "synchronous_commit": "on"}  # 
 
 
 class Connection:
-    """Methods raise PgError or UpstreamError, which say what PostgreSQL says. Then the connection is closed."""
+    """Methods raise PgError or UpstreamError with PostgreSQL's message, and close the connection."""
 
     def __init__(self, server: Server, connection: Any) -> None:
         self._server = server

@@ -4,8 +4,8 @@
 
 The frontier is a row of `tidewire.sinks` in the same database. Each transaction first advances it from the value that
 this server knows. If another one has advanced it, or this one in a transaction whose end it has not seen, nothing is
-written, and the frontier is read again. Rows that changes delete or update must be there with all their values.
-Otherwise somebody else has changed the table, and the transaction is rolled back.
+written, and the frontier is read again. Rows that changes delete or update must exist with all their values.
+Otherwise another program has changed the table, and the transaction is rolled back.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _privilege(
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"{name}() of columns is only supported for superusers",
-            hint="Ask for one object after the other, by name.",
+            hint="Call the function once for each object, with its name as a constant.",
         )
     return exp.Boolean(this=True)
 

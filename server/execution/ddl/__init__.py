@@ -4,6 +4,8 @@ define.py        executes a statement: its function, the transaction, the commit
 kinds.py         the functions of each kind of item: CREATE, SHOW CREATE, SHOW
 named_objects.py the objects that statements name, and the errors for names
 databases.py     CREATE DATABASE; likewise `schemas`, `tables`, `views`, `indexes`, `holds`
+sources.py       CREATE SOURCE; `connections`, `secrets`; `formats`: FORMAT and ENVELOPE
+sinks.py         CREATE SINK
 drop.py          DROP of all kinds; likewise `alter` (RENAME TO, OWNER TO, RETAIN HISTORY) and `comments`
 roles.py         roles, membership, owned objects; `grants`: GRANT and REVOKE of privileges
 columns.py       rules for columns; `retention`: RETAIN HISTORY; `system_settings`: ALTER SYSTEM

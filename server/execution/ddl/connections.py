@@ -84,8 +84,8 @@ def used_connection(context: Context, name: Name, *, system: str | None = None) 
     if system is not None and connection.system != system:
         raise PgError(
             SqlState.WRONG_OBJECT_TYPE,
-            f'connection "{connection.name}" is not to {system.upper()}',
-            detail=f"It is to {connection.system.upper()}.",
+            f'connection "{connection.name}" is not a connection to {system.upper()}',
+            detail=f"It is a connection to {connection.system.upper()}.",
             position=name.position,
         )
     return connection

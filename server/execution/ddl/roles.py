@@ -127,7 +127,7 @@ def _drop(context: Context, statement: DropRoles) -> CatalogState:
                 SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
                 f'role "{role.name}" cannot be dropped because some objects depend on it',
                 detail="\n".join(dependents),
-                hint="REASSIGN OWNED and DROP OWNED take them from the role.",
+                hint="Use REASSIGN OWNED or DROP OWNED to remove the dependencies.",
             )
         state = state.without_role(role.id)
     return state

@@ -5,12 +5,15 @@
 `avro_format`    FORMAT AVRO
 `changes_format` FORMAT AVRO of ENVELOPE MATERIALIZE
 `text_formats`   FORMAT JSON, TEXT, BYTES and CSV
+`schemas`        the schemas and registries that a format names
 `layout`         the columns of an output: from keys, values and metadata
 `errors`         messages that could not be decoded, until they are retracted
 `envelopes`      how messages change the output
+`positions`      positions in the log of the upstream database, by which repetitions are recognized
 `key_join`       the old rows of a step's keys
 `consumer`       the consumer of topics, in a thread of its own
 `transactions`   messages of several topics by upstream transaction; `transaction_topic` reads the metadata
+`start`          START OFFSET and START TIMESTAMP
 `upstream`       reads topics from stored offsets
 `kind`           the kind of source: CREATE SOURCE ... FROM KAFKA
 """

@@ -216,7 +216,7 @@ def _checked(table: PublishedTable) -> PublishedTable:
 
 
 def incompatibility(known: Mapping[str, tuple[int, int]], now: Mapping[str, tuple[int, int]]) -> str | None:
-    """What an ALTER TABLE changed in the columns that a collection has; None if it can go on.
+    """What an ALTER TABLE changed in the columns that a collection has; None if the table can still be followed.
 
     Both map the names of columns to the OID and the modifier of their types. Added columns are ignored.
     """

@@ -1,7 +1,7 @@
 """Rewriting of the plans of maintained queries. Each pass maps a relation to an equivalent one, with the same rows.
 
-The order of the passes matters. `dataflow.delta` finds operators and keys in the result. Queries without a delta rule
-are recomputed from the result too, so snapshots, ticks and recomputations use the same order of rows.
+The order of the passes matters. `dataflow.plan.lowering` finds operators and keys in the result. Queries without a
+delta rule are recomputed from the result too, so snapshots, steps and recomputations use the same order of rows.
 
     sorts        removes every Sort except those directly below a LIMIT
     semijoins    turns EXISTS and IN in WHERE into SEMI and ANTI joins

@@ -1,4 +1,4 @@
-"""A total order of rows wherever a result depends on it: a tick must retract exactly what an earlier one emitted.
+"""A total order of rows wherever a result depends on it: a step must retract exactly what an earlier one emitted.
 
 LIMIT, DISTINCT ON and row_number order rows with equal sort keys by all their columns, ascending. Sums and averages of
 floats in windows add the values in order of size.

@@ -1,4 +1,4 @@
-"""Pathway: sum and count by key. From the commit of the rows to the call that tells the end of their time.
+"""Pathway: sum and count by key. From the commit of the rows to the call that reports the end of their time.
 
 It runs in an environment of its own, which has `pathway` and none of ours.
 """

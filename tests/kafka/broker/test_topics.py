@@ -187,14 +187,14 @@ def test_a_topic_that_was_created_again_while_the_server_was_down(
 
 
 def test_a_topic_that_is_created_again_while_it_is_read(kafka: KafkaBroker, connection: psycopg.Connection) -> None:
-    kafka.create_topic("anew")
-    kafka.produce("anew", texts(range(5)))
-    create(connection, "anew")
-    until(connection, "anew", rows(range(5)))
-    kafka.delete_topic("anew")
-    kafka.create_topic("anew")
-    kafka.produce("anew", texts(range(10)))
-    until_status(connection, "anew", "failed")
+    kafka.create_topic("recreated")
+    kafka.produce("recreated", texts(range(5)))
+    create(connection, "recreated")
+    until(connection, "recreated", rows(range(5)))
+    kafka.delete_topic("recreated")
+    kafka.create_topic("recreated")
+    kafka.produce("recreated", texts(range(10)))
+    until_status(connection, "recreated", "failed")
 
 
 def test_classic_debezium_on_a_compacted_topic_is_refused(

@@ -225,7 +225,7 @@ def test_other_schemas_are_refused(schema: str, reason: str) -> None:
 def test_names_that_avro_does_not_allow_are_refused() -> None:
     with pytest.raises(ValueError, match='column "a b" has a name that Avro does not allow'):
         schema_text([EncodedColumn("a b", parse_type("int4"))])
-    with pytest.raises(ValueError, match='column "a" is there more than once'):
+    with pytest.raises(ValueError, match='column "a" is specified more than once'):
         schema_text([EncodedColumn("a", parse_type("int4"))] * 2)
 
 

@@ -1,4 +1,4 @@
-"""Net changes beside a row-by-row equivalent."""
+"""Net changes, compared with a row-by-row equivalent."""
 
 from __future__ import annotations
 

@@ -385,7 +385,7 @@ def test_h13_h17_running_reads_keep_their_history(db: Connection) -> None:
         db.execute("DROP HOLD h")
         refused(db, f"SELECT * FROM t AS OF {start}", "22000")
         db.execute("INSERT INTO t VALUES (3)")
-        awaited(lambda: now(db) > read_at + 1_500, "time stands still")
+        awaited(lambda: now(db) > read_at + 1_500, "time does not advance")
         assert other.execute("SELECT * FROM t").fetchall() == [(1,), (2,)]
         got: list[int] = []
         while 3 not in got:
@@ -695,7 +695,7 @@ def test_a_hold_starts_at_the_retained_read_frontier(db: Connection) -> None:
     """On a table with RETAIN HISTORY, a hold starts at the read frontier that the retention window gives."""
     db.execute("CREATE TABLE long (a int) WITH (RETAIN HISTORY FOR '1h')")
     born = since(db, "long")
-    awaited(lambda: since(db, "t") > born, "time stands still")
+    awaited(lambda: since(db, "t") > born, "time does not advance")
     db.execute("CREATE HOLD h ON long")
     assert place(db, "h") == born
     db.execute(f"ALTER HOLD h ADVANCE TO {now(db)}")

@@ -244,7 +244,12 @@ def test_outputs_are_added_and_dropped(connection: psycopg.Connection) -> None:
             None,
         ),
         ("CREATE SOURCE s FROM KAFKA CONNECTION nope (TOPIC 't')", "42704", 'connection "nope" does not exist', None),
-        ("CREATE SOURCE s FROM KAFKA CONNECTION p (TOPIC 't')", "42809", 'connection "p" is not to KAFKA', None),
+        (
+            "CREATE SOURCE s FROM KAFKA CONNECTION p (TOPIC 't')",
+            "42809",
+            'connection "p" is not a connection to KAFKA',
+            None,
+        ),
         ("CREATE SOURCE s FROM KAFKA CONNECTION pw (TOPIC 't')", "42809", '"pw" is not a connection', None),
         (
             "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (UP TO SECRET pw)",

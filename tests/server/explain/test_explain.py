@@ -123,7 +123,7 @@ def test_analyze_executes_a_query_and_shows_its_steps(db: Connection) -> None:
     assert lines(db, "EXPLAIN (ANALYZE, TIMING off, SUMMARY off, BUFFERS) SELECT * FROM c WHERE id = 1")[-4:] == [
         "Steps:",
         "  Read <n>c: 1 row",
-        "  Take rows as they are: 1 row",
+        "  Return unchanged rows: 1 row",
         "  Encode as text: 1 row, <n>",
     ]
     shown = document(db, f"EXPLAIN (ANALYZE, FORMAT json) {QUERY}")
@@ -159,7 +159,7 @@ def test_analyze_executes_writes(db: Connection) -> None:
 
 def test_parameters_and_prepared_statements(db: Connection) -> None:
     assert "    Filter (id = 2)" in lines(db, "EXPLAIN SELECT name FROM c WHERE id = %s", (2,))
-    assert "  Take rows as they are: 1 row, <n> ms" in lines(
+    assert "  Return unchanged rows: 1 row, <n> ms" in lines(
         db, "EXPLAIN ANALYZE SELECT name FROM c WHERE id = %s", (2,)
     )
     db.execute("PREPARE p AS SELECT name FROM c WHERE id = $1")
@@ -268,7 +268,7 @@ def test_an_index_is_explained_as_its_relation(db: Connection) -> None:
     db.execute("CREATE INDEX i ON c (id)")
     shown = lines(db, "EXPLAIN INDEX i")
     assert shown[0] == "Index: <n>i on <n>c by (id)"
-    assert shown[-1] == "Runs: in the server, the log's rows as they are"
+    assert shown[-1] == "Runs: in the server, unchanged rows of the log"
     assert lines(db, "EXPLAIN PHYSICAL PLAN FOR INDEX i") == ["1 Changes of <n>c: id, name"]
 
 

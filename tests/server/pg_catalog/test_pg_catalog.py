@@ -1,6 +1,6 @@
-"""System catalogs as clients ask them: psql's backslash commands beside PostgreSQL's answers, drivers, functions.
+"""Queries of clients over system catalogs: psql's backslash commands compared with PostgreSQL, drivers, functions.
 
-The server of these tests has no Spark: what asks the system catalogs never waits for it.
+The server of these tests has no Spark: queries over system catalogs never wait for it.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def test_the_search_path_tells_what_is_visible(tidewire: ServerThread) -> None:
 QUERIES = (Path(__file__).parent / "pg_catalog.sql").read_text().removesuffix(";\n").split(";\n")
 
 
-# What clients are told of types that Tidewire gives as text: regproc, pg_node_tree, aclitem, regclass, ...
+# The types that clients see for types that Tidewire sends as text: regproc, pg_node_tree, aclitem, regclass, ...
 _TOLD = {24: 25, 194: 25, 1034: 1009, 2205: 25, 2206: 25, 2277: 25}
 
 
@@ -538,7 +538,7 @@ def _reflected(inspector: Any) -> list[Any]:
 
 
 def _plain_defaults(found: Any) -> Any:
-    """PostgreSQL tells a default's type, Tidewire what was written."""
+    """PostgreSQL shows a default with its type, Tidewire shows it as it was written."""
     return str(found).replace("::text", "")
 
 

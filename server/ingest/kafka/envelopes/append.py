@@ -51,10 +51,10 @@ class AppendEnvelope(Envelope):
         return rows if good.all() else rows.filter(pa.array(good)), changed
 
     async def committed(self) -> None:
-        """It does not read the output."""
+        """Does nothing: the envelope does not read the output."""
 
     def partitions_added(self, count: int) -> None:
-        """Every message is independent of the others."""
+        """Does nothing: every message is independent of the others."""
 
     def close(self) -> None:
-        """It has nothing."""
+        """Does nothing: there is nothing to release."""

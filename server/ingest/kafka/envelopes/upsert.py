@@ -215,7 +215,7 @@ class UpsertEnvelope(Envelope):
             await self._output.rows.committed()
 
     def partitions_added(self, count: int) -> None:
-        """A key may be in any partition."""
+        """Does nothing: a key may be in any partition."""
 
     def close(self) -> None:
         if self._output is not None:

@@ -71,5 +71,6 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
 
 def _parse_index_key(tokens: TokenReader) -> Expr:
     key = tokens.expression(",", "asc", "desc", "nulls")
-    tokens.reject("an index with an order", "asc", "desc", "nulls", hint="An index finds rows by equal keys.")
+    hint = "Omit the order: an index finds rows by equal keys."
+    tokens.reject("an index with an order", "asc", "desc", "nulls", hint=hint)
     return key
