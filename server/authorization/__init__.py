@@ -1,1 +1,4 @@
-"""Roles and privileges: access decisions, and the SQL functions that return them."""
+"""Roles and privileges.
+
+`privileges` makes all access decisions. `privilege_functions` answers has_table_privilege and similar SQL functions.
+"""

@@ -1,1 +1,5 @@
-"""A Spark Connect server that runs outside of this process."""
+"""A Spark Connect server that runs outside of this process.
+
+`remote` starts a `driver` for the `url`, which has a `path` for each session. `messages` imports Spark's generated
+stubs.
+"""
