@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from unittest import mock
@@ -157,7 +158,9 @@ def usage() -> Usage:
 def _used(statement: Statement) -> tuple[set[Function], set[str]] | None:
     """The table's rows and the session functions in a statement's plan; None if it cannot be planned."""
     try:
-        with mock.patch.object(plan, "sums_split", lambda relation: relation):  # it replaces functions
+        with ExitStack() as stack:
+            for rewrite in ("sums_split", "spreads_from_sums"):  # they replace functions
+                stack.enter_context(mock.patch.object(plan, rewrite, lambda relation: relation))
             nodes = list(walk(ours.plan(statement).relation))
     except PgError:
         return None
