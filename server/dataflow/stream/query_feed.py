@@ -41,9 +41,10 @@ class QueryFeed(Feed):
 
     async def write(self, time: Timestamp, changes: pa.Table) -> None:
         """As `Sink.write`."""
-        assert self._accumulated is not None
-        self.append(time, changes)
-        self._accumulated.add(changes)
+        accumulated = self._accumulated
+        assert accumulated is not None
+        self.append(time, changes)  # the last reader may be overrun, so that the feed is released
+        accumulated.add(changes)
         self.advance(Timestamp(time + 1))
 
     def failed(self, error: PgError, upper: Timestamp) -> None:

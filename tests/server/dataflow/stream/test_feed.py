@@ -13,9 +13,11 @@ import pytest
 
 from catalog import updates
 from catalog.objects import Timestamp
+from catalog.updates import DIFF
 from server.dataflow.stream import feed as feeds
 from server.dataflow.stream.collection_feed import CollectionFeed
 from server.dataflow.stream.feed import Entry, Feed
+from server.dataflow.stream.query_feed import QueryFeed
 
 
 def changes(rows: int, first: int = 0) -> pa.Table:
@@ -64,6 +66,18 @@ def test_changes_are_freed_when_all_readers_have_taken_them(readers: int) -> Non
     for reader in reading:
         reader.close()
     assert sorted(freed) == list(range(11))
+
+
+async def test_a_query_feed_is_released_while_it_writes() -> None:
+    """The last reader does not read, and is overrun by the changes."""
+    feed = QueryFeed(Timestamp(0))
+    feed.abandoned = feed.release
+    reader = feed.join()
+    await feed.begin(Timestamp(0), changes(10).drop_columns([DIFF]), None)
+    reader.bound(100)
+    await feed.write(Timestamp(1), changes(1_000))
+    assert reader.overrun
+    assert await feed.rows() is None
 
 
 def test_a_failing_disk_delays_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
