@@ -41,20 +41,15 @@ class CollectionFeeds:
             del self._feeds[id]
 
     def append(self, written: Sequence[tuple[Batch, Payload]]) -> None:
-        """Appends what one commit wrote."""
-        tables: dict[ObjectId, list[pa.Table]] = {}
+        """Appends what one commit wrote: for each collection at one time, or at the times of the batch's spans."""
+        tables: dict[tuple[ObjectId, Timestamp], list[pa.Table]] = {}
         for batch, payload in written:
-            if batch.collection in self._feeds:
-                tables.setdefault(batch.collection, []).append(payload.table)
-                time = batch.time
-        for id, changes in tables.items():
+            if (id := batch.collection) in self._feeds:
+                for time in dict.fromkeys(batch.times(0, batch.time + 1)):
+                    tables.setdefault((id, time), []).append(batch.part(payload.table, time, time + 1))
+        for (id, time), changes in tables.items():
             check = None if self._committer.has_read(id, time) else partial(self._check, id)
             self._feeds[id].committed(time, changes, check)
-
-    def append_at(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
-        """Appends the changes of a collection with a feed at one time. Times ascend."""
-        check = None if self._committer.has_read(id, time) else partial(self._check, id)
-        self._feeds[id].committed(time, [changes], check)
 
     async def _check(self, id: ObjectId, time: Timestamp) -> None:
         holder = self._frontiers.hold({id}, time)

@@ -148,9 +148,7 @@ class Coordinator:
         self.feeds = feeds = CollectionFeeds(committer, frontiers, reads, scratch)
         self.queries = Queries(dataflows, frontiers, self.system_tables, scratch)
         writer = LogWriter(store, self.log, frontiers, feeds, self.backpressure, dataflows.resting)
-        self.upstream_times = UpstreamTimes(
-            store, self.log, committer, frontiers, feeds, self.backpressure, dataflows.resting, writer, clock
-        )
+        self.upstream_times = UpstreamTimes(store, self.log, committer, frontiers, writer, clock)
         """Writes sources with the timestamps of their upstream."""
         self._views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
         self.indexes = Indexes(dataflows, self.computations, tasks, frontiers, reads, inputs, self.arrangements)

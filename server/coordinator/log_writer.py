@@ -1,9 +1,10 @@
-"""Writes of materialized views to the log. Tables are written by the committer."""
+"""Writes of collections with an `upper` of their own to the log. Tables are written by the committer."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from server.timeline.frontiers import Frontiers
 
 
 class LogWriter:
-    """Writes changes of materialized views, and makes them known to frontiers, feeds and backpressure."""
+    """Writes changes of materialized views, and makes changes known to frontiers, feeds and backpressure."""
 
     def __init__(
         self,
@@ -49,15 +50,21 @@ class LogWriter:
                 batch = await self._store.transaction(act)
         except Dropped:
             return
-        written: list[tuple[Batch, Payload]] = [(batch, payload)]
+        self.written(id, upper, [(batch, payload)], are_read=True)
+
+    def written(
+        self, id: ObjectId, upper: Timestamp, written: Sequence[tuple[Batch, Payload]], *, are_read: bool
+    ) -> None:
+        """Makes changes that are on disk visible, and advances `upper`. `are_read`: as `Committer.has_read`."""
         self._log.committed(written)
         self._backpressure.written(written)
         self._feeds.append(written)
-        self._resting.written(id, [changes], all=False)
+        for _, payload in written:
+            self._resting.written(id, [payload.table], all=not are_read)
         self.advance(id, upper)
 
     def advance(self, id: ObjectId, upper: Timestamp) -> None:
-        """Advances a view's `upper`, in memory only (see `catalog.log`)."""
+        """Advances the `upper` of a collection, in memory only (see `catalog.log`)."""
         if id in self._frontiers.view_uppers:
             self._frontiers.view_uppers[id] = max(upper, self._frontiers.view_uppers[id])
         moved = {id} | self._frontiers.followers(id)

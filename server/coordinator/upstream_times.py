@@ -29,11 +29,8 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.spans import Spans
 from catalog.store import Store
 from protocol.cdcv2.messages import END, TIME, Integers
-from server.coordinator.backpressure import Backpressure
-from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.committer import Committer, Conflict, Request
 from server.coordinator.log_writer import LogWriter
-from server.dataflow.runtime.resting import Resting
 from server.runtime.threads import to_the_end
 from server.timeline.frontiers import Frontiers
 
@@ -58,9 +55,6 @@ class UpstreamTimes:
         log: Log,
         committer: Committer,
         frontiers: Frontiers,
-        feeds: CollectionFeeds,
-        backpressure: Backpressure,
-        resting: Resting,
         writer: LogWriter,
         clock_ms: Callable[[], int],
     ) -> None:
@@ -68,9 +62,6 @@ class UpstreamTimes:
         self._log = log
         self._committer = committer
         self._frontiers = frontiers
-        self._feeds = feeds
-        self._backpressure = backpressure
-        self._resting = resting
         self._writer = writer
         self._clock_ms = clock_ms
 
@@ -104,21 +95,11 @@ class UpstreamTimes:
         async def write() -> None:
             written = await self._commit(id, source, (since, upper), payloads, state)
             self._frontiers.compacted(id, since)
-            self._written(id, upper, written)
+            are_read = not written or self._committer.has_read(id, written[0][0].first_time)
+            self._writer.written(id, upper, written, are_read=are_read)
             self.resume(id, frontier)
 
         await to_the_end(write())
-
-    def _written(self, id: ObjectId, upper: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
-        """Makes changes that are on disk visible."""
-        self._log.committed(written)
-        self._backpressure.written(written)
-        for batch, payload in written:
-            for at in batch.times(0, upper) if id in self._feeds.collections else ():
-                self._feeds.append_at(id, at, batch.part(payload.table, at, at + 1))
-            all_of = not self._committer.has_read(id, batch.first_time)
-            self._resting.written(id, [payload.table], all=all_of)
-        self._writer.advance(id, upper)
 
     async def _reach(self, upper: Timestamp) -> None:
         """Returns when the tables' `upper` is at least `upper`.
