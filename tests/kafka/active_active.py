@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 
@@ -54,7 +54,7 @@ class Server:
         )
         self.connection = psycopg.connect(self.process.dsn, autocommit=True)
 
-    def execute(self, *statements: str) -> list[tuple[object, ...]]:
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
         """Executes statements, and returns the rows of the last one."""
         for statement in statements:
             cursor = self.connection.execute(statement.encode())

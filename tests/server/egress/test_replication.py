@@ -18,7 +18,8 @@ import pytest
 import tidewire
 from catalog.objects import Collection, MaterializedView, Source
 from server.coordinator import upstream_times
-from tests.fix_server import ServerProcess, ServerThread
+from tests.fix_server import ServerThread
+from tests.kafka.active_active import Server as Process
 from tests.server.slow_engine import PassingEngine
 from tidewire import aio
 
@@ -310,28 +311,6 @@ def test_a_table_is_written_from_a_source_that_changes(first: Server, second: Se
         ended.set()
         writer.join()
     assert Counter(second.execute("SELECT * FROM own"))[1, "a"] == 10
-
-
-class Process:
-    """A server without Spark in a process of its own."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self.start()
-
-    def start(self) -> None:
-        self.process = ServerProcess(
-            self._directory, "--timestamp-interval", "50ms", module="tests.kafka.broker.server"
-        )
-        self.connection = psycopg.connect(self.process.dsn, autocommit=True)
-
-    def execute(self, statement: str) -> list[Row]:
-        cursor = self.connection.execute(statement.encode())
-        return cursor.fetchall() if cursor.description is not None else []
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.connection.close()
 
 
 @pytest.fixture
