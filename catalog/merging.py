@@ -24,10 +24,7 @@ from catalog import updates as u
 from protocol.columnar.hashing import Hashes, quick_hashes
 
 BITS_PER_RETRACTION = 16  # entries of the bitmap; about 1/16 of the other rows are compared, too
-BITS_MIN, BITS_MAX = (
-    10,
-    25,
-)  # of the bitmap, which has 2^n entries of one byte; with fewer entries, more rows are compared
+BITS_MIN, BITS_MAX = 10, 25  # the bitmap has 2^n entries of one byte; with fewer entries, more rows are compared
 COMPARED_BYTES_MAX = 64 << 20  # compared in memory, which usually needs twice as much
 GATHERED_ROWS = 4_096  # smaller tables are combined: a table costs as much as a thousand rows
 SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # the sample by which the hashed columns are chosen
