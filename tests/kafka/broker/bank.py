@@ -91,5 +91,5 @@ def check_transactions(connection: psycopg.Connection, start: int, end: int) -> 
     for time, change in sorted(changes.items()):
         total += change
         sums[time] = total
-    assert len(sums) > 10
+    assert len(sums) > 2, "the transactions were committed together"
     assert sums == dict.fromkeys(sums, 2 * ROWS * BALANCE)

@@ -54,7 +54,8 @@ def test_debezium_is_killed_and_repeats_its_snapshot(
                     with writing(server.connect, random, count=1):
                         bank.kill_now_and_then(debezium, random, 1)
                     cursor.execute("FLUSH BINARY LOGS")  # begins a new file
-                check_transactions(connection, start, bank.until_equal(connection))
+                    end = bank.until_equal(connection)
+                check_transactions(connection, start, end)
                 with writing(server.connect, random, count=1):
                     bank.wait_for_changes(100)
                     debezium.kill()
