@@ -1,15 +1,19 @@
 """A transaction: its mode, its effects so far, and what it may still do.
 
-The rules are Materialize's. A transaction either reads at one timestamp, or collects writes that get one timestamp at
-COMMIT, or subscribes, or changes the catalog. It does not mix these. Statements that read at an explicit AS OF or read
-nothing are exempt. A statement that reads and writes (UPDATE, DELETE, INSERT ... SELECT) may be the first of a writing
-transaction. It locks what it reads and writes until the end.
+A transaction block reads, writes and changes the catalog, in any order. All reads are at one timestamp, and include the
+block's own changes. The changes get one timestamp at COMMIT. A block that subscribes does nothing else. Statements that
+read at an explicit AS OF or read nothing are exempt.
 
-Nothing is visible before COMMIT. Writes are kept as Arrow tables, DDL as a private catalog state.
+A statement that writes what it reads (UPDATE, DELETE, INSERT ... SELECT) locks it until the end of the transaction. If
+the block has changes, its COMMIT fails if anything that it read has been written since.
+
+Nothing is visible to others before COMMIT. Writes are kept as Arrow tables, DDL as a private catalog state. Both only
+grow, so that a savepoint is the numbers of changes at the time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -36,10 +40,30 @@ class Mode(Enum):
     DEFINE = "define"
 
 
+_MIXED = frozenset((Mode.UNDECIDED, Mode.READ, Mode.WRITE, Mode.DEFINE))
+KEYS_MAX = 64  # a transaction that reads more keys of a table depends on the whole table
+SAVEPOINTS_MAX = 4_096
+
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What ROLLBACK TO SAVEPOINT restores: settings, catalog, and the numbers of changes, locks and portals."""
+
+    name: str
+    settings: Settings
+    local: Settings | None
+    catalog: tuple[CatalogState, CatalogState] | None
+    begins: dict[ObjectId, Timestamp]
+    rows: dict[ObjectId, int]
+    writes: dict[ObjectId, int]
+    payloads: int
+    locked: int
+    portals: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
 class Transaction:
     """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
 
@@ -49,7 +73,9 @@ class Transaction:
     `local`: the settings before SET LOCAL, which COMMIT restores.
     `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
-    `holder`: keeps the history that the transaction reads, or with which its new objects begin. `begins` has the times.
+    `read_time`: the time of its reads. `holder`: keeps the history at that time.
+    `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
+    `savepoints`: those that are not released, in order.
     """
 
     settings: Settings
@@ -68,7 +94,9 @@ class Transaction:
     locked: tuple[str, ...] = ()
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    beginning: Holder | None = None
     local: Settings | None = None
+    savepoints: list[Savepoint] = field(default_factory=list)
 
     @property
     def ends_later(self) -> bool:
@@ -88,6 +116,7 @@ class Transaction:
             or self.failed
             or self.mode is not _UNDECIDED
             or self.holder is not None
+            or self.beginning is not None
             or bool(self.locked or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
@@ -98,8 +127,9 @@ class Transaction:
         if mode in (Mode.WRITE, Mode.DEFINE) and self.read_only:
             raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, f"cannot execute {statement} in a read-only transaction")
         match self.mode, mode:
-            case (Mode.UNDECIDED, _) | (Mode.READ, Mode.READ) | (Mode.WRITE, Mode.WRITE) | (Mode.DEFINE, Mode.DEFINE):
-                self.mode = mode
+            case _ if self.can_enter(mode):
+                if self.mode in (Mode.UNDECIDED, Mode.READ):
+                    self.mode = mode
             case Mode.SUBSCRIBE, _:
                 raise PgError(
                     SqlState.INVALID_TRANSACTION_STATE, "SUBSCRIBE in transactions must be the only read statement"
@@ -122,6 +152,11 @@ class Transaction:
         """The changed tables."""
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
 
+    def tables_of(self, id: ObjectId) -> list[pa.Table]:
+        """The rows and changes of a table that are not committed."""
+        rows = [self.rows[id].so_far()] if id in self.rows else []
+        return [*rows, *self.writes.get(id, ()), *(payload.table for table, payload in self.payloads if table == id)]
+
     def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, pa.Table], dict[ObjectId, list[pa.Table]]]:
         """`rows` and `writes` by table.
 
@@ -143,11 +178,76 @@ class Transaction:
         return rows, changes, others
 
     def can_enter(self, mode: Mode) -> bool:
-        """Whether the mode is undecided or this one. Always False after SUBSCRIBE."""
-        return self.mode in (Mode.UNDECIDED, mode) and self.mode is not Mode.SUBSCRIBE
+        """Whether `enter` accepts the mode. Always False after SUBSCRIBE.
+
+        Only a block mixes modes. An implicit transaction is committed before a statement with another mode.
+        """
+        if self.mode is Mode.SUBSCRIBE:
+            return False
+        return self.mode in (Mode.UNDECIDED, mode) or (self.ends_later and {self.mode, mode} <= _MIXED)
+
+    def depend_on(self, id: ObjectId, time: Timestamp, keys: Keys | None = None) -> None:
+        """Adds a relation that was read at `time`, the same for all calls. `keys`: only the rows with these keys."""
+        known = self.keys.pop(id, None)
+        if keys is not None and (known is not None or id not in self.unchanged):
+            if known is not None and known.column == keys.column:
+                keys = Keys(keys.column, known.values | keys.values)
+            if (known is None or known.column == keys.column) and len(keys.values) <= KEYS_MAX:
+                self.keys[id] = keys
+        self.unchanged[id] = time
+
+    # -- savepoints ---------------------------------------------------------------------------------------------
+
+    def savepoint(self, name: str, settings: Settings, portals: Iterable[str]) -> None:
+        """Begins a savepoint. PgError 54000 if there are too many."""
+        if len(self.savepoints) >= SAVEPOINTS_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED, f"a transaction can have at most {SAVEPOINTS_MAX} savepoints"
+            )
+        last = self.savepoints[-1].settings if self.savepoints else None
+        self.savepoints.append(
+            Savepoint(
+                name,
+                last if last is not None and last.revision is settings.revision else settings.copy(),
+                self.local,
+                self.catalog,
+                dict(self.begins),
+                {id: buffer.count for id, buffer in self.rows.items()},
+                {id: len(tables) for id, tables in self.writes.items()},
+                len(self.payloads),
+                len(self.locked),
+                frozenset(portals),
+            )
+        )
+
+    def find_savepoint(self, name: str) -> int:
+        """The number of the latest savepoint with this name. PgError 3B001 if there is none."""
+        for number in reversed(range(len(self.savepoints))):
+            if self.savepoints[number].name == name:
+                return number
+        raise PgError(SqlState.INVALID_SAVEPOINT_SPECIFICATION, f'savepoint "{name}" does not exist')
+
+    def restore(self, savepoint: Savepoint) -> list[Payload]:
+        """Forgets the later changes, and returns their payloads. The caller restores settings and releases locks."""
+        self.local, self.catalog, self.begins = savepoint.local, savepoint.catalog, dict(savepoint.begins)
+        for id in [*self.rows]:
+            if count := savepoint.rows.get(id):
+                self.rows[id].truncate(count)
+            else:
+                del self.rows[id]
+        for id in [*self.writes]:
+            if count := savepoint.writes.get(id):
+                del self.writes[id][count:]
+            else:
+                del self.writes[id]
+        payloads = [payload for _, payload in self.payloads[savepoint.payloads :]]
+        del self.payloads[savepoint.payloads :]
+        self.failed = False
+        return payloads
 
     def release(self) -> None:
         """Releases the history that the transaction holds."""
-        if self.holder is not None:
-            self.holder.release()
-            self.holder = None
+        for holder in (self.holder, self.beginning):
+            if holder is not None:
+                holder.release()
+        self.holder = self.beginning = None
