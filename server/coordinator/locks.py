@@ -143,7 +143,7 @@ class TableLocks:
         return await self._acquire([(table, mode) for table in sorted(set(tables))], owner)
 
     def acquire_at_once(self, tables: Iterable[ObjectId], mode: Mode, owner: Owner) -> tuple[str, ...] | None:
-        """Locks all tables if that needs no waiting, for an owner without locks. Returns them for `release`, or None."""
+        """Locks all tables if that needs no waiting, for an owner without any. Returns them for `release`."""
         taken: list[str] = []
         for table in tables:
             if not self._lock(table).acquire_at_once(mode, owner):

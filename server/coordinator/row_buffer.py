@@ -47,11 +47,15 @@ class RowBuffer:
     @property
     def count(self) -> int:
         """The number of rows."""
-        return sum(table.num_rows for table in self._converted) + len(self.rows)
+        return self._converted_count + len(self.rows)
+
+    @property
+    def _converted_count(self) -> int:
+        return sum(int(table.num_rows) for table in self._converted)
 
     def truncate(self, count: int) -> None:
         """Keeps only the first `count` rows, at least one."""
-        converted = sum(table.num_rows for table in self._converted)
+        converted = self._converted_count
         if count < converted:
             self._converted, self.rows = [self.table().slice(0, count)], []
         else:

@@ -9,7 +9,7 @@ locks only these keys, and only rows with these keys are checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -162,7 +162,7 @@ async def _read_then_write(
     transaction = context.transaction
     coordinator = context.coordinator
     read = context.state.collections(plan.query.inputs, through=DerivedRelation)
-    await _lock(context, {table.id, *read}, (table.id,), keys)
+    await _lock(context, table.id, read, keys)
     if transaction.ends_later:
         time = context.hold_latest(plan.query.inputs)
         rows = await rows_at(context, plan.query, time, parameters)
@@ -182,18 +182,18 @@ async def _read_then_write(
     return result
 
 
-async def _lock(context: Context, ids: Set[ObjectId], written: Sequence[ObjectId], keys: Keys | None) -> None:
-    """Adds locks of relations to those of the transaction, after waiting for readers of the written ones that lag.
+async def _lock(context: Context, table: ObjectId, read: Iterable[ObjectId], keys: Keys | None) -> None:
+    """Adds the locks of a statement that writes a table to those of the transaction. Readers that lag delay it.
 
-    `keys`: locks only the rows with these keys, of the only relation.
+    `read`: what else it reads. `keys`: it reads and writes only the table's rows with these keys.
     """
     transaction, locks = context.transaction, context.coordinator.locks
-    if not transaction.locked:  # a locked transaction would let others wait
-        await context.coordinator.backpressure.admit(written)
+    if not transaction.locked:  # while a locked transaction waits, so do others
+        await context.coordinator.backpressure.admit((table,))
     if keys is None:
-        locked = await locks.acquire(ids, EXCLUSIVE, transaction)
+        locked = await locks.acquire({table, *read}, EXCLUSIVE, transaction)
     else:
-        locked = await locks.acquire_keys(*ids, keys, transaction)
+        locked = await locks.acquire_keys(table, keys, transaction)
     transaction.locked += locked
 
 
@@ -237,11 +237,9 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     await _enter(context, "TRUNCATE TABLE")
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
-    await _lock(context, ids, tuple(ids), None)
-    if transaction.ends_later:
-        time = context.hold_latest(ids)
-    else:
-        time = context.coordinator.latest_time()
+    for id in sorted(ids):
+        await _lock(context, id, (), None)
+    time = context.hold_latest(ids) if transaction.ends_later else context.coordinator.latest_time()
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)
         if rows.num_rows:
