@@ -292,6 +292,8 @@ class Context:
 
     async def _commit(self, transaction: Transaction) -> None:
         coordinator = self.coordinator
+        for payload in transaction.forget_dropped(self.state) if transaction.catalog is not None else ():
+            coordinator.log.discard(payload)
         shared: tuple[str, ...] = ()
         written = transaction.written
         if not transaction.locked:  # a locked transaction was admitted before it read

@@ -196,6 +196,15 @@ class Transaction:
                 self.keys[id] = keys
         self.unchanged[id] = time
 
+    def forget_dropped(self, state: CatalogState) -> list[Payload]:
+        """Forgets the changes of tables that the transaction has dropped since, and returns their payloads."""
+        for id in self.written - state.items.keys():
+            self.rows.pop(id, None)
+            self.writes.pop(id, None)
+        dropped = [payload for id, payload in self.payloads if id not in state.items]
+        self.payloads = [(id, payload) for id, payload in self.payloads if id in state.items]
+        return dropped
+
     # -- savepoints ---------------------------------------------------------------------------------------------
 
     def savepoint(self, name: str, settings: Settings, portals: Iterable[str]) -> None:

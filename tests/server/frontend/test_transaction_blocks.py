@@ -99,3 +99,152 @@ def test_blocks_do_what_they_do_in_postgresql(theirs: Connection, connect: Calla
             assert done(prepared, "SELECT * FROM a") == done(theirs, "SELECT * FROM a"), "another session"
 
     compare()
+
+
+def test_definitions_and_rows_change_together(connect: Callable[[], Connection]) -> None:
+    ours, other = connect(), connect()
+    for end in ("ROLLBACK", "COMMIT"):
+        ours.execute("BEGIN; CREATE TABLE n (k int, v text); INSERT INTO n VALUES (1, 'one'), (2, 'two')")
+        with ours.cursor().copy("COPY n FROM STDIN") as copy:
+            copy.write("3\tthree\n")
+        ours.execute("CREATE MATERIALIZED VIEW lengths AS SELECT k, length(v) AS l FROM n; CREATE INDEX by_k ON n (k)")
+        ours.execute("UPDATE n SET v = v || '!' WHERE k = 1; DELETE FROM n WHERE k = 2")
+        expected = [(1, "one!"), (3, "three")]
+        assert ours.execute("SELECT * FROM n ORDER BY k").fetchall() == expected
+        assert ours.execute("SELECT v FROM n WHERE k = 1").fetchall() == [("one!",)]
+        assert ours.execute("SELECT * FROM lengths ORDER BY k").fetchall() == [(1, 4), (3, 5)]
+        with pytest.raises(errors.UndefinedTable):
+            other.execute("SELECT * FROM n")
+        ours.execute(end)
+    assert other.execute("SELECT * FROM n ORDER BY k").fetchall() == expected
+    assert other.execute("SELECT * FROM lengths ORDER BY k").fetchall() == [(1, 4), (3, 5)]
+    ours.execute("BEGIN; INSERT INTO n VALUES (9, 'nine'); DROP TABLE n CASCADE; CREATE TABLE n (a int)")
+    ours.execute("INSERT INTO n VALUES (7); COMMIT")
+    assert other.execute("SELECT * FROM n").fetchall() == [(7,)]
+
+
+def test_savepoints_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    for statement in (
+        *("SAVEPOINT s", "RELEASE s", "ROLLBACK TO SAVEPOINT s"),
+        *("BEGIN", "SAVEPOINT s", "RELEASE t", "SELECT 1", "RELEASE SAVEPOINT s", "ROLLBACK TO s", "ROLLBACK TO s"),
+        *("COMMIT", "BEGIN", "SAVEPOINT s", "SET application_name = 'inner'", "SAVEPOINT t", "SELECT 1 / 0"),
+        *("ROLLBACK TO t", "SHOW application_name", "ROLLBACK TO s", "SHOW application_name", "ROLLBACK TO t"),
+        *("ROLLBACK", "BEGIN", "DECLARE before CURSOR FOR VALUES (1), (2)", "FETCH before", "SAVEPOINT s"),
+        *("DECLARE after CURSOR FOR VALUES (3)", "FETCH after", "SELECT 1 / 0", "ROLLBACK TO s", "FETCH before"),
+        *("FETCH after", "COMMIT", "BEGIN", "CREATE TABLE created (a int)", "SAVEPOINT s", "DROP TABLE created"),
+        *("ROLLBACK TO s", "INSERT INTO created VALUES (1)", "SAVEPOINT s", "INSERT INTO created VALUES (2)"),
+        *("ROLLBACK TO s", "RELEASE s", "ROLLBACK TO s", "SELECT * FROM created", "COMMIT"),
+        *("TABLE created", "DROP TABLE created"),
+    ):
+        for connection in (theirs, ours):
+            connection.execute("SET application_name = 'outer'") if statement == "BEGIN" else None
+        assert done(ours, statement) == done(theirs, statement), statement
+
+
+def test_psycopg_nests_transactions(connect: Callable[[], Connection]) -> None:
+    connection = connect()
+    connection.execute("CREATE TABLE t (a int)")
+    with connection.transaction():
+        connection.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(errors.DivisionByZero), connection.transaction():
+            connection.execute("INSERT INTO t VALUES (2)")
+            connection.execute("SELECT a / 0 FROM t")
+        with connection.transaction():
+            connection.execute("UPDATE t SET a = a + 10")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(11,)]
+
+
+def test_a_copied_file_is_removed_with_its_savepoint(connect: Callable[[], Connection], monkeypatch: Any) -> None:
+    monkeypatch.setattr("server.execution.write.COPY_CHUNK_BYTES", 100)
+    connection = connect()
+    connection.execute("CREATE TABLE t (a int); BEGIN; INSERT INTO t VALUES (-1); SAVEPOINT s")
+    for _ in range(2):
+        with connection.cursor().copy("COPY t FROM STDIN") as copy:
+            copy.write("".join(f"{a}\n" for a in range(1_000)))
+        assert connection.execute("SELECT count(*), sum(a) FROM t").fetchone() == (1_001, 499_499)
+        connection.execute("ROLLBACK TO s")
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (1,)
+    connection.execute("COMMIT")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(-1,)]
+
+
+def test_a_transaction_fails_if_what_it_read_was_written(connect: Callable[[], Connection]) -> None:
+    """Two transactions read both rows, and each changes one of them: one after the other, a row would differ."""
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE on_call (name text, here bool); INSERT INTO on_call VALUES ('a', true), ('b', true)")
+    for connection in (first, second):
+        connection.execute("BEGIN")
+        assert connection.execute("SELECT count(*) FROM on_call WHERE here").fetchone() == (2,)
+    first.execute("INSERT INTO on_call VALUES ('c', false)")
+    first.execute("COMMIT")
+    with pytest.raises(errors.SerializationFailure) as failure:
+        second.execute("UPDATE on_call SET here = false WHERE name = 'b'")
+    assert failure.value.diag.message_detail == (
+        'Table "on_call" was changed by another transaction after this one had read it.'
+    )
+    second.execute("ROLLBACK; BEGIN; SELECT * FROM on_call")
+    first.execute("DELETE FROM on_call WHERE name = 'c'")
+    assert second.execute("SELECT count(*) FROM on_call").fetchone() == (3,), "all reads are at one time"
+    second.execute("INSERT INTO on_call VALUES ('d', true)")
+    with pytest.raises(errors.SerializationFailure):
+        second.execute("COMMIT")
+    assert second.execute("SELECT count(*) FROM on_call").fetchone() == (2,)
+
+
+def test_a_deadlock_fails_one_transaction(connect: Callable[[], Connection]) -> None:
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+    update = "UPDATE t SET v = v + 1 WHERE k = %s"
+    first.execute("BEGIN")
+    first.execute(update, (1,))
+    second.execute("BEGIN")
+    second.execute(update, (2,))
+    waiting = threading.Thread(target=lambda: first.execute(update, (2,)))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    with pytest.raises(errors.DeadlockDetected):
+        second.execute(update, (1,))
+    waiting.join(30)  # the failed transaction has released its locks
+    first.execute("COMMIT")
+    second.execute("ROLLBACK")
+    assert first.execute("SELECT * FROM t ORDER BY k").fetchall() == [(1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("locks_first", [True, False])
+def test_no_update_is_lost(connect: Callable[[], Connection], locks_first: bool) -> None:
+    """Transfers as pgbench's: they change three tables by key. Those that begin with a write never fail."""
+    admin = connect()
+    admin.execute("CREATE TABLE accounts (k int, v int); CREATE TABLE branches (k int, v int); CREATE TABLE h (k int)")
+    admin.execute("INSERT INTO accounts SELECT g, 0 FROM generate_series(0, 9) g; INSERT INTO branches VALUES (1, 0)")
+    sessions, done_by, failed = [connect() for _ in range(4)], [0] * 4, []
+
+    def transfer(number: int) -> None:
+        session = sessions[number]
+        while done_by[number] < 15:
+            k = (number * 7 + done_by[number]) % 10
+            try:
+                with session.transaction():
+                    if not locks_first:
+                        session.execute("SELECT v FROM branches WHERE k = 1")
+                    session.execute("UPDATE accounts SET v = v + 1 WHERE k = %s", (k,))
+                    read = session.execute("SELECT v FROM accounts WHERE k = %s", (k,)).fetchone()
+                    session.execute("UPDATE branches SET v = v + 1 WHERE k = 1")
+                    session.execute("UPDATE accounts SET v = %s WHERE k = %s", (read[0] + 1 if read else None, k))
+                    session.execute("INSERT INTO h VALUES (%s)", (k,))
+            except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+                failed.append(error)
+            else:
+                done_by[number] += 1
+
+    threads = [threading.Thread(target=transfer, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done_by == [15] * 4
+    assert admin.execute("SELECT sum(v), (SELECT v FROM branches) FROM accounts").fetchone() == (120, 60)
+    assert admin.execute("SELECT count(*) FROM h").fetchone() == (60,)
+    if locks_first:
+        assert not failed
