@@ -13,6 +13,7 @@ from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.computation import shaped
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
+from server.session_state.transaction import Transaction
 from server.sql.key_conditions import Wanted, selected
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_stored
@@ -49,14 +50,16 @@ async def changed_rows(
     rows = schema.empty_table()
     if id in context.coordinator.state.items:
         rows = await context.coordinator.reads.rows(id, time, wanted)
-    tables = context.transaction.tables_of(id)
-    if sum(table.num_rows for table in tables) <= LOOP_ROWS_MAX and rows.num_rows <= LOOP_ROWS_MAX:
-        return _applied(rows, tables, wanted)
-    return await asyncio.to_thread(_applied, rows, tables, wanted)
-
-
-def _applied(rows: pa.Table, tables: list[pa.Table], wanted: Wanted) -> pa.Table:
+    transaction = context.transaction
+    tables = transaction.tables_of(id)
     if not tables:
         return rows
-    changes = pa.concat_tables([updates.as_changes(table) for table in tables])
+    if sum(table.num_rows for table in tables) <= LOOP_ROWS_MAX and rows.num_rows <= LOOP_ROWS_MAX:
+        return _applied(rows, transaction, id, wanted)
+    return await asyncio.to_thread(_applied, rows, transaction, id, wanted)
+
+
+def _applied(rows: pa.Table, transaction: Transaction, id: ObjectId, wanted: Wanted) -> pa.Table:
+    transaction.merge(id)
+    changes = pa.concat_tables([updates.as_changes(table) for table in transaction.tables_of(id)])
     return updates.apply(rows, updates.consolidate(selected(changes, wanted)))

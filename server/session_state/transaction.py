@@ -19,6 +19,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from catalog import updates
 from catalog.log import Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.state import CatalogState
@@ -43,6 +44,7 @@ class Mode(Enum):
 _MIXED = frozenset((Mode.UNDECIDED, Mode.READ, Mode.WRITE, Mode.DEFINE))
 KEYS_MAX = 64  # a transaction that reads more keys of a table depends on the whole table
 SAVEPOINTS_MAX = 4_096
+MERGED_TABLES = 64  # so many changes are consolidated before they are read again
 
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
 
@@ -97,6 +99,8 @@ class Transaction:
     beginning: Holder | None = None
     local: Settings | None = None
     savepoints: list[Savepoint] = field(default_factory=list)
+    _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
+    """The first `writes` of a table, consolidated, and their number."""
 
     @property
     def ends_later(self) -> bool:
@@ -154,8 +158,22 @@ class Transaction:
 
     def tables_of(self, id: ObjectId) -> list[pa.Table]:
         """The rows and changes of a table that are not committed."""
-        rows = [self.rows[id].so_far()] if id in self.rows else []
-        return [*rows, *self.writes.get(id, ()), *(payload.table for table, payload in self.payloads if table == id)]
+        tables = [self.rows[id].so_far()] if id in self.rows else []
+        count, merged = self._merged.get(id, (0, None))
+        if merged is not None:
+            tables.append(merged)
+        tables += self.writes.get(id, [])[count:]
+        return tables + [payload.table for table, payload in self.payloads if table == id]
+
+    def merge(self, id: ObjectId) -> None:
+        """Prepares `tables_of` for a table with many changes. May run in a thread."""
+        writes = self.writes.get(id, [])
+        count, merged = self._merged.get(id, (0, None))
+        if len(writes) - count >= MERGED_TABLES:
+            tables = [updates.as_changes(table) for table in writes[count:]]
+            if merged is not None:
+                tables.append(merged)
+            self._merged[id] = (len(writes), updates.consolidate(pa.concat_tables(tables)))
 
     def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, pa.Table], dict[ObjectId, list[pa.Table]]]:
         """`rows` and `writes` by table.
@@ -249,6 +267,7 @@ class Transaction:
                 del self.writes[id][count:]
             else:
                 del self.writes[id]
+        self._merged.clear()
         payloads = [payload for _, payload in self.payloads[savepoint.payloads :]]
         del self.payloads[savepoint.payloads :]
         self.failed = False

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import errors
 
+from server.session_state.transaction import MERGED_TABLES
 from tests.examples import examples
 from tests.server.execution.test_write import done
 
@@ -153,6 +154,20 @@ def test_psycopg_nests_transactions(connect: Callable[[], Connection]) -> None:
         with connection.transaction():
             connection.execute("UPDATE t SET a = a + 10")
     assert connection.execute("SELECT * FROM t").fetchall() == [(11,)]
+
+
+def test_many_changes_are_merged_before_they_are_read_again(connect: Callable[[], Connection]) -> None:
+    connection = connect()
+    connection.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0); BEGIN")
+    with connection.pipeline():
+        for _ in range(2 * MERGED_TABLES):
+            connection.execute("UPDATE t SET v = v + 1 WHERE k = 1")
+    connection.execute("SAVEPOINT s; UPDATE t SET v = -1")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1, -1)]
+    connection.execute("ROLLBACK TO s")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2 * MERGED_TABLES)]
+    connection.execute("UPDATE t SET v = v + 1; COMMIT")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2 * MERGED_TABLES + 1)]
 
 
 def test_a_copied_file_is_removed_with_its_savepoint(connect: Callable[[], Connection], monkeypatch: Any) -> None:
