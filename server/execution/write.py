@@ -52,7 +52,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         rows = await rows_without_inputs(context, plan.query, parameters)
         if plan.literals is not None:
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
-        return _changed(context, plan, table, verb, rows)
+        return await _changed(context, plan, table, verb, rows)
     for attempt in range(RETRIES_MAX):
         try:
             keys = _keys(plan, parameters) if attempt == 0 else None
@@ -177,7 +177,7 @@ async def _read_then_write(
         finally:
             holder.release()
     _depend_on(context, read, time, keys)
-    result = _changed(context, plan, table, verb, rows)
+    result = await _changed(context, plan, table, verb, rows)
     await _end(context)
     return result
 
@@ -204,7 +204,7 @@ def _depend_on(context: Context, read: Iterable[ObjectId], time: Timestamp, keys
             context.transaction.depend_on(id, time, keys)
 
 
-def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
+async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
     """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []
@@ -216,7 +216,7 @@ def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: p
             check_not_null(table, new)
             tables.append(new)
         if rows.num_rows:
-            context.transaction.writes.setdefault(table.id, []).extend(tables)
+            await context.add_changes(table.id, tables)
         writing.rows = rows.num_rows
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
     if plan.returning is None:
@@ -243,7 +243,7 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)
         if rows.num_rows:
-            transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
+            await context.add_changes(table.id, [updates.with_diff(rows, -1)])
     _depend_on(context, ids, time, None)
     await _end(context)
     return Result("TRUNCATE TABLE")
@@ -280,11 +280,10 @@ class CopyIn:
 
     async def finish(self) -> Result:
         await self._take(self._decoder.finish())
-        transaction = self._context.transaction
         if self._batches:
-            transaction.writes.setdefault(self._table.id, []).append(pa.Table.from_batches(self._batches))
+            await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
         for payload in self._payloads:
-            transaction.payloads.append((self._table.id, payload))
+            self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import pyarrow as pa
+
 from catalog.objects import ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
@@ -31,6 +33,7 @@ from server.timeline.frontiers import Holder, NotReadable
 
 Planned = TypeVar("Planned")
 
+IN_MEMORY_BYTES_MAX = 8 << 20  # of the changes of a statement that are kept in memory until the commit
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
 
@@ -241,6 +244,16 @@ class Context:
         """mz_now() of a query that reads no relation: the transaction's read timestamp, or the latest time."""
         time = self.transaction.read_time
         return time if time is not None else self.coordinator.latest_time()
+
+    async def add_changes(self, table: ObjectId, changes: Sequence[pa.Table]) -> None:
+        """Adds changes of a table to the transaction. Large ones are written to files.
+
+        PgError 53200 if the small ones of the transaction are too large together.
+        """
+        if sum(part.nbytes for part in changes) > IN_MEMORY_BYTES_MAX:
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes})
+        else:
+            self.transaction.add(table, changes)
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""

@@ -13,7 +13,7 @@ grow, so that a savepoint is the numbers of changes at the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -44,6 +44,7 @@ class Mode(Enum):
 _MIXED = frozenset((Mode.UNDECIDED, Mode.READ, Mode.WRITE, Mode.DEFINE))
 KEYS_MAX = 64  # a transaction that reads more keys of a table depends on the whole table
 SAVEPOINTS_MAX = 4_096
+BYTES_MAX = 256 << 20  # of `writes`
 MERGED_TABLES = 64  # so many changes are consolidated before they are read again
 
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
@@ -60,6 +61,7 @@ class Savepoint:
     begins: dict[ObjectId, Timestamp]
     rows: dict[ObjectId, int]
     writes: dict[ObjectId, int]
+    bytes: int
     payloads: int
     locked: int
     portals: frozenset[str]
@@ -75,6 +77,7 @@ class Transaction:
     `local`: the settings before SET LOCAL, which COMMIT restores.
     `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
+    `bytes`: the size of `writes`.
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
@@ -88,6 +91,7 @@ class Transaction:
     read_only: bool = False
     read_time: Timestamp | None = None
     holder: Holder | None = None
+    bytes: int = 0
     rows: dict[ObjectId, RowBuffer] = field(default_factory=dict)
     writes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
     payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
@@ -155,6 +159,17 @@ class Transaction:
     def written(self) -> set[ObjectId]:
         """The changed tables."""
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
+
+    def add(self, id: ObjectId, tables: Sequence[pa.Table]) -> None:
+        """Adds changes of a table. PgError 53200 if the transaction has too many."""
+        self.bytes += sum(table.nbytes for table in tables)
+        if self.bytes > BYTES_MAX:
+            raise PgError(
+                SqlState.OUT_OF_MEMORY,
+                f"the transaction has more than {BYTES_MAX >> 20} MiB of small changes",
+                hint="Commit more often, or change more rows by each statement: large changes are written to files.",
+            )
+        self.writes.setdefault(id, []).extend(tables)
 
     def tables_of(self, id: ObjectId) -> list[pa.Table]:
         """The rows and changes of a table that are not committed."""
@@ -241,6 +256,7 @@ class Transaction:
                 dict(self.begins),
                 {id: buffer.count for id, buffer in self.rows.items()},
                 {id: len(tables) for id, tables in self.writes.items()},
+                self.bytes,
                 len(self.payloads),
                 len(self.locked),
                 frozenset(portals),
@@ -268,6 +284,7 @@ class Transaction:
             else:
                 del self.writes[id]
         self._merged.clear()
+        self.bytes = savepoint.bytes
         payloads = [payload for _, payload in self.payloads[savepoint.payloads :]]
         del self.payloads[savepoint.payloads :]
         self.failed = False

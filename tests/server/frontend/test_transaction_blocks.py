@@ -170,6 +170,27 @@ def test_many_changes_are_merged_before_they_are_read_again(connect: Callable[[]
     assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2 * MERGED_TABLES + 1)]
 
 
+def test_large_changes_are_not_kept_in_memory(connect: Callable[[], Connection], monkeypatch: Any) -> None:
+    monkeypatch.setattr("server.session_state.context.IN_MEMORY_BYTES_MAX", 1_000)
+    monkeypatch.setattr("server.session_state.transaction.BYTES_MAX", 3_000)
+    connection = connect()
+    connection.execute("CREATE TABLE t (k int, v int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 1000) g")
+    for end in ("ROLLBACK", "COMMIT"):
+        connection.execute("BEGIN")
+        for _ in range(4):
+            connection.execute("UPDATE t SET v = v + 1; UPDATE t SET v = v + 1 WHERE k = 7; DELETE FROM t WHERE k = 9")
+        expected = (999, 4_000)
+        assert connection.execute("SELECT count(*), sum(v) FROM t").fetchone() == expected
+        connection.execute(end)
+    assert connection.execute("SELECT count(*), sum(v) FROM t").fetchone() == expected
+    connection.execute("BEGIN; SAVEPOINT s")
+    with pytest.raises(errors.OutOfMemory, match="0 MiB of small changes"):
+        for _ in range(100):
+            connection.execute("UPDATE t SET v = 0 WHERE k < 10")
+    connection.execute("ROLLBACK TO s; UPDATE t SET v = 1 WHERE k < 10; COMMIT")
+    assert connection.execute("SELECT sum(v) FROM t WHERE k < 10").fetchone() == (8,)
+
+
 def test_a_copied_file_is_removed_with_its_savepoint(connect: Callable[[], Connection], monkeypatch: Any) -> None:
     monkeypatch.setattr("server.execution.write.COPY_CHUNK_BYTES", 100)
     connection = connect()
