@@ -284,3 +284,37 @@ def test_no_update_is_lost(connect: Callable[[], Connection], locks_first: bool)
     assert admin.execute("SELECT count(*) FROM h").fetchone() == (60,)
     if locks_first:
         assert not failed
+
+
+def test_a_session_of_sqlalchemy(dsn: str) -> None:
+    """With the default engine and isolation level: flush, query what was flushed, nest, commit and refresh."""
+    import sqlalchemy as sa
+    from sqlalchemy import orm
+
+    class Base(orm.DeclarativeBase):
+        pass
+
+    class Person(Base):
+        __tablename__ = "people"
+        id = sa.Column(sa.Integer, primary_key=True, autoincrement=False)
+        name = sa.Column(sa.Text)
+
+    engine = sa.create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+    Base.metadata.create_all(engine)
+    with orm.Session(engine) as session:
+        session.add_all([Person(id=1, name="ann"), Person(id=2, name="bob")])
+        session.flush()
+        assert session.scalars(sa.select(Person.name).order_by(Person.id)).all() == ["ann", "bob"]
+        ann = session.get_one(Person, 1)
+        ann.name = "anna"  # type: ignore[assignment]
+        with pytest.raises(sa.exc.DBAPIError), session.begin_nested():
+            session.delete(ann)
+            session.flush()
+            session.execute(sa.text("SELECT 1 / 0"))
+        session.commit()
+        assert session.get_one(Person, 1).name == "anna"
+        session.delete(session.get_one(Person, 2))
+        session.commit()
+        assert session.scalars(sa.select(Person.name)).all() == ["anna"]
+    Base.metadata.drop_all(engine)
+    engine.dispose()
