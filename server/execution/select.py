@@ -36,7 +36,7 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
         return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
     await context.enter(Mode.READ, "SELECT")
     time = context.hold(plan.inputs)
-    if context.transaction.ends_later and not context.transaction.read_only:
+    if context.transaction.ends_later:
         depend_on(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
 
