@@ -44,7 +44,14 @@ log = structlog.get_logger()
 
 
 class Conflict(Exception):
-    """Data that the request depends on has changed since it was read. Read again and retry."""
+    """Data that the request depends on has changed since it was read. Read again and retry.
+
+    `relation`: what has changed, or None if it is the catalog.
+    """
+
+    def __init__(self, relation: ObjectId | None = None) -> None:
+        super().__init__(relation)
+        self.relation = relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,8 +335,7 @@ class Committer:
             written = {}
         for request in requests:
             try:
-                if self._is_stale(request, group.state, written or {}):
-                    raise Conflict
+                self._check(request, group.state, written or {})
                 replaced = {advance.hold: moves.advance(group.state, advance) for advance in request.advances}
                 for overdue in request.overdue:
                     moves.advance_overdue(group.state, overdue)
@@ -354,17 +360,25 @@ class Committer:
                 group.leave_out(dropped)
         return group
 
-    def _is_stale(self, request: Request, state: CatalogState, written: Mapping[ObjectId, Sequence[Write]]) -> bool:
-        """Whether the request is invalidated by earlier commits or by the group's earlier requests."""
-        return (
-            any(
-                id not in state.items or self._has_changed(id, read_at, request.keys.get(id), written.get(id, ()))
-                for id, read_at in request.unchanged.items()
-            )
-            or not request.written <= state.items.keys()
-            or any(source not in state.items for source in request.source_state)
-            or (request.catalog is not None and request.catalog[0].version != state.version)
-        )
+    def _check(self, request: Request, state: CatalogState, written: Mapping[ObjectId, Sequence[Write]]) -> None:
+        """Conflict if the request is invalidated by earlier commits or by the group's earlier requests."""
+        for id, read_at in request.unchanged.items():
+            if id not in state.items or self._has_changed(id, read_at, request.keys.get(id), written.get(id, ())):
+                raise Conflict(id)
+        if request.catalog is not None:
+            if request.catalog[0].version != state.version:
+                raise Conflict
+            state = request.catalog[1]
+        for id in (*request.written, *request.source_state):
+            if id not in state.items:
+                raise Conflict(id)
+
+    def changed(self, unchanged: Mapping[ObjectId, Timestamp], keys: Mapping[ObjectId, Keys]) -> ObjectId | None:
+        """One of the collections that were read at these times and have been written since. `keys`: as in `Request`."""
+        for id, read_at in unchanged.items():
+            if id not in self.state.items or self._has_changed(id, read_at, keys.get(id), ()):
+                return id
+        return None
 
     def _has_changed(self, id: ObjectId, read_at: Timestamp, keys: Keys | None, written: Sequence[Write]) -> bool:
         """Whether what was read of a collection has been written since, or is in `written`."""

@@ -47,6 +47,7 @@ from server.coordinator.dataflows import Dataflows
 from server.coordinator.hold_lag import HoldLag
 from server.coordinator.holds import Holds
 from server.coordinator.indexes import Indexes
+from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.queries import Queries
@@ -252,6 +253,10 @@ class Coordinator:
         """An object as error messages name it, such as `table "materialize.public.t"`."""
         item = self.state.items.get(id)
         return f'{item.kind} "{".".join(self.state.full_name(item))}"' if item is not None else id
+
+    def changed(self, unchanged: Mapping[ObjectId, Timestamp], keys: Mapping[ObjectId, Keys]) -> ObjectId | None:
+        """As `Committer.changed`."""
+        return self._committer.changed(unchanged, keys)
 
     async def commit(self, request: Request) -> Commit:
         """Like `Committer.commit`. Removes the payload files of a request that failed."""

@@ -9,22 +9,38 @@ wait. There are three kinds of writers:
 - Any other statement that reads holds the lock exclusively.
 
 Writers with the same mode, except the exclusive one, do not wait for each other. Locks provide fairness only.
-Correctness comes from the committer's check that nothing that was read was written since (`Conflict`), because a
-transaction that holds a lock does not wait for another one: two such transactions would deadlock.
+Correctness comes from the committer's check that nothing that was read was written since (`Conflict`).
+
+Each statement of a transaction may add locks to those of the earlier statements. A wait that would never end, because
+a transaction waits for one that waits for it, is refused before it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
+from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
 
 Mode = str
 ADD: Mode = "add"
 EXCLUSIVE: Mode = "exclusive"
+Owner = Hashable
+"""Who holds locks: a transaction, compared by identity."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """`extends`: it holds the lock in another mode already, and waits until it is the only holder."""
+
+    mode: Mode
+    owner: Owner
+    extends: bool
+    turn: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class TableLock:
@@ -33,60 +49,81 @@ class TableLock:
     When the lock becomes free, all waiters with the mode of the first one get it, except those after an exclusive one.
     """
 
-    __slots__ = ("_holders", "_mode", "_waiting")
+    __slots__ = ("_mode", "_waiting", "holders")
 
     def __init__(self) -> None:
-        self._holders = 0
+        self.holders: list[Owner] = []
         self._mode = EXCLUSIVE  # of the holders, if there are any
-        self._waiting: deque[tuple[Mode, asyncio.Future[None]]] = deque()
+        self._waiting: deque[_Waiter] = deque()
 
     @property
     def idle(self) -> bool:
-        return self._holders == 0 and not self._waiting
+        return not self.holders and not self._waiting
 
-    def acquire_at_once(self, mode: Mode) -> bool:
+    def covers(self, mode: Mode, owner: Owner) -> bool:
+        """Whether the owner holds the lock in a mode that includes this one."""
+        return owner in self.holders and self._mode in (mode, EXCLUSIVE)
+
+    def acquire_at_once(self, mode: Mode, owner: Owner) -> bool:
         """Whether the lock was granted, because nobody waits for it and no holder excludes the mode."""
-        if self._waiting or not (self._holders == 0 or mode == self._mode != EXCLUSIVE):
+        if self._waiting or (self.holders and not mode == self._mode != EXCLUSIVE):
             return False
         self._mode = mode
-        self._holders += 1
+        self.holders.append(owner)
         return True
 
-    async def acquire(self, mode: Mode) -> None:
-        if self.acquire_at_once(mode):
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((mode, turn))
+    def extend_at_once(self, owner: Owner) -> bool:
+        """Whether the lock is exclusive now, because the owner is its only holder."""
+        if self.holders != [owner]:
+            return False
+        self._mode = EXCLUSIVE
+        return True
+
+    async def wait(self, mode: Mode, owner: Owner) -> None:
+        """Waits for the lock. An owner that holds it in another mode waits before all others, and gets it exclusively.
+
+        Call it after `acquire_at_once`, or `extend_at_once`, has returned False.
+        """
+        waiter = _Waiter(mode, owner, owner in self.holders)
+        if waiter.extends:
+            self._waiting.appendleft(waiter)
+        else:
+            self._waiting.append(waiter)
         try:
-            await turn
+            await waiter.turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()
-            else:
-                self._waiting.remove((mode, turn))
+            if not waiter.turn.done() or waiter.turn.cancelled():
+                self._waiting.remove(waiter)
                 self._grant()
+            elif not waiter.extends:
+                self.release(owner)
             raise
 
-    def release(self) -> None:
-        self._holders -= 1
+    def release(self, owner: Owner) -> None:
+        self.holders.remove(owner)
         self._grant()
 
     def _grant(self) -> None:
+        while self._waiting and (first := self._waiting[0]).extends:
+            if not self.extend_at_once(first.owner):
+                return
+            self._waiting.popleft()
+            first.turn.set_result(None)
         if not self._waiting:
             return
-        if self._holders == 0:
-            self._mode = self._waiting[0][0]
-        elif self._mode == EXCLUSIVE or self._waiting[0][0] != self._mode:
+        if not self.holders:
+            self._mode = self._waiting[0].mode
+        elif self._mode == EXCLUSIVE or self._waiting[0].mode != self._mode:
             return
         waiting, self._waiting = self._waiting, deque()
         while waiting:
-            mode, turn = waiting.popleft()
-            if mode == self._mode and (mode != EXCLUSIVE or self._holders == 0):
-                self._holders += 1
-                turn.set_result(None)
+            waiter = waiting.popleft()
+            if waiter.mode == self._mode and (waiter.mode != EXCLUSIVE or not self.holders):
+                self.holders.append(waiter.owner)
+                waiter.turn.set_result(None)
                 continue
-            self._waiting.append((mode, turn))
-            if mode == EXCLUSIVE or self._mode == EXCLUSIVE:
+            self._waiting.append(waiter)
+            if EXCLUSIVE in (waiter.mode, self._mode):
                 break
         self._waiting.extend(waiting)
 
@@ -96,38 +133,81 @@ class TableLocks:
 
     def __init__(self) -> None:
         self._locks: dict[str, TableLock] = {}
+        self._waits: dict[Owner, TableLock] = {}
 
-    async def acquire(self, tables: Iterable[ObjectId], mode: Mode) -> tuple[str, ...]:
-        """Locks all tables. Returns the locks for `release`. Cancel safety: no lock is kept."""
-        return await self._acquire([(table, mode) for table in sorted(set(tables))])
+    async def acquire(self, tables: Iterable[ObjectId], mode: Mode, owner: Owner) -> tuple[str, ...]:
+        """Locks all tables. Returns those of the locks that the owner did not hold, for `release`.
 
-    def acquire_at_once(self, tables: Iterable[ObjectId], mode: Mode) -> tuple[str, ...] | None:
-        """Locks all tables if that needs no waiting. Returns the locks for `release`, or None."""
+        Cancel safety: no new lock is kept. PgError 40P01 if the owner would wait for itself.
+        """
+        return await self._acquire([(table, mode) for table in sorted(set(tables))], owner)
+
+    def acquire_at_once(self, tables: Iterable[ObjectId], mode: Mode, owner: Owner) -> tuple[str, ...] | None:
+        """Locks all tables if that needs no waiting, for an owner without any. Returns them for `release`."""
         taken: list[str] = []
         for table in tables:
-            if not self._lock(table).acquire_at_once(mode):
-                self.release(taken)
+            if not self._lock(table).acquire_at_once(mode, owner):
+                self.release(taken, owner)
                 return None
             taken.append(table)
         return tuple(taken)
 
-    async def acquire_keys(self, table: ObjectId, keys: Keys) -> tuple[str, ...]:
-        """Locks keys of a table. Returns the locks for `release`. Cancel safety: no lock is kept."""
+    async def acquire_keys(self, table: ObjectId, keys: Keys, owner: Owner) -> tuple[str, ...]:
+        """Locks keys of a table, as `acquire`."""
         mode = f"column {keys.column}"
         names = sorted(f"{table} {mode} {value!r}" for value in keys.values)
-        return await self._acquire([(table, mode), *((name, EXCLUSIVE) for name in names)])
+        return await self._acquire([(table, mode), *((name, EXCLUSIVE) for name in names)], owner)
 
-    async def _acquire(self, wanted: Iterable[tuple[str, Mode]]) -> tuple[str, ...]:
-        """`wanted`: in an order that is the same for all callers."""
+    async def _acquire(self, wanted: Iterable[tuple[str, Mode]], owner: Owner) -> tuple[str, ...]:
+        """`wanted`: in an order that is the same for all callers, so that single statements cause no deadlock."""
         taken: list[str] = []
         try:
             for name, mode in wanted:
-                await self._lock(name).acquire(mode)
-                taken.append(name)
-        except asyncio.CancelledError:
-            self.release(taken)
+                lock = self._lock(name)
+                if lock.covers(mode, owner):
+                    continue
+                is_held = owner in lock.holders
+                if not (lock.extend_at_once(owner) if is_held else lock.acquire_at_once(mode, owner)):
+                    await self._wait(lock, mode, owner)
+                if not is_held:
+                    taken.append(name)
+        except BaseException:
+            self.release(taken, owner)
             raise
         return tuple(taken)
+
+    async def _wait(self, lock: TableLock, mode: Mode, owner: Owner) -> None:
+        if self._leads_to(owner, lock):
+            raise PgError(
+                SqlState.DEADLOCK_DETECTED,
+                "deadlock detected",
+                detail="The transaction would wait for a lock of another transaction, which waits for this one.",
+                hint="The transaction might succeed if retried.",
+            )
+        self._waits[owner] = lock
+        try:
+            await lock.wait(mode, owner)
+        finally:
+            del self._waits[owner]
+
+    def _leads_to(self, owner: Owner, lock: TableLock) -> bool:
+        """Whether the wait of this owner for a lock would be part of a cycle.
+
+        Those who wait before it for the same lock wait for its holders, too, and for nobody else.
+        """
+        seen = {owner}
+        waits = [(owner, lock)]
+        while waits:
+            waiter, awaited = waits.pop()
+            for holder in awaited.holders:
+                if holder is waiter:
+                    continue
+                if holder is owner:
+                    return True
+                if holder not in seen and holder in self._waits:
+                    seen.add(holder)
+                    waits.append((holder, self._waits[holder]))
+        return False
 
     def _lock(self, name: str) -> TableLock:
         lock = self._locks.get(name)
@@ -135,9 +215,9 @@ class TableLocks:
             lock = self._locks[name] = TableLock()
         return lock
 
-    def release(self, names: Iterable[str]) -> None:
+    def release(self, names: Iterable[str], owner: Owner) -> None:
         for name in names:
             lock = self._locks[name]
-            lock.release()
+            lock.release(owner)
             if lock.idle:
                 del self._locks[name]

@@ -44,10 +44,34 @@ class RowBuffer:
         """Whether the rows share a payload with those of other requests."""
         return self.bytes <= FEW_BYTES and not self._converted
 
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return self._converted_count + len(self.rows)
+
+    @property
+    def _converted_count(self) -> int:
+        return sum(int(table.num_rows) for table in self._converted)
+
+    def truncate(self, count: int) -> None:
+        """Keeps only the first `count` rows, at least one."""
+        converted = self._converted_count
+        if count < converted:
+            self._converted, self.rows = [self.table().slice(0, count)], []
+        else:
+            del self.rows[count - converted :]
+            if not converted:
+                self.bytes = sum(map(_bytes, self.rows))
+
     def table(self) -> pa.Table:
         """All rows."""
         self._convert()
         return self._converted[0] if len(self._converted) == 1 else pa.concat_tables(self._converted)
+
+    def so_far(self) -> pa.Table:
+        """All rows, of which later ones still count as few."""
+        rows = [table_of(self.rows, self.schema)] if self.rows else []
+        return pa.concat_tables([*self._converted, *rows])
 
     def _convert(self) -> None:
         rows, self.rows = self.rows, []

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import ObjectId, SystemTable, Timestamp
+from catalog.objects import DerivedRelation, ObjectId, SystemTable, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.coordinator.key_conflicts import Keys
 from server.dataflow.runtime.computation import bound_sql, compute, shaped
 from server.execution.catalog_query.query import relation_rows
+from server.execution.own_changes import changed_rows, is_changed
 from server.execution.times import timestamp_of
 from server.runtime.trace import step
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
-from server.session_state.transaction import Mode
+from server.session_state.transaction import KEYS_MAX, Mode
 from server.sql.constant import Bindings
 from server.sql.grammar.statements.queries import AsOf
+from server.sql.key_conditions import Wanted
 from server.sql.plan import QueryPlan
 from server.timeline.frontiers import Holder, NotReadable
 
@@ -32,6 +36,8 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
         return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
     await context.enter(Mode.READ, "SELECT")
     time = context.hold(plan.inputs)
+    if context.transaction.ends_later:
+        depend_on(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
 
 
@@ -53,29 +59,76 @@ async def rows_without_inputs(
     return rows
 
 
-async def rows_at(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> pa.Table:
-    """The query's rows at `time`. The caller holds `time`."""
+def depend_on(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> None:
+    """Has the transaction depend on the rows that a query reads at `time`, so that a later write of it is serializable.
+
+    Of a table that the query itself scans, only the rows with its keys are needed.
+    """
+    transaction, bindings = context.transaction, Bindings(parameters)
+    committed = context.coordinator.state.items
+    through = context.state.collections(plan.inputs - plan.scanned, through=DerivedRelation)
+    for relation in plan.scanned & plan.inputs:
+        keys = keys_of(plan, relation, bindings) if relation not in through else None
+        for id in context.state.collections((relation,), through=DerivedRelation):
+            if id in committed:
+                transaction.depend_on(id, time, keys if id == relation else None)
+    for id in through & committed.keys():
+        transaction.depend_on(id, time)
+
+
+def keys_of(plan: QueryPlan, table: ObjectId, bindings: Bindings, but: Set[int] = frozenset()) -> Keys | None:
+    """The keys of the rows that a query reads of a table: values of one column, which is not in `but`.
+
+    None if it may read other rows, too.
+    """
+    if bindings.are_short:
+        for key in plan.key_filters.get(table, ()):
+            if key.column not in but:
+                values = key.column_values(bindings)
+                return Keys.of(key.column, values) if len(values) <= KEYS_MAX else None
+    return None
+
+
+async def rows_at(
+    context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...], *, committed: bool = False
+) -> pa.Table:
+    """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself."""
     bindings = context.bindings(parameters, mz_now=time) if plan.uses_session else Bindings(parameters)
     views: dict[ObjectId, pa.Table] = {}
     for view in plan.scanned - plan.inputs:
-        found = await _indexed(context, plan, view, bindings, time)
+        changed = not committed and is_changed(context, view)
+        found = None if changed else await _indexed(context, plan, view, bindings, time)
         if found is None:
             assert plan.expanded is not None
-            return await rows_at(context, plan.expanded(), time, parameters)
+            return await rows_at(context, plan.expanded(), time, parameters, committed=committed)
         views[view] = found
 
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
         if id in views:
             return views[id]
+        if not committed and is_changed(context, id):
+            return await changed_rows(context, id, as_of, wanted_rows(plan, id, bindings), rows_at)
         if id in plan.lookups and (found := await _indexed(context, plan, id, bindings, as_of)) is not None:
             return found
-        keys = plan.key_filters.get(id, ())
-        if keys and id not in builtin.PG_TABLES and bindings.are_short:
-            wanted = [(key.column, key.column_values(bindings)) for key in keys]
+        if id not in builtin.PG_TABLES and (wanted := wanted_rows(plan, id, bindings)):
             return await context.coordinator.reads.rows(id, as_of, wanted)
         return await input_rows(context, id, as_of)
 
     return await compute(plan, bindings, context.engine, rows, time, batches=context.coordinator.row_batches)
+
+
+async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp) -> pa.Table:
+    """The rows of a collection at `time`, which the caller holds, with the transaction's own changes."""
+    if is_changed(context, id):
+        return await changed_rows(context, id, time, (), rows_at)
+    return await input_rows(context, id, time)
+
+
+def wanted_rows(plan: QueryPlan, id: ObjectId, bindings: Bindings) -> Wanted:
+    """The rows of a relation that a query needs; all if there are no conditions."""
+    if not bindings.are_short:
+        return ()
+    return [(key.column, key.column_values(bindings)) for key in plan.key_filters.get(id, ())]
 
 
 async def input_rows(context: Context, id: ObjectId, as_of: Timestamp) -> pa.Table:
@@ -117,7 +170,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
     try:
         if system:  # collections are awaited where they are read; that wait ends if a view fails
             await frontiers.reached(frozenset(system), time)
-        return await rows_at(context, plan, Timestamp(time), parameters)
+        return await rows_at(context, plan, Timestamp(time), parameters, committed=True)
     finally:
         holder.release()
 

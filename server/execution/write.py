@@ -9,7 +9,7 @@ locks only these keys, and only rows with these keys are checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -26,18 +26,17 @@ from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.computation import shaped
 from server.execution.planning import default_values
-from server.execution.select import rows_at, rows_without_inputs
+from server.execution.select import keys_of, relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
-from server.session_state.transaction import Mode, Transaction
+from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
 from server.sql.write_plan import AddedRows, WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
-KEYS_MAX = 64  # a statement with more keys locks the table
 COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
 
 
@@ -53,7 +52,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         rows = await rows_without_inputs(context, plan.query, parameters)
         if plan.literals is not None:
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
-        return _changed(context, plan, table, verb, rows)
+        return await _changed(context, plan, table, verb, rows)
     for attempt in range(RETRIES_MAX):
         try:
             keys = _keys(plan, parameters) if attempt == 0 else None
@@ -131,21 +130,9 @@ def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
     privileges.require_query(state, role, plan.query)
 
 
-def _is_begun(transaction: Transaction) -> bool:
-    """Whether the block has executed a statement already. Only the first statement may both read and write."""
-    if transaction.explicit:
-        return transaction.mode is not Mode.UNDECIDED
-    return transaction.becomes_explicit and transaction.has_effects
-
-
 async def _enter(context: Context, verb: str) -> None:
-    """Declares a statement that reads what it writes. PgError 25000 if it is not the first of its block.
-
-    It does not see uncommitted writes. Those of an implicit transaction are committed first.
-    """
+    """Declares a statement that reads what it writes. The effects of an implicit transaction are committed first."""
     transaction = context.transaction
-    if _is_begun(transaction):
-        transaction.enter(Mode.READ, verb)  # raises
     if transaction.has_effects and not transaction.ends_later:
         await context.commit()
     await context.enter(Mode.WRITE, verb)
@@ -162,14 +149,9 @@ def _keys(plan: WritePlan, parameters: tuple[object, ...]) -> Keys | None:
 
     None if it reads others, has too many keys, or assigns their column, so that a row gets another key.
     """
-    bindings = Bindings(parameters)  # a key condition compares with nothing else
-    if plan.old is None or plan.query.inputs != {plan.table} or not bindings.are_short:
+    if plan.old is None or plan.query.inputs != {plan.table}:
         return None
-    for key in plan.query.key_filters.get(plan.table, ()):
-        if key.column not in plan.assigned:
-            values = key.column_values(bindings)
-            return Keys.of(key.column, values) if len(values) <= KEYS_MAX else None
-    return None
+    return keys_of(plan.query, plan.table, Bindings(parameters), plan.assigned)  # it compares with nothing else
 
 
 async def _read_then_write(
@@ -180,28 +162,49 @@ async def _read_then_write(
     transaction = context.transaction
     coordinator = context.coordinator
     read = context.state.collections(plan.query.inputs, through=DerivedRelation)
-    await coordinator.backpressure.admit((table.id,))
-    if keys is None:
-        transaction.locked = await coordinator.locks.acquire({table.id, *read}, EXCLUSIVE)
-    else:
-        transaction.locked = await coordinator.locks.acquire_keys(table.id, keys)
-        transaction.keys = {table.id: keys}
-    time = coordinator.latest_time()
-    try:
-        holder = coordinator.frontiers.hold(plan.query.inputs, time)
-    except NotReadable as error:
-        raise not_readable(context, error, time) from None
-    try:
+    await _lock(context, table.id, read, keys)
+    if transaction.ends_later:
+        time = context.hold_latest(plan.query.inputs)
         rows = await rows_at(context, plan.query, time, parameters)
-    finally:
-        holder.release()
-    transaction.unchanged = dict.fromkeys(read, time)
-    result = _changed(context, plan, table, verb, rows)
+    else:
+        time = coordinator.latest_time()
+        try:
+            holder = coordinator.frontiers.hold(plan.query.inputs, time)
+        except NotReadable as error:
+            raise not_readable(context, error, time) from None
+        try:
+            rows = await rows_at(context, plan.query, time, parameters)
+        finally:
+            holder.release()
+    _depend_on(context, read, time, keys)
+    result = await _changed(context, plan, table, verb, rows)
     await _end(context)
     return result
 
 
-def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
+async def _lock(context: Context, table: ObjectId, read: Iterable[ObjectId], keys: Keys | None) -> None:
+    """Adds the locks of a statement that writes a table to those of the transaction. Readers that lag delay it.
+
+    `read`: what else it reads. `keys`: it reads and writes only the table's rows with these keys.
+    """
+    transaction, locks = context.transaction, context.coordinator.locks
+    if not transaction.locked:  # while a locked transaction waits, so do others
+        await context.coordinator.backpressure.admit((table,))
+    if keys is None:
+        locked = await locks.acquire({table, *read}, EXCLUSIVE, transaction)
+    else:
+        locked = await locks.acquire_keys(table, keys, transaction)
+    transaction.locked += locked
+
+
+def _depend_on(context: Context, read: Iterable[ObjectId], time: Timestamp, keys: Keys | None) -> None:
+    """`keys`: the only rows of the only relation that was read."""
+    for id in read:
+        if id in context.coordinator.state.items:
+            context.transaction.depend_on(id, time, keys)
+
+
+async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
     """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []
@@ -213,7 +216,7 @@ def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: p
             check_not_null(table, new)
             tables.append(new)
         if rows.num_rows:
-            context.transaction.writes.setdefault(table.id, []).extend(tables)
+            await context.add_changes(table.id, tables)
         writing.rows = rows.num_rows
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
     if plan.returning is None:
@@ -234,14 +237,14 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     await _enter(context, "TRUNCATE TABLE")
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
-    await context.coordinator.backpressure.admit(tuple(ids))
-    transaction.locked = await context.coordinator.locks.acquire(ids, EXCLUSIVE)
-    time = context.coordinator.latest_time()
+    for id in sorted(ids):
+        await _lock(context, id, (), None)
+    time = context.hold_latest(ids) if transaction.ends_later else context.coordinator.latest_time()
     for table in tables:
-        rows = await context.coordinator.reads.rows(table.id, time)
+        rows = await relation_rows_at(context, table.id, time)
         if rows.num_rows:
-            transaction.writes.setdefault(table.id, []).append(updates.with_diff(rows, -1))
-    transaction.unchanged = dict.fromkeys(ids, Timestamp(time))
+            await context.add_changes(table.id, [updates.with_diff(rows, -1)])
+    _depend_on(context, ids, time, None)
     await _end(context)
     return Result("TRUNCATE TABLE")
 
@@ -277,11 +280,10 @@ class CopyIn:
 
     async def finish(self) -> Result:
         await self._take(self._decoder.finish())
-        transaction = self._context.transaction
         if self._batches:
-            transaction.writes.setdefault(self._table.id, []).append(pa.Table.from_batches(self._batches))
+            await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
         for payload in self._payloads:
-            transaction.payloads.append((self._table.id, payload))
+            self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
 

@@ -99,7 +99,9 @@ class Dispatcher:
                 return await connections.validate(context, statement)
             case Definition(), _:
                 return await define(context, statement)
-            case ((s.Begin() | s.Commit() | s.Rollback() | s.Savepoint() | s.SetTransaction()), _):
+            case ((s.Begin() | s.Commit() | s.Rollback() | s.SetTransaction()), _):
+                return await self.transactions.execute(statement)
+            case ((s.Savepoint() | s.ReleaseSavepoint() | s.RollbackToSavepoint()), _):
                 return await self.transactions.execute(statement)
             case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
                 return self._setting_statement(statement)

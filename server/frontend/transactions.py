@@ -16,7 +16,9 @@ from server.session_state.results import Result
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.transactions import TransactionModes
 
-TransactionStatement = s.Begin | s.Commit | s.Rollback | s.Savepoint | s.SetTransaction
+TransactionStatement = (
+    s.Begin | s.Commit | s.Rollback | s.Savepoint | s.ReleaseSavepoint | s.RollbackToSavepoint | s.SetTransaction
+)
 
 
 class Transactions:
@@ -28,7 +30,8 @@ class Transactions:
 
     def check_not_failed(self, statement: s.Statement | None) -> None:
         """PgError 25P02 if the block has failed and the statement does not end it."""
-        if self._context.transaction.failed and not isinstance(statement, s.Commit | s.Rollback | None):
+        ends = isinstance(statement, s.Commit | s.Rollback | None)
+        if self._context.transaction.failed and not (ends or isinstance(statement, s.RollbackToSavepoint)):
             raise PgError(
                 SqlState.IN_FAILED_SQL_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
@@ -36,13 +39,20 @@ class Transactions:
 
     def fail(self) -> None:
         """After an error: marks a block as failed, and rolls back an implicit transaction."""
-        context = self._context
-        self._portals.close_all()
-        if context.transaction.explicit:
-            context.transaction.failed = True
-            context.transaction.release()
-        else:
+        context, transaction = self._context, self._context.transaction
+        if not transaction.explicit:
+            self._portals.close_all()
             context.rollback()
+            return
+        transaction.failed = True
+        if transaction.savepoints:
+            savepoint = transaction.savepoints[-1]
+            self._portals.close_all(but=savepoint.portals)
+            context.unlock_after(savepoint)
+        else:
+            self._portals.close_all()
+            context.unlock()
+            transaction.release()
 
     def end_implicit_at_once(self) -> bool:
         """Ends the implicit transaction, if there is one and that needs no waiting. False: call `end_implicit`."""
@@ -81,6 +91,7 @@ class Transactions:
                         context.transaction.settings = transaction.settings
                     # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
                     context.transaction.explicit = True
+                    context.hold_all()
                 self._set_modes(modes)
                 return Result(tag)
             case s.Commit():
@@ -105,14 +116,30 @@ class Transactions:
                 else:
                     self._set_modes(modes)
                 return Result("SET")
-            case s.Savepoint(verb=verb):
-                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{verb} is not supported")
+            case s.Savepoint(name=name):
+                self._require_block("SAVEPOINT")
+                transaction.savepoint(name.name, context.settings, self._portals.names())
+                return Result("SAVEPOINT")
+            case s.ReleaseSavepoint(name=name):
+                self._require_block("RELEASE SAVEPOINT")
+                del transaction.savepoints[transaction.find_savepoint(name.name) :]
+                return Result("RELEASE")
+            case s.RollbackToSavepoint(name=name):
+                self._require_block("ROLLBACK TO SAVEPOINT")
+                number = transaction.find_savepoint(name.name)
+                self._portals.close_all(but=transaction.savepoints[number].portals)
+                context.restore(number)
+                return Result("ROLLBACK")
             case _:
                 assert_never(statement)
 
     def _warn_outside_block(self) -> None:
         if not self._context.transaction.explicit:
             self._context.notice(outside_block("there is no transaction in progress"))
+
+    def _require_block(self, statement: str) -> None:
+        if not self._context.transaction.explicit:
+            raise PgError(SqlState.NO_ACTIVE_SQL_TRANSACTION, f"{statement} can only be used in transaction blocks")
 
     def _set_modes(self, modes: TransactionModes) -> None:
         if modes.isolation is not None:

@@ -238,13 +238,15 @@ class _Rewriter:
 
     def _to_registered(self, kind: str, call: exp.Anonymous) -> exp.Expr:
         (argument,) = call.expressions
-        if isinstance(argument, exp.Cast):
+        while isinstance(argument, exp.Cast):
             argument = argument.this
-        argument = self._value_of(argument)
-        if argument is None:
+        if not isinstance(argument, exp.Literal | exp.Parameter | exp.Null):
             raise _not_supported(f"to_{kind}() of what is no constant")
+        name = self._constant(argument)
+        if name is None:
+            return exp.Null()
         try:
-            found = self._names.registered(kind, argument)
+            found = self._names.registered(kind, str(name))
         except PgError:
             return exp.Null()
         return _registered_value(kind, found, call)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import pyarrow as pa
+
 from catalog.objects import ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
@@ -22,7 +24,7 @@ from server.coordinator.locks import ADD
 from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
-from server.session_state.transaction import Mode, Transaction
+from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
 from server.sql.constant import Bindings
@@ -31,6 +33,7 @@ from server.timeline.frontiers import Holder, NotReadable
 
 Planned = TypeVar("Planned")
 
+IN_MEMORY_BYTES_MAX = 8 << 20  # of the changes of a statement that are kept in memory until the commit
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
 
 
@@ -191,24 +194,66 @@ class Context:
         """
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         if transaction.read_time is None:
-            transaction.read_time = self.coordinator.read_time(ids)
-            held = frozenset(frontiers.floors) if transaction.explicit else ids
-            readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= transaction.read_time)
-            transaction.holder = frontiers.hold(readable, transaction.read_time)
+            self._read_at(self.coordinator.read_time(ids), ids)
+        time = transaction.read_time
+        assert time is not None
         for id in ids:
-            if id in frontiers.floors and transaction.read_time < frontiers.readable(id):
-                raise not_readable(self, NotReadable(id, frontiers.readable(id)), transaction.read_time)
+            if id in frontiers.floors and time < frontiers.readable(id):
+                raise not_readable(self, NotReadable(id, frontiers.readable(id)), time)
         holder = transaction.holder
         if holder is not None and not transaction.explicit and not ids <= holder.collections:
-            transaction.holder = frontiers.hold(holder.collections | ids, transaction.read_time)
+            transaction.holder = frontiers.hold(holder.collections | ids, time)
             holder.release()
-        return transaction.read_time
+        return time
+
+    def hold_latest(self, ids: frozenset[ObjectId]) -> Timestamp:
+        """As `hold`, for a block's statement that writes what it reads: moves the read timestamp to the latest time.
+
+        PgError 40001 if something that the block has read was written since then.
+        """
+        transaction, latest = self.transaction, self.coordinator.latest_time()
+        if transaction.read_time is None or transaction.read_time < latest:
+            changed = self.coordinator.changed(transaction.unchanged, transaction.keys)
+            if changed is not None:
+                raise self._serialization_failure(changed)
+            before, transaction.holder = transaction.holder, None
+            self._read_at(latest, ids)
+            transaction.unchanged = dict.fromkeys(transaction.unchanged, latest)
+            if before is not None:
+                before.release()
+        return self.hold(ids)
+
+    def hold_all(self) -> None:
+        """Holds all collections for a block that has begun with the reads of an implicit transaction."""
+        transaction = self.transaction
+        if transaction.read_time is not None:
+            before = transaction.holder
+            self._read_at(transaction.read_time, frozenset())
+            if before is not None:
+                before.release()
+
+    def _read_at(self, time: Timestamp, ids: frozenset[ObjectId]) -> None:
+        transaction, frontiers = self.transaction, self.coordinator.frontiers
+        transaction.read_time = time
+        held = frozenset(frontiers.floors) if transaction.explicit else ids
+        readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= time)
+        transaction.holder = frontiers.hold(readable, time)
 
     @property
     def read_time(self) -> Timestamp:
         """mz_now() of a query that reads no relation: the transaction's read timestamp, or the latest time."""
         time = self.transaction.read_time
         return time if time is not None else self.coordinator.latest_time()
+
+    async def add_changes(self, table: ObjectId, changes: Sequence[pa.Table]) -> None:
+        """Adds changes of a table to the transaction. Large ones are written to files.
+
+        PgError 53200 if the small ones of the transaction are too large together.
+        """
+        if sum(part.nbytes for part in changes) > IN_MEMORY_BYTES_MAX:
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes})
+        else:
+            self.transaction.add(table, changes)
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
@@ -236,7 +281,7 @@ class Context:
         if not transaction.locked:  # a locked transaction was admitted before it read
             if coordinator.backpressure.delays(written):
                 return None
-            locked = coordinator.locks.acquire_at_once(written, ADD)
+            locked = coordinator.locks.acquire_at_once(written, ADD, transaction)
             if locked is None:
                 return None
             transaction.locked = locked
@@ -250,7 +295,7 @@ class Context:
             commit.result()
         except BaseException as error:
             self.rollback()
-            raise (_serialization_failure() if isinstance(error, Conflict) else error) from None
+            raise (self._serialization_failure(error.relation) if isinstance(error, Conflict) else error) from None
         self._end_committed(self.transaction)
 
     def _end_committed(self, transaction: Transaction) -> None:
@@ -260,11 +305,13 @@ class Context:
 
     async def _commit(self, transaction: Transaction) -> None:
         coordinator = self.coordinator
+        for payload in transaction.forget_dropped(self.state) if transaction.catalog is not None else ():
+            coordinator.log.discard(payload)
         shared: tuple[str, ...] = ()
         written = transaction.written
         if not transaction.locked:  # a locked transaction was admitted before it read
             await coordinator.backpressure.admit(tuple(written))
-            shared = await coordinator.locks.acquire(written, ADD)
+            shared = await coordinator.locks.acquire(written, ADD, transaction)
         try:
             rows, changes, tables = transaction.changes()
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
@@ -278,14 +325,49 @@ class Context:
                 catalog=transaction.catalog,
                 begins=transaction.begins,
             )
-            if transaction.holder is not None:  # the request may commit although this task is cancelled
-                request.done.add_done_callback(functools.partial(_let_go, transaction.holder))
-                transaction.holder = None
+            for holder in (transaction.holder, transaction.beginning):
+                if holder is not None:  # the request may commit although this task is cancelled
+                    request.done.add_done_callback(functools.partial(_let_go, holder))
+            transaction.holder = transaction.beginning = None
             await coordinator.commit(request)
-        except Conflict:
-            raise _serialization_failure() from None
+        except Conflict as conflict:
+            raise self._serialization_failure(conflict.relation) from None
         finally:
-            coordinator.locks.release(shared)
+            coordinator.locks.release(shared, transaction)
+
+    def _serialization_failure(self, relation: ObjectId | None) -> PgError:
+        """`relation`: what was changed; None: the definition of an object."""
+        item = None if relation is None else self.state.items.get(relation)
+        changed = "An object" if item is None else f'{item.kind.capitalize()} "{item.name}"'
+        return PgError(
+            SqlState.SERIALIZATION_FAILURE,
+            "could not serialize access due to concurrent update",
+            detail=f"{changed} was changed by another transaction after this one had read it.",
+            hint="The transaction might succeed if retried.",
+        )
+
+    def restore(self, number: int) -> None:
+        """Undoes what the block has done since a savepoint, which is kept. `number`: that of `find_savepoint`."""
+        transaction = self.transaction
+        savepoint = transaction.savepoints[number]
+        for payload in transaction.restore(savepoint):
+            self.coordinator.log.discard(payload)
+        if self.settings.revision is not savepoint.settings.revision:
+            self.settings = savepoint.settings.copy()
+        self.unlock_after(savepoint)
+        del transaction.savepoints[number + 1 :]
+
+    def unlock(self) -> None:
+        """Releases the locks of a block that has failed."""
+        transaction = self.transaction
+        self.coordinator.locks.release(transaction.locked, transaction)
+        transaction.locked = ()
+
+    def unlock_after(self, savepoint: Savepoint) -> None:
+        """Releases the locks that the block has acquired since a savepoint."""
+        transaction = self.transaction
+        self.coordinator.locks.release(transaction.locked[savepoint.locked :], transaction)
+        transaction.locked = transaction.locked[: savepoint.locked]
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""
@@ -301,7 +383,7 @@ class Context:
 
     def _end(self, transaction: Transaction) -> None:
         transaction.release()
-        self.coordinator.locks.release(transaction.locked)
+        self.coordinator.locks.release(transaction.locked, transaction)
         before = transaction.settings
         if before is self.settings or before.revision is not self.settings.revision:
             before = self.settings.copy()
@@ -311,14 +393,6 @@ class Context:
 
 def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
     holder.release()
-
-
-def _serialization_failure() -> PgError:
-    return PgError(
-        SqlState.SERIALIZATION_FAILURE,
-        "could not serialize access due to concurrent update",
-        hint="The transaction might succeed if retried.",
-    )
 
 
 def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:

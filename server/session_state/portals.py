@@ -6,6 +6,7 @@ requested, so the first FETCH plans a cursor's statement and chooses its timesta
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -100,8 +101,11 @@ class Portals:
                 portal.close()
                 portal.failure = reason
 
-    def close_all(self) -> None:
+    def names(self) -> list[str]:
+        return [*self._portals]
+
+    def close_all(self, *, but: Set[str] = frozenset()) -> None:
+        """Closes all portals, except those with these names."""
         if self._portals:
-            portals, self._portals = self._portals, {}
-            for portal in portals.values():
-                portal.close()
+            for name in self._portals.keys() - but:
+                self.close(name)

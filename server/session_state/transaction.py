@@ -1,20 +1,25 @@
 """A transaction: its mode, its effects so far, and what it may still do.
 
-The rules are Materialize's. A transaction either reads at one timestamp, or collects writes that get one timestamp at
-COMMIT, or subscribes, or changes the catalog. It does not mix these. Statements that read at an explicit AS OF or read
-nothing are exempt. A statement that reads and writes (UPDATE, DELETE, INSERT ... SELECT) may be the first of a writing
-transaction. It locks what it reads and writes until the end.
+A transaction block reads, writes and changes the catalog, in any order. All reads are at one timestamp, and include the
+block's own changes. The changes get one timestamp at COMMIT. A block that subscribes does nothing else. Statements that
+read at an explicit AS OF or read nothing are exempt.
 
-Nothing is visible before COMMIT. Writes are kept as Arrow tables, DDL as a private catalog state.
+A statement that writes what it reads (UPDATE, DELETE, INSERT ... SELECT) locks it until the end of the transaction. If
+the block has changes, its COMMIT fails if anything that it read has been written since.
+
+Nothing is visible to others before COMMIT. Writes are kept as Arrow tables, DDL as a private catalog state. Both only
+grow, so that a savepoint is the numbers of changes at the time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 import pyarrow as pa
 
+from catalog import updates
 from catalog.log import Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.state import CatalogState
@@ -36,10 +41,33 @@ class Mode(Enum):
     DEFINE = "define"
 
 
+_MIXED = frozenset((Mode.UNDECIDED, Mode.READ, Mode.WRITE, Mode.DEFINE))
+KEYS_MAX = 64  # a transaction that reads more keys of a table depends on the whole table
+SAVEPOINTS_MAX = 4_096
+BYTES_MAX = 256 << 20  # of `writes`
+MERGED_TABLES = 64  # so many changes are consolidated before they are read again
+
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What ROLLBACK TO SAVEPOINT restores: settings, catalog, and the numbers of changes, locks and portals."""
+
+    name: str
+    settings: Settings
+    local: Settings | None
+    catalog: tuple[CatalogState, CatalogState] | None
+    begins: dict[ObjectId, Timestamp]
+    rows: dict[ObjectId, int]
+    writes: dict[ObjectId, int]
+    bytes: int
+    payloads: int
+    locked: int
+    portals: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
 class Transaction:
     """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
 
@@ -49,7 +77,10 @@ class Transaction:
     `local`: the settings before SET LOCAL, which COMMIT restores.
     `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
-    `holder`: keeps the history that the transaction reads, or with which its new objects begin. `begins` has the times.
+    `bytes`: the size of `writes`.
+    `read_time`: the time of its reads. `holder`: keeps the history at that time.
+    `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
+    `savepoints`: those that are not released, in order.
     """
 
     settings: Settings
@@ -60,6 +91,7 @@ class Transaction:
     read_only: bool = False
     read_time: Timestamp | None = None
     holder: Holder | None = None
+    bytes: int = 0
     rows: dict[ObjectId, RowBuffer] = field(default_factory=dict)
     writes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
     payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
@@ -68,7 +100,11 @@ class Transaction:
     locked: tuple[str, ...] = ()
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    beginning: Holder | None = None
     local: Settings | None = None
+    savepoints: list[Savepoint] = field(default_factory=list)
+    _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
+    """The first `writes` of a table, consolidated, and their number."""
 
     @property
     def ends_later(self) -> bool:
@@ -88,6 +124,7 @@ class Transaction:
             or self.failed
             or self.mode is not _UNDECIDED
             or self.holder is not None
+            or self.beginning is not None
             or bool(self.locked or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
@@ -98,8 +135,9 @@ class Transaction:
         if mode in (Mode.WRITE, Mode.DEFINE) and self.read_only:
             raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, f"cannot execute {statement} in a read-only transaction")
         match self.mode, mode:
-            case (Mode.UNDECIDED, _) | (Mode.READ, Mode.READ) | (Mode.WRITE, Mode.WRITE) | (Mode.DEFINE, Mode.DEFINE):
-                self.mode = mode
+            case _ if self.can_enter(mode):
+                if self.mode in (Mode.UNDECIDED, Mode.READ):
+                    self.mode = mode
             case Mode.SUBSCRIBE, _:
                 raise PgError(
                     SqlState.INVALID_TRANSACTION_STATE, "SUBSCRIBE in transactions must be the only read statement"
@@ -122,6 +160,36 @@ class Transaction:
         """The changed tables."""
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
 
+    def add(self, id: ObjectId, tables: Sequence[pa.Table]) -> None:
+        """Adds changes of a table. PgError 53200 if the transaction has too many."""
+        self.bytes += sum(table.nbytes for table in tables)
+        if self.bytes > BYTES_MAX:
+            raise PgError(
+                SqlState.OUT_OF_MEMORY,
+                f"the transaction has more than {BYTES_MAX >> 20} MiB of small changes",
+                hint="Commit more often, or change more rows by each statement: large changes are written to files.",
+            )
+        self.writes.setdefault(id, []).extend(tables)
+
+    def tables_of(self, id: ObjectId) -> list[pa.Table]:
+        """The rows and changes of a table that are not committed."""
+        tables = [self.rows[id].so_far()] if id in self.rows else []
+        count, merged = self._merged.get(id, (0, None))
+        if merged is not None:
+            tables.append(merged)
+        tables += self.writes.get(id, [])[count:]
+        return tables + [payload.table for table, payload in self.payloads if table == id]
+
+    def merge(self, id: ObjectId) -> None:
+        """Prepares `tables_of` for a table with many changes. May run in a thread."""
+        writes = self.writes.get(id, [])
+        count, merged = self._merged.get(id, (0, None))
+        if len(writes) - count >= MERGED_TABLES:
+            tables = [updates.as_changes(table) for table in writes[count:]]
+            if merged is not None:
+                tables.append(merged)
+            self._merged[id] = (len(writes), updates.consolidate(pa.concat_tables(tables)))
+
     def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, pa.Table], dict[ObjectId, list[pa.Table]]]:
         """`rows` and `writes` by table.
 
@@ -143,11 +211,88 @@ class Transaction:
         return rows, changes, others
 
     def can_enter(self, mode: Mode) -> bool:
-        """Whether the mode is undecided or this one. Always False after SUBSCRIBE."""
-        return self.mode in (Mode.UNDECIDED, mode) and self.mode is not Mode.SUBSCRIBE
+        """Whether `enter` accepts the mode. Always False after SUBSCRIBE.
+
+        Only a block mixes modes. An implicit transaction is committed before a statement with another mode.
+        """
+        if self.mode is Mode.SUBSCRIBE:
+            return False
+        return self.mode in (Mode.UNDECIDED, mode) or (self.ends_later and {self.mode, mode} <= _MIXED)
+
+    def depend_on(self, id: ObjectId, time: Timestamp, keys: Keys | None = None) -> None:
+        """Adds a relation that was read at `time`, the same for all calls. `keys`: only the rows with these keys."""
+        known = self.keys.pop(id, None)
+        if keys is not None and (known is not None or id not in self.unchanged):
+            if known is not None and known.column == keys.column:
+                keys = Keys(keys.column, known.values | keys.values)
+            if (known is None or known.column == keys.column) and len(keys.values) <= KEYS_MAX:
+                self.keys[id] = keys
+        self.unchanged[id] = time
+
+    def forget_dropped(self, state: CatalogState) -> list[Payload]:
+        """Forgets the changes of tables that the transaction has dropped since, and returns their payloads."""
+        for id in self.written - state.items.keys():
+            self.rows.pop(id, None)
+            self.writes.pop(id, None)
+        dropped = [payload for id, payload in self.payloads if id not in state.items]
+        self.payloads = [(id, payload) for id, payload in self.payloads if id in state.items]
+        return dropped
+
+    # -- savepoints ---------------------------------------------------------------------------------------------
+
+    def savepoint(self, name: str, settings: Settings, portals: Iterable[str]) -> None:
+        """Begins a savepoint. PgError 54000 if there are too many."""
+        if len(self.savepoints) >= SAVEPOINTS_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED, f"a transaction can have at most {SAVEPOINTS_MAX} savepoints"
+            )
+        last = self.savepoints[-1].settings if self.savepoints else None
+        self.savepoints.append(
+            Savepoint(
+                name,
+                last if last is not None and last.revision is settings.revision else settings.copy(),
+                self.local,
+                self.catalog,
+                dict(self.begins),
+                {id: buffer.count for id, buffer in self.rows.items()},
+                {id: len(tables) for id, tables in self.writes.items()},
+                self.bytes,
+                len(self.payloads),
+                len(self.locked),
+                frozenset(portals),
+            )
+        )
+
+    def find_savepoint(self, name: str) -> int:
+        """The number of the latest savepoint with this name. PgError 3B001 if there is none."""
+        for number in reversed(range(len(self.savepoints))):
+            if self.savepoints[number].name == name:
+                return number
+        raise PgError(SqlState.INVALID_SAVEPOINT_SPECIFICATION, f'savepoint "{name}" does not exist')
+
+    def restore(self, savepoint: Savepoint) -> list[Payload]:
+        """Forgets the later changes, and returns their payloads. The caller restores settings and releases locks."""
+        self.local, self.catalog, self.begins = savepoint.local, savepoint.catalog, dict(savepoint.begins)
+        for id in [*self.rows]:
+            if count := savepoint.rows.get(id):
+                self.rows[id].truncate(count)
+            else:
+                del self.rows[id]
+        for id in [*self.writes]:
+            if count := savepoint.writes.get(id):
+                del self.writes[id][count:]
+            else:
+                del self.writes[id]
+        self._merged.clear()
+        self.bytes = savepoint.bytes
+        payloads = [payload for _, payload in self.payloads[savepoint.payloads :]]
+        del self.payloads[savepoint.payloads :]
+        self.failed = False
+        return payloads
 
     def release(self) -> None:
         """Releases the history that the transaction holds."""
-        if self.holder is not None:
-            self.holder.release()
-            self.holder = None
+        for holder in (self.holder, self.beginning):
+            if holder is not None:
+                holder.release()
+        self.holder = self.beginning = None

@@ -135,7 +135,13 @@ class Writer(threading.Thread):
         if self._dice.random() < 0.3:
             note = b"INSERT INTO ledger VALUES (%s, %s)", (self.number, seq)
             added["ledger"] = [(self.number, seq)]
-            return Operation("pair", self.number, seq, added), [insert, note]
+            undone = [
+                (b"SAVEPOINT s", ()),
+                (b"DELETE FROM events WHERE writer = %s", (self.number,)),
+                insert,
+                (b"ROLLBACK TO s", ()),
+            ]
+            return Operation("pair", self.number, seq, added), [insert, *self._dice.choice([[], undone]), note]
         return Operation("insert", self.number, seq, added), [insert]
 
     def acknowledged(self, operation: Operation, connection: psycopg.Connection[Any]) -> None:

@@ -69,8 +69,9 @@ def create(context: Context, hold: EvaluatedHold) -> CatalogState:
     created = _created(context)
     beginning = _with_creation(context, created, items, hold.at) if created else _over_existing(context, on, hold.at)
     transaction = context.transaction
-    transaction.release()
-    transaction.holder = beginning.holder
+    if transaction.beginning is not None:
+        transaction.beginning.release()
+    transaction.beginning = beginning.holder
     if beginning.time is not None:
         transaction.begins[id] = beginning.time
         if created and not isinstance(items[0], WrittenCollection):

@@ -42,7 +42,7 @@ from server.ingest.postgres.table_writer import Messages, TableWriter
 from server.ingest.postgres.transactions import NEVER, Item, Stretch, Transactions
 from server.ingest.postgres.typed_rows import Layout
 from server.ingest.source_kind import SourceContext, Target
-from server.ingest.upstream import Changes
+from server.ingest.upstream import Changes, UpstreamError
 
 STATUS_S = 10.0  # between two status updates; PostgreSQL's wal_sender_timeout is 60 s by default
 IDLE_LSN_S = 10.0  # how often the position is committed while other tables of the server are written
@@ -120,6 +120,12 @@ class Postgres:
         self._reset(parse_lsn(stored[LSN].decode()) if LSN in stored else 0)
         self._is_new = LSN not in stored
         self._replication = await Replication.open(self._server)
+        ((in_recovery,),) = await self._replication.query("SELECT pg_is_in_recovery()")
+        if in_recovery != "f":  # its timeline could change while it is read
+            raise UpstreamError(
+                f"{self._server}: the server is in recovery",
+                "A source reads from a primary. It goes on when the server is promoted or has recovered.",
+            )
         ((system, timeline, *_),) = await self._replication.query("IDENTIFY_SYSTEM")
         self._due |= {SYSTEM: (system or "").encode(), TIMELINE: (timeline or "").encode()}
         if stored.get(SYSTEM, self._due[SYSTEM]) != self._due[SYSTEM]:

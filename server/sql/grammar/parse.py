@@ -30,7 +30,13 @@ from server.sql.grammar.rules.settings import parse_discard, parse_reset, parse_
 from server.sql.grammar.rules.show import parse_show
 from server.sql.grammar.rules.sources import parse_validate
 from server.sql.grammar.rules.subscribe import parse_subscribe
-from server.sql.grammar.rules.transactions import parse_begin, parse_commit, parse_rollback, parse_savepoint
+from server.sql.grammar.rules.transactions import (
+    parse_begin,
+    parse_commit,
+    parse_release,
+    parse_rollback,
+    parse_savepoint,
+)
 from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_truncate, parse_update
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.parts import Expr, Query
@@ -57,7 +63,7 @@ _RULES: dict[str, Rule] = {
     "grant": parse_grant,
     "insert": parse_insert,
     "reassign": parse_reassign_owned,
-    "release": parse_savepoint,
+    "release": parse_release,
     "reset": parse_reset,
     "revoke": parse_revoke,
     "rollback": parse_rollback,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from catalog.objects import ObjectId
-from server.coordinator.locks import ADD, EXCLUSIVE, TableLock, TableLocks
+from protocol.pgwire.errors import PgError
+from server.coordinator.key_conflicts import Keys
+from server.coordinator.locks import ADD, EXCLUSIVE, TableLocks
 
 A, B = ObjectId("u1"), ObjectId("u2")
 
@@ -17,78 +21,120 @@ async def settle() -> None:
 
 
 async def test_only_shared_locks_are_compatible_and_waiters_are_served_in_order() -> None:
-    lock = TableLock()
-    await lock.acquire(ADD)
-    await lock.acquire(ADD)
-    writer = asyncio.create_task(lock.acquire(EXCLUSIVE))
-    late_reader = asyncio.create_task(lock.acquire(ADD))
+    locks = TableLocks()
+    for owner in ("first", "second"):
+        await locks.acquire([A], ADD, owner)
+    writer = asyncio.create_task(locks.acquire([A], EXCLUSIVE, "writer"))
+    late_reader = asyncio.create_task(locks.acquire([A], ADD, "late"))
     await settle()
     assert not writer.done()
     assert not late_reader.done(), "who came after the writer must not overtake it"
-    lock.release()
-    lock.release()
+    locks.release([A], "first")
+    locks.release([A], "second")
     await writer
     await settle()
     assert not late_reader.done()
-    lock.release()
+    locks.release([A], "writer")
     await late_reader
-    lock.release()
-    assert lock.idle
+    locks.release([A], "late")
+    assert not locks._locks
 
 
 async def test_a_cancelled_waiter_leaves_the_queue() -> None:
-    lock = TableLock()
-    await lock.acquire(EXCLUSIVE)
-    gone = asyncio.create_task(lock.acquire(EXCLUSIVE))
-    waiting = asyncio.create_task(lock.acquire(ADD))
+    locks = TableLocks()
+    await locks.acquire([A], EXCLUSIVE, "first")
+    gone = asyncio.create_task(locks.acquire([A], EXCLUSIVE, "gone"))
+    waiting = asyncio.create_task(locks.acquire([A], ADD, "waiting"))
     await settle()
     gone.cancel()
     await settle()
-    lock.release()
+    locks.release([A], "first")
     await waiting
-    lock.release()
-    assert lock.idle
+    locks.release([A], "waiting")
+    assert not locks._locks
+    assert not locks._waits
 
 
 async def test_a_waiter_cancelled_after_its_grant_releases_the_lock() -> None:
-    lock = TableLock()
-    await lock.acquire(EXCLUSIVE)
-    task = asyncio.create_task(lock.acquire(EXCLUSIVE))
+    locks = TableLocks()
+    await locks.acquire([A], EXCLUSIVE, "first")
+    task = asyncio.create_task(locks.acquire([A], EXCLUSIVE, "second"))
     await settle()
-    lock.release()  # the lock is granted, but the task has not run yet
+    locks.release([A], "first")  # the lock is granted, but the task has not run yet
     task.cancel()
     await settle()
     assert task.cancelled()
-    assert lock.idle
+    assert await locks.acquire([A], EXCLUSIVE, "third") == (A,)
+
+
+async def test_an_owner_extends_its_locks() -> None:
+    locks = TableLocks()
+    key = Keys(0, frozenset((1,)))
+    owned = await locks.acquire_keys(A, key, "owner")
+    assert await locks.acquire_keys(A, key, "owner") == (), "it has them"
+    other = await locks.acquire_keys(A, Keys(0, frozenset((2,))), "other")
+    late = asyncio.create_task(locks.acquire([A], ADD, "late"))
+    extending = asyncio.create_task(locks.acquire([A], EXCLUSIVE, "owner"))
+    await settle()
+    assert not extending.done()
+    with pytest.raises(PgError, match="deadlock detected"):
+        await locks.acquire([A], EXCLUSIVE, "other")
+    locks.release(other, "other")
+    assert await extending == (), "before those who came earlier"
+    await settle()
+    assert not late.done()
+    assert await locks.acquire_keys(A, Keys(1, frozenset((2,))), "owner") == (f"{A} column 1 2",)
+    locks.release([*owned, f"{A} column 1 2"], "owner")
+    locks.release(await late, "late")
+    assert not locks._locks
+
+
+async def test_a_cycle_of_waits_is_refused_where_it_would_close() -> None:
+    locks = TableLocks()
+    tables = [ObjectId(f"u{number}") for number in range(5)]
+    for number, table in enumerate(tables):
+        await locks.acquire([table], EXCLUSIVE, number)
+    waits = [asyncio.create_task(locks.acquire([table], EXCLUSIVE, number)) for number, table in enumerate(tables[1:])]
+    await settle()
+    with pytest.raises(PgError) as refused:
+        await locks.acquire([ObjectId("u9"), tables[0]], EXCLUSIVE, 4)
+    assert refused.value.sqlstate == "40P01"
+    assert locks.acquire_at_once([ObjectId("u9")], EXCLUSIVE, "any") is not None, "nothing new is kept"
+    for number in (4, 3, 2, 1, 0):
+        locks.release([tables[number]], number)
+        if number:
+            locks.release(await waits[number - 1], number - 1)
+    locks.release([ObjectId("u9")], "any")
+    assert not locks._locks
 
 
 async def test_locks_are_acquired_in_one_order_and_removed_when_idle() -> None:
     locks = TableLocks()
-    first = await locks.acquire([B, A], EXCLUSIVE)
+    first = await locks.acquire([B, A], EXCLUSIVE, 1)
     assert first == (A, B)
-    second = asyncio.create_task(locks.acquire([A, B], EXCLUSIVE))
-    third = asyncio.create_task(locks.acquire([B], ADD))
+    second = asyncio.create_task(locks.acquire([A, B], EXCLUSIVE, 2))
+    third = asyncio.create_task(locks.acquire([B], ADD, 3))
     await settle()
     second.cancel()
     await settle()
-    locks.release(first)
+    locks.release(first, 1)
     assert await third == (B,)
-    locks.release((B,))
+    locks.release((B,), 3)
     assert not locks._locks
 
 
 async def test_locks_that_need_no_waiting_are_acquired_at_once() -> None:
     locks = TableLocks()
-    first = locks.acquire_at_once([A, B], ADD)
+    first = locks.acquire_at_once([A, B], ADD, 1)
     assert first == (A, B)
-    assert locks.acquire_at_once([B], ADD) == (B,)
-    assert locks.acquire_at_once([B], EXCLUSIVE) is None
-    waiting = asyncio.create_task(locks.acquire([B], EXCLUSIVE))
+    assert locks.acquire_at_once([B], ADD, 2) == (B,)
+    assert locks.acquire_at_once([B], EXCLUSIVE, 3) is None
+    waiting = asyncio.create_task(locks.acquire([B], EXCLUSIVE, 4))
     await settle()
-    assert locks.acquire_at_once([A, B], ADD) is None, "would overtake"
-    locks.release(first)
-    locks.release((B,))
+    assert locks.acquire_at_once([A, B], ADD, 5) is None, "would overtake"
+    locks.release(first, 1)
+    locks.release((B,), 2)
     assert await waiting == (B,)
-    assert locks.acquire_at_once([A, B], ADD) is None, "and keeps no lock"
-    locks.release((B,))
+    assert locks.acquire_at_once([A, B], ADD, 5) is None, "and keeps no lock"
+    locks.release((B,), 4)
     assert not locks._locks

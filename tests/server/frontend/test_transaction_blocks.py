@@ -1,122 +1,320 @@
-"""Transaction blocks that begin or end within a query string or a pipeline."""
+"""Transaction blocks that read, write, change definitions and have savepoints, compared with PostgreSQL's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from psycopg import errors
 
-from server.execution import select
-from server.session_state.context import Context
-from tests.fix_server import ServerThread
+from server.session_state.transaction import MERGED_TABLES
+from tests.examples import examples
+from tests.server.execution.test_write import done
+
+Connection = psycopg.Connection[Any]
+
+TABLES = "CREATE TABLE a (k int, v int); CREATE TABLE b (k int, s text); INSERT INTO a VALUES (1, 1), (2, 2), (2, 3)"
+VIEWS = (
+    "CREATE VIEW doubled AS SELECT k, v * 2 AS v FROM a",
+    "CREATE MATERIALIZED VIEW sums AS SELECT k, sum(v) AS v FROM a GROUP BY k",
+    "CREATE MATERIALIZED VIEW joined AS SELECT sums.k, v, s FROM sums JOIN b ON sums.k = b.k",
+)
+KEYS = st.integers(0, 3)
+NAMES = st.sampled_from(("x", "y"))
+WRITES = st.one_of(
+    st.builds("INSERT INTO a VALUES ({}, {})".format, KEYS, KEYS),
+    st.builds("INSERT INTO b VALUES ({0}, 'of {0}') RETURNING *".format, KEYS),
+    st.builds("INSERT INTO a SELECT k + 1, v FROM a WHERE k = {}".format, KEYS),
+    st.builds("UPDATE a SET v = v + 1 WHERE k = {} RETURNING k, v".format, KEYS),
+    st.builds("UPDATE a SET k = v, v = k WHERE v > {}".format, KEYS),
+    st.builds("UPDATE b SET s = s || a.v FROM a WHERE a.k = b.k AND a.v = {} AND a.k = 1".format, KEYS),
+    st.builds("DELETE FROM a WHERE k IN ({}, {})".format, KEYS, KEYS),
+    st.builds("DELETE FROM b WHERE k = {} RETURNING s".format, KEYS),
+    st.just("TRUNCATE a"),
+    st.just("INSERT INTO a SELECT k, v FROM sums"),
+)
+READS = st.one_of(
+    st.builds("SELECT * FROM a WHERE k = {}".format, KEYS),
+    st.sampled_from([f"SELECT * FROM {name}" for name in ("a", "b", "doubled", "sums", "joined")]),
+    st.just("SELECT a.k, v, s FROM a LEFT JOIN b ON a.k = b.k"),
+    st.just("SELECT count(*), sum(v) FROM a WHERE k > (SELECT min(k) FROM b)"),
+)
+ENDS = st.one_of(
+    st.builds("SAVEPOINT {}".format, NAMES),
+    st.just("ROLLBACK TO x"),
+    st.builds("ROLLBACK TO {}".format, NAMES),
+    st.builds("RELEASE {}".format, NAMES),
+    st.just("SELECT 1 / 0"),
+)
+BLOCKS = st.tuples(
+    st.lists(st.one_of(WRITES, WRITES, READS, READS, ENDS), max_size=12), st.sampled_from(("COMMIT", "ROLLBACK"))
+)
+
+
+@pytest.fixture(scope="module")
+def theirs(postgres: str) -> Iterator[Connection]:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS blocks CASCADE; CREATE SCHEMA blocks; SET search_path = blocks")
+        yield connection
+        connection.execute("DROP SCHEMA blocks CASCADE")
 
 
 @pytest.fixture
-def connection(passing_server: ServerThread) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (k int)")
-        yield connection
+def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
+    opened: list[Connection] = []
+
+    def open() -> Connection:
+        opened.append(psycopg.connect(dsn, autocommit=True))
+        return opened[-1]
+
+    yield open
+    for connection in opened:
+        connection.close()
 
 
-def rows(connection: psycopg.Connection) -> list[int]:
-    return sorted(row[0] for row in connection.execute("SELECT k FROM t"))
+def test_blocks_do_what_they_do_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+    ours, prepared = connect(), connect()
+
+    @examples(20)
+    @given(st.lists(BLOCKS, min_size=1, max_size=3), st.booleans())
+    def compare(blocks: list[tuple[list[str], str]], has_index: bool) -> None:
+        for connection in (theirs, ours):
+            connection.execute("ROLLBACK")  # after a failed example
+        theirs.execute("DROP TABLE IF EXISTS a, b CASCADE")
+        ours.execute("DROP TABLE IF EXISTS a CASCADE; DROP TABLE IF EXISTS b CASCADE")
+        for connection in (theirs, ours):
+            connection.execute(TABLES)
+        for view in VIEWS:
+            theirs.execute(view.replace("MATERIALIZED ", "").encode())
+            ours.execute(view.encode())
+        if has_index:
+            ours.execute("CREATE INDEX ON a (k); CREATE INDEX ON doubled (k)")
+        for statements, end in blocks:
+            for statement in ("BEGIN", "SAVEPOINT x", *statements, end, "SELECT * FROM a", "SELECT * FROM joined"):
+                assert done(ours, statement) == done(theirs, statement), statement
+            assert done(prepared, "SELECT * FROM a") == done(theirs, "SELECT * FROM a"), "another session"
+
+    compare()
 
 
-@pytest.mark.parametrize(
-    "before",
-    ["INSERT INTO t VALUES (2)", "SELECT 1; INSERT INTO t VALUES (2)", "DELETE FROM t", "TRUNCATE t", "DROP TABLE t"],
-)
-def test_statements_before_begin_in_a_query_string_belong_to_the_block(
-    connection: psycopg.Connection, before: str
-) -> None:
-    connection.execute("INSERT INTO t VALUES (1)")
-    connection.execute(f"{before}; BEGIN".encode())
-    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
-    connection.execute("ROLLBACK")
-    assert rows(connection) == [1]
-    connection.execute(f"{before}; BEGIN; COMMIT".encode())
-    if before != "DROP TABLE t":
-        assert rows(connection) == ([1, 2] if "INSERT" in before else [])
+def test_definitions_and_rows_change_together(connect: Callable[[], Connection]) -> None:
+    ours, other = connect(), connect()
+    for end in ("ROLLBACK", "COMMIT"):
+        ours.execute("BEGIN; CREATE TABLE n (k int, v text); INSERT INTO n VALUES (1, 'one'), (2, 'two')")
+        with ours.cursor().copy("COPY n FROM STDIN") as copy:
+            copy.write("3\tthree\n")
+        ours.execute("CREATE MATERIALIZED VIEW lengths AS SELECT k, length(v) AS l FROM n; CREATE INDEX by_k ON n (k)")
+        ours.execute("UPDATE n SET v = v || '!' WHERE k = 1; DELETE FROM n WHERE k = 2")
+        expected = [(1, "one!"), (3, "three")]
+        assert ours.execute("SELECT * FROM n ORDER BY k").fetchall() == expected
+        assert ours.execute("SELECT v FROM n WHERE k = 1").fetchall() == [("one!",)]
+        assert ours.execute("SELECT * FROM lengths ORDER BY k").fetchall() == [(1, 4), (3, 5)]
+        with pytest.raises(errors.UndefinedTable):
+            other.execute("SELECT * FROM n")
+        ours.execute(end)
+    assert other.execute("SELECT * FROM n ORDER BY k").fetchall() == expected
+    assert other.execute("SELECT * FROM lengths ORDER BY k").fetchall() == [(1, 4), (3, 5)]
+    ours.execute("BEGIN; INSERT INTO n VALUES (9, 'nine'); DROP TABLE n CASCADE; CREATE TABLE n (a int)")
+    ours.execute("INSERT INTO n VALUES (7); COMMIT")
+    assert other.execute("SELECT * FROM n").fetchall() == [(7,)]
 
 
-def test_a_block_includes_the_inserts_before_its_begin(connection: psycopg.Connection) -> None:
-    connection.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)")
-    connection.execute("INSERT INTO t VALUES (3)")
-    connection.execute("ROLLBACK; INSERT INTO t VALUES (4); BEGIN; INSERT INTO t VALUES (5); COMMIT")
-    assert rows(connection) == [4, 5]
+def test_savepoints_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    for statement in (
+        *("SAVEPOINT s", "RELEASE s", "ROLLBACK TO SAVEPOINT s"),
+        *("BEGIN", "SAVEPOINT s", "RELEASE t", "SELECT 1", "RELEASE SAVEPOINT s", "ROLLBACK TO s", "ROLLBACK TO s"),
+        *("COMMIT", "BEGIN", "SAVEPOINT s", "SET application_name = 'inner'", "SAVEPOINT t", "SELECT 1 / 0"),
+        *("ROLLBACK TO t", "SHOW application_name", "ROLLBACK TO s", "SHOW application_name", "ROLLBACK TO t"),
+        *("ROLLBACK", "BEGIN", "DECLARE before CURSOR FOR VALUES (1), (2)", "FETCH before", "SAVEPOINT s"),
+        *("DECLARE after CURSOR FOR VALUES (3)", "FETCH after", "SELECT 1 / 0", "ROLLBACK TO s", "FETCH before"),
+        *("FETCH after", "COMMIT", "BEGIN", "CREATE TABLE created (a int)", "SAVEPOINT s", "DROP TABLE created"),
+        *("ROLLBACK TO s", "INSERT INTO created VALUES (1)", "SAVEPOINT s", "INSERT INTO created VALUES (2)"),
+        *("ROLLBACK TO s", "RELEASE s", "ROLLBACK TO s", "SELECT * FROM created", "COMMIT"),
+        *("TABLE created", "DROP TABLE created"),
+    ):
+        for connection in (theirs, ours):
+            connection.execute("SET application_name = 'outer'") if statement == "BEGIN" else None
+        assert done(ours, statement) == done(theirs, statement), statement
 
 
-def test_inserts_before_begin_in_a_pipeline_belong_to_the_block(connection: psycopg.Connection) -> None:
-    with connection.pipeline():
+def test_psycopg_nests_transactions(connect: Callable[[], Connection]) -> None:
+    connection = connect()
+    connection.execute("CREATE TABLE t (a int)")
+    with connection.transaction():
         connection.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(errors.DivisionByZero), connection.transaction():
+            connection.execute("INSERT INTO t VALUES (2)")
+            connection.execute("SELECT a / 0 FROM t")
+        with connection.transaction():
+            connection.execute("UPDATE t SET a = a + 10")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(11,)]
+
+
+def test_many_changes_are_merged_before_they_are_read_again(connect: Callable[[], Connection]) -> None:
+    connection = connect()
+    connection.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0); BEGIN")
+    with connection.pipeline():
+        for _ in range(2 * MERGED_TABLES):
+            connection.execute("UPDATE t SET v = v + 1 WHERE k = 1")
+    connection.execute("SAVEPOINT s; UPDATE t SET v = -1")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1, -1)]
+    connection.execute("ROLLBACK TO s")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2 * MERGED_TABLES)]
+    connection.execute("UPDATE t SET v = v + 1; COMMIT")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2 * MERGED_TABLES + 1)]
+
+
+def test_large_changes_are_not_kept_in_memory(connect: Callable[[], Connection], monkeypatch: Any) -> None:
+    monkeypatch.setattr("server.session_state.context.IN_MEMORY_BYTES_MAX", 1_000)
+    monkeypatch.setattr("server.session_state.transaction.BYTES_MAX", 3_000)
+    connection = connect()
+    connection.execute("CREATE TABLE t (k int, v int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 1000) g")
+    for end in ("ROLLBACK", "COMMIT"):
         connection.execute("BEGIN")
-        connection.execute("INSERT INTO t VALUES (2)")
-        connection.execute("ROLLBACK")
-    assert rows(connection) == []
+        for _ in range(4):
+            connection.execute("UPDATE t SET v = v + 1; UPDATE t SET v = v + 1 WHERE k = 7; DELETE FROM t WHERE k = 9")
+        expected = (999, 4_000)
+        assert connection.execute("SELECT count(*), sum(v) FROM t").fetchone() == expected
+        connection.execute(end)
+    assert connection.execute("SELECT count(*), sum(v) FROM t").fetchone() == expected
+    connection.execute("BEGIN; SAVEPOINT s")
+    with pytest.raises(errors.OutOfMemory, match="0 MiB of small changes"):
+        for _ in range(100):
+            connection.execute("UPDATE t SET v = 0 WHERE k < 10")
+    connection.execute("ROLLBACK TO s; UPDATE t SET v = 1 WHERE k < 10; COMMIT")
+    assert connection.execute("SELECT sum(v) FROM t WHERE k < 10").fetchone() == (8,)
 
 
-@pytest.mark.parametrize("before", ["DELETE FROM t", "TRUNCATE t"])
-def test_deletes_before_begin_in_a_pipeline_belong_to_the_block(connection: psycopg.Connection, before: str) -> None:
-    connection.execute("INSERT INTO t VALUES (1)")
-    with connection.pipeline():
-        connection.execute(before.encode())
+def test_a_copied_file_is_removed_with_its_savepoint(connect: Callable[[], Connection], monkeypatch: Any) -> None:
+    monkeypatch.setattr("server.execution.write.COPY_CHUNK_BYTES", 100)
+    connection = connect()
+    connection.execute("CREATE TABLE t (a int); BEGIN; INSERT INTO t VALUES (-1); SAVEPOINT s")
+    for _ in range(2):
+        with connection.cursor().copy("COPY t FROM STDIN") as copy:
+            copy.write("".join(f"{a}\n" for a in range(1_000)))
+        assert connection.execute("SELECT count(*), sum(a) FROM t").fetchone() == (1_001, 499_499)
+        connection.execute("ROLLBACK TO s")
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (1,)
+    connection.execute("COMMIT")
+    assert connection.execute("SELECT * FROM t").fetchall() == [(-1,)]
+
+
+def test_a_transaction_fails_if_what_it_read_was_written(connect: Callable[[], Connection]) -> None:
+    """Two transactions read both rows, and each changes one of them: one after the other, a row would differ."""
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE on_call (name text, here bool); INSERT INTO on_call VALUES ('a', true), ('b', true)")
+    for connection in (first, second):
         connection.execute("BEGIN")
-        connection.execute("ROLLBACK")
-    assert rows(connection) == [1]
-    with connection.pipeline():
-        connection.execute(before.encode())
-    assert rows(connection) == []
+        assert connection.execute("SELECT count(*) FROM on_call WHERE here").fetchone() == (2,)
+    first.execute("INSERT INTO on_call VALUES ('c', false)")
+    first.execute("COMMIT")
+    with pytest.raises(errors.SerializationFailure) as failure:
+        second.execute("UPDATE on_call SET here = false WHERE name = 'b'")
+    assert failure.value.diag.message_detail == (
+        'Table "on_call" was changed by another transaction after this one had read it.'
+    )
+    second.execute("ROLLBACK; BEGIN; SELECT * FROM on_call")
+    first.execute("DELETE FROM on_call WHERE name = 'c'")
+    assert second.execute("SELECT count(*) FROM on_call").fetchone() == (3,), "all reads are at one time"
+    second.execute("INSERT INTO on_call VALUES ('d', true)")
+    with pytest.raises(errors.SerializationFailure):
+        second.execute("COMMIT")
+    assert second.execute("SELECT count(*) FROM on_call").fetchone() == (2,)
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM t", "TRUNCATE t"])
-def test_a_statement_sees_earlier_inserts_of_its_query_string_or_pipeline(
-    connection: psycopg.Connection, statement: str
-) -> None:
-    connection.execute(f"INSERT INTO t VALUES (1); {statement}".encode())
-    assert rows(connection) == []
-    with connection.pipeline():
-        connection.execute("INSERT INTO t VALUES (1)")
-        connection.execute(statement.encode())
-        connection.execute(statement.encode())
-    assert rows(connection) == []
+def test_a_deadlock_fails_one_transaction(connect: Callable[[], Connection]) -> None:
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+    update = "UPDATE t SET v = v + 1 WHERE k = %s"
+    first.execute("BEGIN")
+    first.execute(update, (1,))
+    second.execute("BEGIN")
+    second.execute(update, (2,))
+    waiting = threading.Thread(target=lambda: first.execute(update, (2,)))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    with pytest.raises(errors.DeadlockDetected):
+        second.execute(update, (1,))
+    waiting.join(30)  # the failed transaction has released its locks
+    first.execute("COMMIT")
+    second.execute("ROLLBACK")
+    assert first.execute("SELECT * FROM t ORDER BY k").fetchall() == [(1, 1), (2, 1)]
 
 
-def test_rollback_reverts_a_setting_made_before_begin(connection: psycopg.Connection) -> None:
-    connection.execute("SET application_name = 'before'")
-    connection.execute("SET application_name = 'within'; BEGIN")
-    connection.execute("ROLLBACK")
-    assert connection.execute("SHOW application_name").fetchone() == ("before",)
-    connection.execute("SET application_name = 'within'; BEGIN; COMMIT")
-    assert connection.execute("SHOW application_name").fetchone() == ("within",)
+@pytest.mark.parametrize("locks_first", [True, False])
+def test_no_update_is_lost(connect: Callable[[], Connection], locks_first: bool) -> None:
+    """Transfers as pgbench's: they change three tables by key. Those that begin with a write never fail."""
+    admin = connect()
+    admin.execute("CREATE TABLE accounts (k int, v int); CREATE TABLE branches (k int, v int); CREATE TABLE h (k int)")
+    admin.execute("INSERT INTO accounts SELECT g, 0 FROM generate_series(0, 9) g; INSERT INTO branches VALUES (1, 0)")
+    sessions, done_by, failed = [connect() for _ in range(4)], [0] * 4, []
+
+    def transfer(number: int) -> None:
+        session = sessions[number]
+        while done_by[number] < 15:
+            k = (number * 7 + done_by[number]) % 10
+            try:
+                with session.transaction():
+                    if not locks_first:
+                        session.execute("SELECT v FROM branches WHERE k = 1")
+                    session.execute("UPDATE accounts SET v = v + 1 WHERE k = %s", (k,))
+                    read = session.execute("SELECT v FROM accounts WHERE k = %s", (k,)).fetchone()
+                    session.execute("UPDATE branches SET v = v + 1 WHERE k = 1")
+                    session.execute("UPDATE accounts SET v = %s WHERE k = %s", (read[0] + 1 if read else None, k))
+                    session.execute("INSERT INTO h VALUES (%s)", (k,))
+            except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+                failed.append(error)
+            else:
+                done_by[number] += 1
+
+    threads = [threading.Thread(target=transfer, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done_by == [15] * 4
+    assert admin.execute("SELECT sum(v), (SELECT v FROM branches) FROM accounts").fetchone() == (120, 60)
+    assert admin.execute("SELECT count(*) FROM h").fetchone() == (60,)
+    if locks_first:
+        assert not failed
 
 
-def test_each_select_of_a_query_string_has_a_read_hold(
-    connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held: list[frozenset[str]] = []
-    rows_at = select.rows_at
+def test_a_session_of_sqlalchemy(dsn: str) -> None:
+    """With the default engine and isolation level: flush, query what was flushed, nest, commit and refresh."""
+    import sqlalchemy as sa
+    from sqlalchemy import orm
 
-    async def recorded(context: Context, *args: Any) -> Any:
-        assert context.transaction.holder is not None
-        held.append(context.transaction.holder.collections)
-        return await rows_at(context, *args)
+    class Base(orm.DeclarativeBase):
+        pass
 
-    monkeypatch.setattr(select, "rows_at", recorded)
-    connection.execute("CREATE TABLE u (k int)")
-    connection.execute("SELECT * FROM t; SELECT * FROM u")
-    assert [len(collections) for collections in held] == [1, 2]
+    class Person(Base):
+        __tablename__ = "people"
+        id = sa.Column(sa.Integer, primary_key=True, autoincrement=False)
+        name = sa.Column(sa.Text)
 
-
-def test_reads_before_begin_do_not_make_the_block_read_only(connection: psycopg.Connection) -> None:
-    connection.execute("SELECT * FROM t; BEGIN; INSERT INTO t VALUES (1); COMMIT")
-    assert rows(connection) == [1]
-
-
-def test_an_error_before_begin_rolls_back_all_statements(connection: psycopg.Connection) -> None:
-    with pytest.raises(errors.UndefinedTable):
-        connection.execute("INSERT INTO t VALUES (1); SELECT * FROM missing; BEGIN")
-    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-    assert rows(connection) == []
+    engine = sa.create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+    Base.metadata.create_all(engine)
+    with orm.Session(engine) as session:
+        session.add_all([Person(id=1, name="ann"), Person(id=2, name="bob")])
+        session.flush()
+        assert session.scalars(sa.select(Person.name).order_by(Person.id)).all() == ["ann", "bob"]
+        ann = session.get_one(Person, 1)
+        ann.name = "anna"  # type: ignore[assignment]
+        with pytest.raises(sa.exc.DBAPIError), session.begin_nested():
+            session.delete(ann)
+            session.flush()
+            session.execute(sa.text("SELECT 1 / 0"))
+        session.commit()
+        assert session.get_one(Person, 1).name == "anna"
+        session.delete(session.get_one(Person, 2))
+        session.commit()
+        assert session.scalars(sa.select(Person.name)).all() == ["anna"]
+    Base.metadata.drop_all(engine)
+    engine.dispose()

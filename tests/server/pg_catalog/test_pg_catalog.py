@@ -549,7 +549,7 @@ def test_sqlalchemy_reflects(tidewire: ServerThread, oracle: str) -> None:
     answers = []
     for dsn in (tidewire.dsn(), oracle):
         url = dsn.replace("postgresql://", "postgresql+psycopg://")
-        engine = sqlalchemy.create_engine(url, use_native_hstore=False)
+        engine = sqlalchemy.create_engine(url)
         with engine.connect() as connection:
             answers.append(_plain_defaults(_reflected(sqlalchemy.inspect(connection))))
             metadata = sqlalchemy.MetaData()

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from server.sql.grammar.statements.transactions import Begin, Commit, Rollback, Savepoint, TransactionModes
+from server.sql.grammar.statements.transactions import (
+    Begin,
+    Commit,
+    ReleaseSavepoint,
+    Rollback,
+    RollbackToSavepoint,
+    Savepoint,
+    TransactionModes,
+)
 from server.sql.grammar.token_reader import TokenReader
 
 _ISOLATION_LEVELS = (
@@ -70,7 +78,7 @@ def parse_commit(tokens: TokenReader) -> Commit:
     return Commit(*tokens.text_from(start))
 
 
-def parse_rollback(tokens: TokenReader) -> Rollback | Savepoint:
+def parse_rollback(tokens: TokenReader) -> Rollback | RollbackToSavepoint:
     start = tokens.index
     head = tokens.choose("rollback", "abort")
     tokens.reject("ROLLBACK PREPARED", "prepared")
@@ -78,7 +86,7 @@ def parse_rollback(tokens: TokenReader) -> Rollback | Savepoint:
     if head == "rollback" and tokens.take("to"):
         tokens.take("savepoint")
         name = tokens.ident()
-        return Savepoint(*tokens.text_from(start), "ROLLBACK TO SAVEPOINT", name)
+        return RollbackToSavepoint(*tokens.text_from(start), name)
     _skip_no_chain(tokens)
     return Rollback(*tokens.text_from(start))
 
@@ -92,9 +100,14 @@ def _skip_no_chain(tokens: TokenReader) -> None:
 
 def parse_savepoint(tokens: TokenReader) -> Savepoint:
     start = tokens.index
-    verb = "SAVEPOINT" if tokens.take("savepoint") else "RELEASE SAVEPOINT"
-    if verb != "SAVEPOINT":
-        tokens.expect("release")
-        tokens.take("savepoint")
+    tokens.expect("savepoint")
     name = tokens.ident()
-    return Savepoint(*tokens.text_from(start), verb, name)
+    return Savepoint(*tokens.text_from(start), name)
+
+
+def parse_release(tokens: TokenReader) -> ReleaseSavepoint:
+    start = tokens.index
+    tokens.expect("release")
+    tokens.take("savepoint")
+    name = tokens.ident()
+    return ReleaseSavepoint(*tokens.text_from(start), name)

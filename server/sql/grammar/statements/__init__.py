@@ -57,7 +57,15 @@ from server.sql.grammar.statements.sources import (
 )
 from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.tables import CreateTable
-from server.sql.grammar.statements.transactions import Begin, Commit, Rollback, Savepoint, SetTransaction
+from server.sql.grammar.statements.transactions import (
+    Begin,
+    Commit,
+    ReleaseSavepoint,
+    Rollback,
+    RollbackToSavepoint,
+    Savepoint,
+    SetTransaction,
+)
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.grammar.statements.writes import Delete, Insert, Truncate, Update
 
@@ -106,9 +114,11 @@ __all__ = [
     "Insert",
     "Prepare",
     "ReassignOwned",
+    "ReleaseSavepoint",
     "RenameRole",
     "ResetVariable",
     "Rollback",
+    "RollbackToSavepoint",
     "Savepoint",
     "Select",
     "SetRole",
@@ -170,6 +180,8 @@ Statement = (
     | Begin
     | Commit
     | Rollback
+    | ReleaseSavepoint
+    | RollbackToSavepoint
     | Savepoint
     | Prepare
     | Execute

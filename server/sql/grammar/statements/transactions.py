@@ -37,12 +37,22 @@ class Rollback(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Savepoint(Parsed):
-    """SAVEPOINT, RELEASE SAVEPOINT or ROLLBACK TO SAVEPOINT. Not supported: the session raises 0A000.
+    """SAVEPOINT."""
 
-    `verb` is `SAVEPOINT`, `RELEASE SAVEPOINT` or `ROLLBACK TO SAVEPOINT`.
-    """
+    name: Ident
 
-    verb: str
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSavepoint(Parsed):
+    """RELEASE SAVEPOINT."""
+
+    name: Ident
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackToSavepoint(Parsed):
+    """ROLLBACK TO SAVEPOINT."""
+
     name: Ident
 
 

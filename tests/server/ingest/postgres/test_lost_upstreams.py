@@ -154,6 +154,28 @@ async def test_a_new_timeline_that_has_everything_that_was_read(tmp_path: Path) 
 
 
 @pytest.mark.slow
+async def test_a_replica_is_read_when_it_is_promoted(tmp_path: Path) -> None:
+    postgres = PostgresServer("wal_level=logical")
+    try:
+        upstream = await asyncpg.connect(postgres.dsn)
+        async with following(tmp_path, (postgres.dsn, upstream)) as (source, _):
+            await upstream.close()
+            postgres.shut_down()
+            (postgres.data / "standby.signal").touch()
+            postgres.start()
+            hint = "A source reads from a primary. It goes on when the server is promoted or has recovered."
+            await reported(source, Status.STALLED, "the server is in recovery", hint)
+            upstream = await asyncpg.connect(postgres.dsn)
+            await upstream.execute("SELECT pg_promote()")
+            await upstream.execute("INSERT INTO t VALUES (2)")
+            await source.reached(upstream)
+            await source.same(upstream, "t")
+            await upstream.close()
+    finally:
+        postgres.stop()
+
+
+@pytest.mark.slow
 async def test_a_new_timeline_that_lacks_what_was_read(tmp_path: Path) -> None:
     postgres = PostgresServer("wal_level=logical")
     try:

@@ -1,0 +1,65 @@
+"""What a transaction sees of its own changes: rows at its read timestamp, with the changes that are not committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+
+from catalog import updates
+from catalog.objects import Collection, DerivedRelation, MaterializedView, ObjectId, Timestamp, View
+from server.coordinator.snapshot_cache import collection_schema
+from server.dataflow.runtime.computation import shaped
+from server.runtime.threads import in_thread
+from server.session_state.context import Context
+from server.session_state.transaction import Transaction
+from server.sql.key_conditions import Wanted, selected
+from server.sql.plan import QueryPlan
+from server.sql.stored_query import plan_stored
+
+LOOP_ROWS_MAX = 256  # more changes are consolidated in a thread
+
+ComputeRows = Callable[[Context, QueryPlan, Timestamp, tuple[object, ...]], Awaitable[pa.Table]]
+"""`rows_at`."""
+
+
+def is_changed(context: Context, id: ObjectId) -> bool:
+    """Whether the transaction has created the relation, or changed a table from which it is computed."""
+    transaction = context.transaction
+    if transaction.catalog is None and not transaction.has_effects:
+        return False
+    state = context.state
+    if not isinstance(state.items.get(id), Collection | View):
+        return False
+    if id not in context.coordinator.state.items:
+        return True
+    return not transaction.written.isdisjoint(state.collections((id,), through=DerivedRelation))
+
+
+async def changed_rows(
+    context: Context, id: ObjectId, time: Timestamp, wanted: Wanted, compute: ComputeRows
+) -> pa.Table:
+    """The rows of a relation that `is_changed`; only the wanted ones. The caller holds `time`."""
+    item = context.state.items[id]
+    assert isinstance(item, Collection)
+    schema = collection_schema(item)
+    if isinstance(item, MaterializedView):
+        rows = await compute(context, plan_stored(item.query, context.state), time, ())
+        return await in_thread(selected, shaped(rows, schema), wanted)
+    rows = schema.empty_table()
+    if id in context.coordinator.state.items:
+        rows = await context.coordinator.reads.rows(id, time, wanted)
+    transaction = context.transaction
+    tables = transaction.tables_of(id)
+    if not tables:
+        return rows
+    if sum(table.num_rows for table in tables) <= LOOP_ROWS_MAX and rows.num_rows <= LOOP_ROWS_MAX:
+        return _applied(rows, transaction, id, wanted)
+    return await asyncio.to_thread(_applied, rows, transaction, id, wanted)
+
+
+def _applied(rows: pa.Table, transaction: Transaction, id: ObjectId, wanted: Wanted) -> pa.Table:
+    transaction.merge(id)
+    changes = pa.concat_tables([updates.as_changes(table) for table in transaction.tables_of(id)])
+    return updates.apply(rows, updates.consolidate(selected(changes, wanted)))
