@@ -300,26 +300,24 @@ JSON_TYPES = [
     *columns_of("int2", "int8", "float4", "float8", "bool", "text", "numeric(12,3)"),
     EncodedColumn("array", parse_type("text"), False),
 ]
-ODD_VALUES = st.sampled_from(
-    [
-        *("1", "-0", "0", "0.0", "-0.0", "1.0", "1e2", "01", "32768", "9223372036854775808", "1e39", "1e-46", "1e-400"),
-        *("0." + "0" * 50 + "1", "1e400", "NaN", "Infinity", "-Infinity", "null", "true", "false", "[]", "{}", "[1]"),
-        *(
-            '"1"',
-            '"1.5"',
-            '"t"',
-            '"NaN"',
-            '""',
-            '"x"',
-            '"é"',
-            '"\\u00e9"',
-            '"\\u0000"',
-            '"\\\\u0000"',
-            '"\\ud83d\\ude00"',
-        ),
-        *('"\\ud83d"', '"\\udc00"', '"\\n"', '"\\x"', '"a\nb"', '"a\tb"', '"{\\"array\\":[]}"', '": 1e-46"'),
-    ]
-)
+ODD_VALUES = [
+    *("1", "-0", "0", "0.0", "-0.0", "1.0", "1e2", "01", "32768", "9223372036854775808", "1e39", "1e-46", "1e-400"),
+    *("0." + "0" * 50 + "1", "1e400", "NaN", "Infinity", "-Infinity", "null", "true", "false", "[]", "{}", "[1]"),
+    *(
+        '"1"',
+        '"1.5"',
+        '"t"',
+        '"NaN"',
+        '""',
+        '"x"',
+        '"é"',
+        '"\\u00e9"',
+        '"\\u0000"',
+        '"\\\\u0000"',
+        '"\\ud83d\\ude00"',
+    ),
+    *('"\\ud83d"', '"\\udc00"', '"\\n"', '"\\x"', '"a\nb"', '"a\tb"', '"{\\"array\\":[]}"', '": 1e-46"'),
+]
 PIECES = st.sampled_from(
     [
         *(
@@ -374,7 +372,7 @@ def json_lines(draw: st.DrawFn) -> bytes:
         updates = []
         for _ in range(draw(st.integers(0, 2))):
             chosen = draw(st.lists(st.sampled_from(JSON_TYPES), max_size=2, unique=True))
-            values = [f'"{column.name}":{draw(ODD_VALUES)}' for column in chosen]
+            values = [f'"{column.name}":{draw(st.sampled_from(ODD_VALUES))}' for column in chosen]
             data = ",".join([*values, *draw(st.sampled_from([[], ['"array":"y"'], ['"array":"y"'], ['"z":[1]']]))])
             updates.append(f'{{"data":{{{data}}},"time":{draw(st.integers(-1, 3))},"diff":1}}')
         line = f'{{"array":[{",".join(updates)}]}}'
@@ -382,6 +380,18 @@ def json_lines(draw: st.DrawFn) -> bytes:
         at, length = draw(st.integers(0, len(line))), draw(st.sampled_from([0, 0, 1, 5]))
         line = line[:at] + draw(PIECES | st.just("")) + line[at + length :]
     return line.encode()
+
+
+def assert_decoded_as_one_by_one(lines: Sequence[bytes]) -> None:
+    decoder = JsonDecoder(JSON_TYPES)
+    messages = pa.array(lines, pa.binary())
+    together, alone = decoder.decode(messages), _Found()
+    decoder._one_by_one(messages, np.arange(len(lines)), alone)
+    assert {row: together.reason(row) for row in np.flatnonzero(together.failed).tolist()} == alone.reasons
+    rows = [repr(row) for _, table in alone.tables for row in table.to_pylist()]
+    assert sorted(map(repr, together.updates.to_pylist())) == sorted(rows)
+    statements = [own for _, found in alone.statements for own in found]
+    assert sorted(s.identity() for s in together.statements) == sorted(s.identity() for s in statements)
 
 
 @given(
@@ -392,16 +402,35 @@ def json_lines(draw: st.DrawFn) -> bytes:
 )
 @examples(400)
 def test_lines_are_decoded_together_as_one_by_one(lines: list[bytes]) -> None:
-    decoder = JsonDecoder(JSON_TYPES)
-    messages = pa.array(lines, pa.binary())
-    together, alone = decoder.decode(messages), _Found()
-    decoder._one_by_one(messages, np.arange(len(lines)), alone)
-    reasons = {row: together.reason(row) for row in np.flatnonzero(together.failed).tolist()}
-    assert reasons == alone.reasons
-    rows = [repr(row) for _, table in alone.tables for row in table.to_pylist()]
-    assert sorted(map(repr, together.updates.to_pylist())) == sorted(rows)
-    statements = [own for _, found in alone.statements for own in found]
-    assert sorted(s.identity() for s in together.statements) == sorted(s.identity() for s in statements)
+    assert_decoded_as_one_by_one(lines)
+
+
+@pytest.mark.parametrize("column", [column.name for column in JSON_TYPES])
+def test_values_are_decoded_together_as_one_by_one(column: str) -> None:
+    for value in ODD_VALUES:
+        data = f'"array":"y","{column}":{value}' if column != "array" else f'"array":{value}'
+        assert_decoded_as_one_by_one([f'{{"array":[{{"data":{{{data}}},"time":1,"diff":1}}]}}'.encode()])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"array":[{"data":{},"time":1,"diff":1}]}'],
+        [b'{"array":[{"data":{"array":"x"},"time":1}]}'],
+        [b'{"array":[{"data":{"array":"x"},"time":-1,"diff":1}]}'],
+        [b'{"array":[{"data":{"array":"x"},"time":1,"diff":null}]}'],
+        [b'{"array":[{"data":null,"time":1,"diff":1}]}', b'{"array":[null]}', b'{"array":null}'],
+        [b'{"array":[]}{"array":[]}'],
+        [b'{"array":[],"com.materialize.cdc.progress":null}', b'{"array":[],"x":[]}', b'{"array":[],"array":[]}'],
+        [b'{"array":[{"data":', b'{"array":"x"},"time":1,"diff":1}]}{"array":[]}'],
+        [b'{"array":[{"data":{"array":"x"},', b'"time":1,"diff":1}]}'],
+        [b'{"com.materialize.cdc.progress":{"lower":[0],"upper":[3],"counts":[{"time":1}]}}'],
+        [b'{"com.materialize.cdc.progress":{"lower":[0],"upper":null,"counts":[]}}'],
+        [b'{"com.materialize.cdc.progress":{"lower":[0],"upper":[null],"counts":[]}}'],
+    ],
+)
+def test_other_lines_are_decoded_together_as_one_by_one(lines: list[bytes]) -> None:
+    assert_decoded_as_one_by_one(lines)
 
 
 def test_many_lines_are_decoded_although_one_is_invalid() -> None:
