@@ -21,6 +21,7 @@ from protocol.cdcv2.messages import TIME_FIELD
 from protocol.cdcv2.writer import Writer
 from server.egress.downstream import Written
 from server.egress.parts import parts
+from server.runtime import parallel
 
 Encoder = AvroEncoder | JsonEncoder
 
@@ -68,24 +69,24 @@ class History:
             return
         if rows is not None:
             changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
-            for part in parts(changes):
-                times = pa.array(np.full(part.num_rows, as_of, np.int64))
-                await self._append(part.add_column(part.num_columns - 1, TIME_FIELD, times))
+            times = pa.chunked_array([pa.array(np.full(changes.num_rows, as_of, np.int64))])
+            await self._append(changes.add_column(changes.num_columns - 1, TIME_FIELD, times))
         await self._advance(as_of + 1)
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
-        for part in parts(changes):
-            await self._append(part)
+        await self._append(changes)
         await self._advance(upper)
 
     async def close(self) -> None:
         await self._output.close()
 
-    async def _append(self, part: pa.Table) -> None:
-        assert self._encoder is not None
-        self._writer.add(part)
-        await self._send(self._encoder.updates(part))
-        self._written.updates += part.num_rows
+    async def _append(self, changes: pa.Table) -> None:
+        encoder = self._encoder
+        assert encoder is not None
+        self._writer.add(changes)
+        encoded = parallel.in_order(lambda part: list(encoder.updates(part)), parts(changes))
+        await self._send(message for messages in encoded for message in messages)
+        self._written.updates += changes.num_rows
 
     async def _advance(self, upper: int) -> None:
         """Writes the progress statement for the times before `upper`. Returns when it is durable."""

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -162,10 +163,18 @@ class TopicProducer:
         headers: Sequence[Headers] | None,
     ) -> None:
         produce, begun = self._producer.produce, monotonic()
-        values = list(values)
-        nothing = (None,) * len(values)
-        anywhere = (-1,) * len(values)
-        rows = zip(values, keys or nothing, partitions or anywhere, headers or nothing, strict=True)
+        rows: Iterable[tuple[bytes | None, bytes | None, int, Headers | None]]
+        if keys is None and partitions is None and headers is None:
+            rows = ((value, None, -1, None) for value in values)  # which may be encoded meanwhile
+        else:
+            values = list(values)
+            rows = zip(
+                values,
+                keys or repeat(None, len(values)),
+                partitions or repeat(-1, len(values)),
+                headers or repeat(None, len(values)),
+                strict=True,
+            )
         for value, key, partition, own in rows:
             while True:
                 try:
