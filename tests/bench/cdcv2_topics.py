@@ -8,6 +8,7 @@ commits, from its start until it has the last upstream frontier.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Coroutine
@@ -18,6 +19,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import structlog
 import uvloop
 
 from catalog.objects import Column, ObjectId
@@ -25,6 +27,7 @@ from catalog.source_definition import Encoding, Envelope, Format
 from server.egress.downstream import Written
 from server.egress.kafka.kind import KafkaSink
 from server.egress.sink_kind import SinkDefinition
+from server.ingest.kafka.upstream import METADATA_S
 from server.ingest.source_kind import SourceDefinition
 from server.runtime import parallel
 from tests.bench.cdcv2 import COLUMNS, PER_TIME, TYPES, _updates
@@ -48,6 +51,7 @@ def run(_: Servers, options: argparse.Namespace) -> list[Table]:
     if not JARS.exists():
         raise SystemExit("cdcv2_topics needs Apache Kafka: run `make test-kafka`")
     count = options.topic_updates
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows = []
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="tidewire-bench-") as directory, RegistryThread() as registry:
@@ -86,7 +90,7 @@ async def _measured(
         "s", "t", columns, connection, {"topic": topic}, format, identity=topic, registries=registries
     )
     source = SourceDefinition(
-        "kafka", connection, {"topic": topic}, format, columns if form == "json" else (), registries=registries
+        "kafka", connection, {"topic": topic}, format, columns=columns if form == "json" else (), registries=registries
     )
     with mock.patch.object(parallel, "THREADS", threads):
         written = await _timed(lambda: _write(sink, updates), count)
@@ -113,6 +117,6 @@ async def _write(definition: SinkDefinition, updates: pa.Table) -> None:
 
 
 async def _read(directory: Path, definition: SourceDefinition, count: int) -> None:
-    async with running(directory, definition) as source:
+    async with running(directory, definition, METADATA_S) as source:
         await source.until(lambda: source.ingestion.rows >= count)
         assert source.ingestion.rows == count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -12,12 +13,13 @@ import pyarrow.compute as pc
 from protocol.cdcv2.decoded import Decoded, joined
 from server.ingest.history import History
 from server.ingest.kafka.changes_format import ChangesFormat
-from server.ingest.kafka.envelopes.envelope import Envelope, Step, worked
+from server.ingest.kafka.envelopes.envelope import Envelope, Step
 from server.ingest.kafka.errors import Failures
 from server.ingest.kafka.messages import Messages
 from server.runtime import parallel
 
-PART_BYTES_MIN = 256 * 1024  # below which threads cost more than they save
+PART_BYTES_MIN = 256 * 1024  # below which more threads cost more than they save
+LOOP_BYTES, LOOP_UPDATES = 16 * 1024, 256  # of a call on the event loop
 
 
 class MaterializeEnvelope(Envelope):
@@ -32,8 +34,8 @@ class MaterializeEnvelope(Envelope):
     async def ahead(self, messages: Messages) -> Decoded:
         await self._format.prepare(messages.values)
         parts = _parts(messages.values)
-        if len(parts) == 1:
-            return await worked(messages, self._format.decode, messages.values)
+        if len(parts) == 1 and messages.nbytes <= LOOP_BYTES:
+            return self._format.decode(messages.values)
         return joined(await parallel.worked(self._format.decode, parts))
 
     async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
@@ -44,7 +46,10 @@ class MaterializeEnvelope(Envelope):
         def place(row: int) -> str:
             return f'topic "{self._topic}", partition {messages.partitions[row]}, offset {messages.offsets[row]}'
 
-        tables = await worked(messages, self._history.receive, decoded, first, place)
+        if decoded.updates.num_rows > LOOP_UPDATES or len(decoded.statements) > LOOP_UPDATES:
+            tables = await asyncio.to_thread(self._history.receive, decoded, first, place)
+        else:
+            tables = self._history.receive(decoded, first, place)
         return Step(tables, self._history.state(), self._history.closed)
 
     def resume_offsets(self, read: Mapping[int, int]) -> Mapping[int, int] | None:
