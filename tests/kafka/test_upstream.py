@@ -71,7 +71,11 @@ class Source:
     """A running ingestion of a Kafka source with one collection per output."""
 
     def __init__(
-        self, coordinator: Coordinator, definition: SourceDefinition, outputs: Sequence[Output], metadata_s: float
+        self,
+        coordinator: Coordinator,
+        definition: SourceDefinition,
+        outputs: Sequence[Output],
+        metadata_s: float = 0.05,
     ) -> None:
         self.coordinator = coordinator
         self.targets = [Target(ObjectId(f"u{10 + i}"), output) for i, output in enumerate(outputs)]
