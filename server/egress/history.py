@@ -6,19 +6,20 @@ its first time, and say nothing about the times before.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from contextlib import aclosing
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from catalog import updates
 from catalog.objects import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder
 from protocol.cdcv2.json_form import JsonEncoder
 from protocol.cdcv2.messages import TIME_FIELD
 from protocol.cdcv2.writer import Writer
+from server.dataflow.stream.consolidation import consolidated
 from server.egress.downstream import Written
 from server.egress.parts import parts
 from server.runtime import parallel
@@ -51,7 +52,11 @@ class History:
 
     keeps_frontier = False
 
-    def __init__(self, output: MessageOutput, written: Written, *, continues: bool = False) -> None:
+    def __init__(
+        self, output: MessageOutput, written: Written, *, continues: bool = False, scratch: Path | None = None
+    ) -> None:
+        """`scratch`: the directory for rows that are too large for memory."""
+        self._scratch = scratch
         self._output = output
         self._encoder: Encoder | None = None
         self._writer = Writer()
@@ -68,9 +73,10 @@ class History:
             self._writer = Writer(as_of + 1)
             return
         if rows is not None:
-            changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
-            times = pa.chunked_array([pa.array(np.full(changes.num_rows, as_of, np.int64))])
-            await self._append(changes.add_column(changes.num_columns - 1, TIME_FIELD, times))
+            async with aclosing(consolidated([rows], self._scratch)) as chunks:
+                async for changes in chunks:
+                    times = pa.array(np.full(changes.num_rows, as_of, np.int64))
+                    await self._append(changes.add_column(changes.num_columns - 1, TIME_FIELD, times))
         await self._advance(as_of + 1)
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:

@@ -175,9 +175,7 @@ async def test_a_new_view_takes_over_a_topic(kafka: MockCluster, topics: tuple[s
         server.stop()
 
 
-def test_a_source_of_several_topics_keeps_their_times(
-    kafka: MockCluster, registry: Registry, tmp_path: Path
-) -> None:
+def test_a_source_of_several_topics_keeps_their_times(kafka: MockCluster, registry: Registry, tmp_path: Path) -> None:
     """Two tables of one server are followed by one source of another, also over a restart."""
     for topic in ("first", "second"):
         kafka.create_topic(topic, PARTITIONS)

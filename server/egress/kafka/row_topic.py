@@ -9,6 +9,8 @@ predecessor and aborts the open transaction, so the frontier that is then read c
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ from catalog.objects import Timestamp
 from catalog.source_definition import Envelope
 from protocol.cdcv2.messages import TIME, TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.stream.consolidation import consolidated
 from server.egress.downstream import Written
 from server.egress.kafka import headers, partitioning
 from server.egress.kafka.headers import headers_of
@@ -45,8 +48,15 @@ class RowTopic:
 
     keeps_frontier = True
 
-    def __init__(self, definition: SinkDefinition, written: Written, runner: Runner | None = None) -> None:
-        """`runner` evaluates PARTITION BY. It is not needed for `forget`."""
+    def __init__(
+        self,
+        definition: SinkDefinition,
+        written: Written,
+        runner: Runner | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        """`runner` evaluates PARTITION BY. It is not needed for `forget`. `scratch`: the directory for large rows."""
+        self._scratch = scratch
         assert definition.format is not None
         self._definition = definition
         self._envelope = definition.format.envelope
@@ -85,12 +95,14 @@ class RowTopic:
     async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
         await self._connected.begin()
         if rows is not None:
-            changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
-            if self._is_unique:
-                await self._check_unique(changes)
-            for part in parts(changes):
-                times = pa.array(np.full(part.num_rows, as_of, np.int64))
-                await self._send(part.add_column(part.num_columns - 1, TIME_FIELD, times))
+            key = None if self._key is None else [f"c{position}" for position in self._key]
+            async with aclosing(consolidated([rows], self._scratch, by=key)) as chunks:
+                async for changes in chunks:
+                    if self._is_unique:
+                        await self._check_unique(changes)
+                    for part in parts(changes):
+                        times = pa.array(np.full(part.num_rows, as_of, np.int64))
+                        await self._send(part.add_column(part.num_columns - 1, TIME_FIELD, times))
         await self._commit(Timestamp(as_of + 1))
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
