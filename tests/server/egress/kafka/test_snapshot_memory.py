@@ -17,12 +17,15 @@ import pytest
 from catalog import spill
 from catalog.objects import Column, Timestamp
 from catalog.source_definition import Encoding, Envelope, Format
+from protocol.cdcv2.messages import DIFF, TIME
 from protocol.pgwire.errors import PgError
 from server.egress.downstream import Written
+from server.egress.kafka import row_topic as row_topic_module
 from server.egress.kafka.messages import Encoder, JsonForm
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.row_topic import RowTopic
 from server.egress.kafka.schemas import key_columns
+from server.egress.net_changes import Pairs, paired
 from server.egress.sink_kind import SinkDefinition
 
 ROWS = 2_000_000
@@ -50,21 +53,27 @@ class Counted:
     ) -> None:
         if topic is None:
             found = [int(key[5:-1]) for key in keys or () if key is not None]
-            self.sent += len(found)
+            self.sent += len(list(values))
             self.seen[found] = True
 
     async def commit(self) -> None:
         self.committed += 1
 
 
-def row_topic(scratch: Path, producer: Counted) -> RowTopic:
-    format = Format(Encoding("json"), envelope=Envelope.UPSERT)
-    definition = SinkDefinition("s", "t", COLUMNS, {"broker": "none"}, {"topic": "t"}, format, ("n",))
+def row_topic(
+    scratch: Path,
+    producer: Counted,
+    envelope: Envelope = Envelope.UPSERT,
+    key: tuple[str, ...] = ("n",),
+    **options: str,
+) -> RowTopic:
+    format = Format(Encoding("json"), envelope=envelope)
+    given = {"topic": "t", **{name.replace("_", " "): value for name, value in options.items()}}
+    definition = SinkDefinition("s", "t", COLUMNS, {"broker": "none"}, given, format, key)
     topic = RowTopic(definition, Written(), scratch=scratch)
     topic._producer = cast(TopicProducer, producer)
-    topic._encoder = Encoder(
-        Envelope.UPSERT, (0,), JsonForm(key_columns(definition)), JsonForm(definition.encoded_columns)
-    )
+    keys = JsonForm(key_columns(definition)) if key else None
+    topic._encoder = Encoder(envelope, definition.key_positions, keys, JsonForm(definition.encoded_columns))
     return topic
 
 
@@ -136,3 +145,30 @@ async def test_a_key_of_two_rows_far_apart_is_found(tmp_path: Path, monkeypatch:
     with pytest.raises(PgError, match=rf'several rows of "t" have the key \(n\)=\({first}\)'):
         await row_topic(tmp_path, producer).begin(rows, Timestamp(1))
     assert producer.committed == 0
+
+
+async def test_copies_of_a_row_are_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without KEY each copy is a message. They are not in memory at the same time."""
+    monkeypatch.setattr(row_topic_module, "COPIES_MAX", 1_000)
+    widest = 0
+
+    def pairs(changes: pa.Table, *args: Any, **options: Any) -> Pairs:
+        nonlocal widest
+        found = paired(changes, *args, **options)
+        widest = max(widest, len(found.group))
+        return found
+
+    monkeypatch.setattr(row_topic_module, "paired", pairs)
+    diffs = [1, 2_500, -700, 400, 600, 1, -3_000, 1_000]
+    columns = [pa.array(range(len(diffs))), pa.array(["x"] * len(diffs)), pa.array([1] * len(diffs)), pa.array(diffs)]
+    changes = pa.table(columns, ["c0", "c1", TIME, DIFF])
+    producer = Counted()
+    await row_topic(tmp_path, producer, Envelope.DEBEZIUM, ()).write(changes, Timestamp(2))
+    assert (producer.sent, widest) == (sum(map(abs, diffs)), 1_000)
+
+
+async def test_too_many_copies_with_a_key_are_refused(tmp_path: Path) -> None:
+    changes = pa.table([[1], ["x"], [1], [2**62]], ["c0", "c1", TIME, DIFF])
+    topic = row_topic(tmp_path, Counted(), Envelope.DEBEZIUM, key_not_enforced="true")
+    with pytest.raises(PgError, match='rows of "t" have more than 1000000 copies at one time'):
+        await topic.write(changes, Timestamp(2))
