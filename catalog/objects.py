@@ -435,7 +435,7 @@ class Source(SourceOutput):
 
     @property
     def has_upstream_times(self) -> bool:
-        return self.options.get(TIMESTAMPS) == UPSTREAM
+        return self.options.get(TIMESTAMPS) == UPSTREAM and not self.tables
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:
@@ -481,7 +481,12 @@ class SourcePart(SourceOutput):
 
 @dataclass(frozen=True)
 class Subsource(SourcePart):
-    """An output that CREATE SOURCE ... FOR TABLES or ALTER SOURCE ... ADD SUBSOURCE made. It is part of its source."""
+    """An output that CREATE SOURCE ... FOR TABLES or ALTER SOURCE ... ADD SUBSOURCE made. It is part of its source.
+
+    `keeps_times`: its changes have the timestamps of the upstream, as the source's options say.
+    """
+
+    keeps_times: bool = False
 
     kind = "subsource"
     named_as = "source"
@@ -491,12 +496,17 @@ class Subsource(SourcePart):
     def part_of(self) -> ObjectId | None:
         return self.source
 
+    @property
+    def has_upstream_times(self) -> bool:
+        return self.keeps_times
+
     def stored(self) -> dict[str, object]:
-        return super().stored() | {"source": self.source}
+        return super().stored() | {"source": self.source, "keeps times": self.keeps_times}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
-        return cls._restored(row, source=row.definition["source"])
+        definition = row.definition
+        return cls._restored(row, source=definition["source"], keeps_times=definition.get("keeps times", False))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -156,22 +156,33 @@ def _diff(table: pa.Table) -> list[str]:
     return [name for name in table.column_names if name == updates.DIFF]
 
 
+def grouped(
+    tables: list[pa.Table], directory: Path | None, by: Sequence[str]
+) -> Generator[pa.Table | None, None, None]:
+    """As `consolidated`, with rows that are equal in the columns `by` in the same table."""
+    if size_of(tables) <= MEMORY_BYTES_MAX:
+        yield from consolidated(tables, directory)
+    else:
+        yield from partitioned(tables, directory, by=by)
+
+
 def partitioned(
-    tables: list[pa.Table], directory: Path | None, omitted: Sample | None = None
+    tables: list[pa.Table], directory: Path | None, omitted: Sample | None = None, by: Sequence[str] | None = None
 ) -> Generator[pa.Table | None, None, None]:
     """As `consolidated`, of rows that are not in the sample `omitted`, with partitions on disk.
 
-    The first table is yielded when all rows have been read. It is a random sample of the consolidated rows.
+    The first table is yielded when all rows have been read. It is a random sample of the consolidated rows. `by`: the
+    columns whose values select the partition of a row; None: all.
     """
     schema = updates.as_changes(tables[0].slice(0, 0)).schema
     parts = (piece for table in tables for piece in pieces(table, PIECE_BYTES))
     if omitted is not None:
         parts = (piece.filter(pa.array(~omitted.mask(piece))) for piece in parts)
-    yield from partitioned_pieces(schema, parts, size_of(tables), directory)
+    yield from partitioned_pieces(schema, parts, size_of(tables), directory, by)
 
 
 def partitioned_pieces(
-    schema: pa.Schema, parts: Iterable[pa.Table], size: int, directory: Path | None
+    schema: pa.Schema, parts: Iterable[pa.Table], size: int, directory: Path | None, by: Sequence[str] | None = None
 ) -> Generator[pa.Table | None, None, None]:
     """As `partitioned`, of pieces that are in memory one at a time. `schema`: of changes. `size`: of all, in bytes."""
     partitions = Partitions(schema, partitions_for(size), directory)
@@ -179,10 +190,10 @@ def partitioned_pieces(
     try:
         for piece in parts:
             changes = updates.as_changes(piece)
-            hashes = hashes_of(piece if piece is not changes else updates.rows_of(changes))
+            hashes = hashes_of(_selecting(changes, by))
             if distinct(hashes) * 2 < changes.num_rows:  # else copies of one row overfill a partition
                 changes = updates.consolidate(changes)
-                hashes = hashes_of(updates.rows_of(changes))
+                hashes = hashes_of(_selecting(changes, by))
             partitions.add(changes, ((hashes >> np.uint64(32)) * np.uint64(partitions.count)) >> np.uint64(32))
             yield None
         partitions.written()
@@ -190,6 +201,10 @@ def partitioned_pieces(
             yield _sum(schema, partitions.tables(number), bytes_per_partition)
     finally:
         partitions.close()
+
+
+def _selecting(changes: pa.Table, by: Sequence[str] | None) -> pa.Table:
+    return updates.rows_of(changes) if by is None else changes.select(list(by))
 
 
 def _sum(schema: pa.Schema, tables: Iterator[pa.Table], bytes_per_partition: int) -> pa.Table:

@@ -271,8 +271,7 @@ def decoded_progress(data: bytes) -> Progress:
     counts, at = _array(numbers, at, 2)
     if at != len(numbers):
         raise MessageError(f"{len(numbers) - at} integers left over after the value")
-    pairs = list(zip(counts[::2].tolist(), counts[1::2].tolist(), strict=True))
-    return Progress.of(lower.tolist(), upper.tolist(), pairs)
+    return Progress.of_arrays(lower, upper, counts[::2], counts[1::2])
 
 
 def _array(numbers: NDArray[np.int64], at: int, width: int) -> tuple[NDArray[np.int64], int]:

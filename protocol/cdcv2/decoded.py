@@ -23,3 +23,19 @@ class Decoded:
     statements: Sequence[Progress]
     failed: NDArray[np.bool_]
     reason: Callable[[int], str]
+
+
+def joined(parts: Sequence[Decoded]) -> Decoded:
+    """What consecutive parts of messages were decoded to, as one."""
+    starts = np.cumsum([0, *(len(part.failed) for part in parts)])
+
+    def reason(row: int) -> str:
+        at = int(np.searchsorted(starts, row, "right")) - 1
+        return parts[at].reason(row - int(starts[at]))
+
+    return Decoded(
+        pa.concat_tables([part.updates for part in parts]),
+        [statement for part in parts for statement in part.statements],
+        np.concatenate([part.failed for part in parts]),
+        reason,
+    )

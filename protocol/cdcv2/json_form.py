@@ -10,12 +10,16 @@ prints them. Missing fields are NULL.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow.json import ParseOptions, ReadOptions, read_json
 
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.decoded import Decoded
@@ -30,7 +34,7 @@ from protocol.cdcv2.messages import (
     Progress,
     message_bounds,
 )
-from protocol.columnar.buffers import joined, patched, string_parts
+from protocol.columnar.buffers import joined, offsets_of, patched, string_parts
 from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb, quoted_json
@@ -41,6 +45,31 @@ _BARE = ("int2", "int4", "int8", "json", "jsonb")  # printed as they are
 _ESCAPES = Escapes(b'"\\\b\f\n\r\t', "\\", {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"})
 _CONTROL = r"[\x00-\x07\x0b\x0e-\x1f]"  # without letters of their own
 _INFINITE = r"^(NaN|-?Infinity)$"
+_FLOATS = ("float4", "float8")
+_PARSED = ("bool", "int2", "int4", "int8", *_FLOATS)  # which Arrow parses; the others are texts
+_FEW = 16  # messages that Arrow refuses together are decoded one by one
+_UPDATES_LINE, _PROGRESS_LINE = (
+    rf'^ *\{{ *"{name}" *: *\{begin}[^\n\r]*\{end} *\}} *$'
+    for name, begin, end in ((UPDATES, "[", "]"), (re.escape(PROGRESS), "{", "}"))
+)
+_SMALL_NUMBER = r": *-?([0-9.]+[eE]-[0-9]{2}|0\.0{30})"  # which may be too small to be represented
+_STATEMENTS = pa.schema(
+    [
+        (
+            PROGRESS,
+            pa.struct(
+                [
+                    ("lower", pa.list_(pa.int64())),
+                    ("upper", pa.list_(pa.int64())),
+                    ("counts", pa.list_(pa.struct([("time", pa.int64()), ("count", pa.int64())]))),
+                ]
+            ),
+        )
+    ]
+)
+
+Rows = NDArray[np.intp]
+Parse = Callable[[pa.BinaryArray], "pa.Table | list[Progress] | None"]
 
 
 class _Number(str):
@@ -48,38 +77,98 @@ class _Number(str):
 
 
 class JsonDecoder:
-    """Decodes messages whose data has these columns."""
+    """Decodes messages whose data has these columns.
+
+    Arrow parses many messages together. It accepts less than the form allows, such as numbers as strings, and reports
+    neither the message of an error nor all errors. What it refuses, and the few values that it converts in another way
+    than PostgreSQL, are decoded one by one.
+    """
 
     def __init__(self, columns: Sequence[EncodedColumn]) -> None:
         self._columns = tuple(columns)
         types = [pa.field(f"c{i}", column.type.arrow) for i, column in enumerate(columns)]
         self.schema = pa.schema([*types, TIME_FIELD, DIFF_FIELD])
         """Of the updates."""
+        data = pa.struct([(c.name, c.type.arrow if c.type.name in _PARSED else pa.string()) for c in columns])
+        update = pa.struct([("data", data), (TIME, pa.int64()), (DIFF, pa.int64())])
+        self._updates = pa.schema([(UPDATES, pa.list_(update))])
+        self._is_plain = not any(column.type.name in ("json", "jsonb") for column in columns)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """NULL is an invalid message."""
-        reasons: dict[int, str] = {}
-        statements: list[Progress] = []
+        found = _Found()
+        left = np.ones(len(messages), np.bool_)
+        for line, parse in ((_UPDATES_LINE, self._parsed_updates), (_PROGRESS_LINE, _parsed_statements)):
+            if self._is_plain or line == _PROGRESS_LINE:
+                rows = np.flatnonzero(np.asarray(pc.match_substring_regex(messages, line).fill_null(False)))
+                left[rows] = False
+                self._together(messages, rows, parse, found)
+        self._one_by_one(messages, np.flatnonzero(left), found)
+        failed = np.zeros(len(messages), np.bool_)
+        failed[list(found.reasons)] = True
+        tables = [self.schema.empty_table(), *(table for _, table in sorted(found.tables, key=itemgetter(0)))]
+        statements = [each for _, own in sorted(found.statements, key=itemgetter(0)) for each in own]
+        return Decoded(pa.concat_tables(tables), statements, failed, found.reasons.__getitem__)
+
+    def _together(self, messages: pa.BinaryArray, rows: Rows, parse: Parse, found: _Found) -> None:
+        """Decodes the messages in these rows with `parse`, and the halves that it refuses one by one."""
+        if not len(rows):
+            return
+        parsed = parse(_taken(messages, rows))
+        if isinstance(parsed, pa.Table):
+            found.tables.append((int(rows[0]), parsed))
+        elif parsed is not None:
+            found.statements.append((int(rows[0]), parsed))
+        elif len(rows) <= _FEW:
+            self._one_by_one(messages, rows, found)
+        else:
+            for half in np.array_split(rows, 2):
+                self._together(messages, half, parse, found)
+
+    def _parsed_updates(self, messages: pa.BinaryArray) -> pa.Table | None:
+        """The updates of messages; None if they must be decoded one by one."""
+        table = _parsed(messages, self._updates)
+        if table is None:
+            return None
+        lists = table.column(0).combine_chunks()
+        updates = lists.flatten()
+        data, times, diffs = (updates.field(name) for name in ("data", TIME, DIFF))
+        if lists.null_count or updates.null_count or data.null_count or times.null_count or diffs.null_count:
+            return None
+        if len(times) and pc.min(times).as_py() < 0:
+            return None
+        columns = []
+        for position, column in enumerate(self._columns):
+            values = data.field(position)
+            if values.null_count and not column.nullable:
+                return None
+            if column.type.name in _FLOATS and _are_inexact(values, messages):
+                return None
+            try:
+                columns.append(values if column.type.name in _PARSED else parse_text_column(column.type, values))
+            except (BadValue, PgError):
+                return None
+        return pa.table([*columns, times, diffs], self.schema)
+
+    def _one_by_one(self, messages: pa.BinaryArray, rows: Rows, found: _Found) -> None:
         parsed: list[tuple[int, list[Any]]] = []
-        for row, data in enumerate(messages.to_pylist()):
+        for row, data in zip(rows.tolist(), messages.take(pa.array(rows)).to_pylist(), strict=True):
             try:
                 message = _loaded(data)
                 if isinstance(message, Progress):
-                    statements.append(message)
+                    found.statements.append((row, [message]))
                 else:
                     parsed.append((row, message))
             except MessageError as error:
-                reasons[row] = str(error)
-        updates = self._tables(parsed, reasons)
-        failed = np.zeros(len(messages), np.bool_)
-        failed[list(reasons)] = True
-        return Decoded(updates, statements, failed, reasons.__getitem__)
+                found.reasons[row] = str(error)
+        if parsed:
+            found.tables.append((parsed[0][0], self._tables(parsed, found.reasons)))
 
     def _tables(self, parsed: Sequence[tuple[int, list[Any]]], reasons: dict[int, str]) -> pa.Table:
         """The updates of all messages. If a value is invalid, the messages are converted one by one."""
         try:
             return self._table([update for _, updates in parsed for update in updates])
-        except (PgError, MessageError, pa.ArrowException, RecursionError) as error:
+        except (PgError, MessageError, pa.ArrowException, RecursionError, UnicodeEncodeError) as error:
             if len(parsed) == 1:
                 reasons[parsed[0][0]] = error.message if isinstance(error, PgError) else str(error)
                 return self.schema.empty_table()
@@ -105,6 +194,69 @@ class JsonDecoder:
             except BadValue as wrong:
                 raise wrong.error from None
         return pa.table([*columns, pa.array(times, pa.int64()), pa.array(diffs, pa.int64())], self.schema)
+
+
+class _Found:
+    """What was decoded, each with the first row of its messages."""
+
+    def __init__(self) -> None:
+        self.tables: list[tuple[int, pa.Table]] = []
+        self.statements: list[tuple[int, list[Progress]]] = []
+        self.reasons: dict[int, str] = {}
+
+
+def _parsed(messages: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
+    """The messages, parsed by Arrow; None if it refuses one. A message is one line that begins and ends as a message.
+
+    The parser reads objects, not lines. Lists of the schema are closed before the end of a message, so that no object
+    can span two messages.
+    """
+    try:
+        buffer = pa.py_buffer(string_parts(joined(messages.cast(pa.string()), pa.scalar("\n")))[1])
+        table = read_json(
+            pa.BufferReader(buffer),
+            ReadOptions(use_threads=False, block_size=len(buffer) + 1),
+            ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        )
+    except pa.ArrowException:
+        return None
+    return table if table.num_rows == len(messages) else None
+
+
+def _taken(messages: pa.BinaryArray, rows: Rows) -> pa.BinaryArray:
+    """The messages in ascending rows; without a copy if they are adjacent."""
+    first, last = int(rows[0]), int(rows[-1])
+    return messages[first : last + 1] if last - first + 1 == len(rows) else messages.take(pa.array(rows))
+
+
+def _are_inexact(values: pa.Array, messages: pa.BinaryArray) -> bool:
+    """Whether numbers may be too large or too small for their type. Arrow reads them as infinite or 0."""
+    numbers = values.drop_null().to_numpy()
+    if not np.isfinite(numbers).all():
+        return True
+    return bool((numbers == 0).any()) and bool(pc.any(pc.match_substring_regex(messages, _SMALL_NUMBER)).as_py())
+
+
+def _parsed_statements(messages: pa.BinaryArray) -> list[Progress] | None:
+    """The statements of messages; None if they must be decoded one by one."""
+    table = _parsed(messages, _STATEMENTS)
+    if table is None:
+        return None
+    values = table.column(0).combine_chunks()
+    lower, upper, counts = (values.field(name) for name in ("lower", "upper", "counts"))
+    pairs = counts.flatten()
+    parts = [lower.flatten(), upper.flatten(), pairs.field("time"), pairs.field("count")]
+    if any(each.null_count for each in (values, lower, upper, counts, pairs, *parts)):
+        return None
+    bounds = [offsets_of(each) - offsets_of(each)[0] for each in (lower, upper, counts, counts)]
+    numbers = [part.to_numpy() for part in parts]
+    try:
+        return [
+            Progress.of_arrays(*(own[at[row] : at[row + 1]] for own, at in zip(numbers, bounds, strict=True)))
+            for row in range(len(messages))
+        ]
+    except MessageError:
+        return None
 
 
 def _loaded(data: bytes | None) -> Progress | list[Any]:

@@ -51,14 +51,27 @@ class Progress:
         for time, count in counts:
             if not 0 <= count <= TIME_MAX:
                 raise MessageError(f"progress has the count {count} for time {time}")
-        begin, end = min(lower, default=END), min(upper, default=END)
-        positive = sorted((time, count) for time, count in counts if count)
-        times = np.array([time for time, _ in positive], np.int64)
-        if (np.diff(times) == 0).any():
-            raise MessageError(f"progress has two counts for time {times[np.flatnonzero(np.diff(times) == 0)[0]]}")
-        if positive and not begin <= positive[0][0] <= positive[-1][0] < end:
+        given = (lower, upper, [time for time, _ in counts], [count for _, count in counts])
+        return cls.of_arrays(*(np.array(each, np.int64) for each in given))
+
+    @classmethod
+    def of_arrays(cls, lower: Integers, upper: Integers, times: Integers, counts: Integers) -> Progress:
+        """As `of`, with the counts of times as two arrays."""
+        for named in (lower, upper, times):
+            if len(named) and (least := int(named.min())) < 0:
+                raise MessageError(f"progress names the time {least}, which is not between 0 and {TIME_MAX}")
+        if len(counts) and counts.min() < 0:
+            at = int(np.argmax(counts < 0))
+            raise MessageError(f"progress has the count {counts[at]} for time {times[at]}")
+        begin, end = (int(each.min()) if len(each) else END for each in (lower, upper))
+        order = np.argsort(times, kind="stable")
+        order = order[counts[order] > 0]
+        times, counts = times[order], counts[order]
+        if (repeated := np.flatnonzero(times[1:] == times[:-1])).size:
+            raise MessageError(f"progress has two counts for time {times[repeated[0]]}")
+        if len(times) and not begin <= int(times[0]) <= int(times[-1]) < end:
             raise MessageError(f"progress has a count for a time that is not in {interval(begin, end)}")
-        return cls(begin, end, times, np.array([count for _, count in positive], np.int64))
+        return cls(begin, end, times, counts)
 
     def identity(self) -> tuple[int, int, bytes, bytes]:
         """Equal for equal statements."""

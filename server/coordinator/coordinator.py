@@ -103,6 +103,7 @@ class Coordinator:
         scratch = directory / "waiting"  # temporary files; those of an earlier server are removed
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=DIRECTORY_MODE)
+        self.scratch = scratch
         self.log = Log(store, Payloads(directory / "payloads"), scratch, self._description)
         self.errors = errors = CollectionErrors(store)
         self.frontiers = frontiers = Frontiers()

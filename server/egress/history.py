@@ -6,21 +6,23 @@ its first time, and say nothing about the times before.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
+from contextlib import aclosing
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from catalog import updates
 from catalog.objects import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder
 from protocol.cdcv2.json_form import JsonEncoder
 from protocol.cdcv2.messages import TIME_FIELD
 from protocol.cdcv2.writer import Writer
+from server.dataflow.stream.consolidation import consolidated
 from server.egress.downstream import Written
 from server.egress.parts import parts
+from server.runtime import parallel
 
 Encoder = AvroEncoder | JsonEncoder
 
@@ -50,7 +52,11 @@ class History:
 
     keeps_frontier = False
 
-    def __init__(self, output: MessageOutput, written: Written, *, continues: bool = False) -> None:
+    def __init__(
+        self, output: MessageOutput, written: Written, *, continues: bool = False, scratch: Path | None = None
+    ) -> None:
+        """`scratch`: the directory for rows that are too large for memory."""
+        self._scratch = scratch
         self._output = output
         self._encoder: Encoder | None = None
         self._writer = Writer()
@@ -67,25 +73,26 @@ class History:
             self._writer = Writer(as_of + 1)
             return
         if rows is not None:
-            changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
-            for part in parts(changes):
-                times = pa.array(np.full(part.num_rows, as_of, np.int64))
-                await self._append(part.add_column(part.num_columns - 1, TIME_FIELD, times))
+            async with aclosing(consolidated([rows], self._scratch)) as chunks:
+                async for changes in chunks:
+                    times = pa.array(np.full(changes.num_rows, as_of, np.int64))
+                    await self._append(changes.add_column(changes.num_columns - 1, TIME_FIELD, times))
         await self._advance(as_of + 1)
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
-        for part in parts(changes):
-            await self._append(part)
+        await self._append(changes)
         await self._advance(upper)
 
     async def close(self) -> None:
         await self._output.close()
 
-    async def _append(self, part: pa.Table) -> None:
-        assert self._encoder is not None
-        self._writer.add(part)
-        await self._send(self._encoder.updates(part))
-        self._written.updates += part.num_rows
+    async def _append(self, changes: pa.Table) -> None:
+        encoder = self._encoder
+        assert encoder is not None
+        self._writer.add(changes)
+        encoded = parallel.in_order(lambda part: list(encoder.updates(part)), parts(changes))
+        await self._send(message for messages in encoded for message in messages)
+        self._written.updates += changes.num_rows
 
     async def _advance(self, upper: int) -> None:
         """Writes the progress statement for the times before `upper`. Returns when it is durable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from catalog.objects import Column, ObjectId
@@ -67,10 +68,12 @@ class SinkKind(Protocol):
         """Called by CREATE SINK. PgError if the definition is invalid, or the external system cannot be written to."""
         ...
 
-    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Downstream:
+    def downstream(
+        self, definition: SinkDefinition, written: Written, runner: Runner, scratch: Path | None = None
+    ) -> Downstream:
         """The interface to the external system, which counts what it writes in `written`. PgError as in `check`.
 
-        `runner` evaluates expressions.
+        `runner` evaluates expressions. `scratch`: the directory for temporary files.
         """
         ...
 

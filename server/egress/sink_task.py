@@ -117,7 +117,8 @@ class SinkTask:
         self._check_history(state)
         catalog = self._coordinator.state
         self.definition = definition_of(catalog, self._sink())
-        downstream = KINDS[self.sink.system].downstream(self.definition, self.written, self._coordinator.engine)
+        kind, coordinator = KINDS[self.sink.system], self._coordinator
+        downstream = kind.downstream(self.definition, self.written, coordinator.engine, coordinator.scratch)
         try:
             committed = Timestamp(int(state[FRONTIER])) if FRONTIER in state else None
             frontier = await downstream.open(committed)

@@ -95,5 +95,5 @@ async def _dropped(running: SinkTask) -> None:
         await asyncio.wait_for(KINDS[sink.system].dropped(running.definition), DROP_TIMEOUT_S)
     except (PgError, UpstreamError) as error:
         log.warning("dropped sink not cleaned up", sink=sink.id, error=error.message, hint=error.hint)
-    except TimeoutError:
-        log.warning("dropped sink not cleaned up", sink=sink.id, error="timeout")
+    except OSError as error:  # also of the timeout
+        log.warning("dropped sink not cleaned up", sink=sink.id, error=str(error) or "timeout")

@@ -56,13 +56,14 @@ def keeps_times(options: Mapping[str, str]) -> bool:
     return given == UPSTREAM
 
 
-def check_timestamps(options: Mapping[str, str], format: Format | None, *, has_tables: bool) -> None:
-    """PgError if the option TIMESTAMPS is invalid, or if the source has no history. `has_tables`: it has parts."""
-    is_history = format is not None and format.envelope is Envelope.MATERIALIZE
-    if keeps_times(options) and (has_tables or not is_history):
+def check_timestamps(options: Mapping[str, str], format: Format | None) -> None:
+    """PgError if the option TIMESTAMPS is invalid, or if the source has no history."""
+    if keeps_times(options) and (format is None or format.envelope is not Envelope.MATERIALIZE):
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
-            "option TIMESTAMPS = 'upstream' requires a source of one output with ENVELOPE MATERIALIZE",
+            "option TIMESTAMPS = 'upstream' requires ENVELOPE MATERIALIZE",
+            detail="Messages of other formats do not have the times of the changes.",
+            hint="Add ENVELOPE MATERIALIZE. For several topics, use FOR TABLES (...).",
         )
 
 

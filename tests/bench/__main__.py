@@ -10,6 +10,7 @@ from types import ModuleType
 from tests.bench import (
     backfill,
     cdcv2,
+    cdcv2_topics,
     comparison,
     copy_out,
     deltas,
@@ -40,6 +41,7 @@ from tests.bench.servers import Line, Table, servers
 BENCHMARKS: dict[str, ModuleType] = {
     "backfill": backfill,
     "cdcv2": cdcv2,
+    "cdcv2_topics": cdcv2_topics,
     "copy_out": copy_out,
     "latency": latency,
     "round_trips": round_trips,

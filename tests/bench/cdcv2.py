@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +36,8 @@ DUPLICATIONS = (1, 2, 10)
 COLUMNS, TYPES = ("id", "name", "amount"), ("int8", "text", "float8")
 FORM_UPDATES = 500_000
 FORMS = ("form", "writer and encoder", "decoder and reader", "bytes per update")
+THREADS = ("form", "threads", "encoders", "ratio", "decoders", "ratio")
+THREAD_UPDATES, TURNS = 50_000, 5  # updates of a part
 HEADER = ("duplication", "window", "reader", "sort and dedup", "ratio", "open updates at most")
 
 
@@ -51,6 +55,7 @@ def run(_: Servers, options: argparse.Namespace) -> list[Table]:
     return [
         Table("cdcv2", about, HEADER, rows),
         Table("cdcv2 forms", "The same updates, written and read back", FORMS, _forms(options.cdcv2_call)),
+        Table("cdcv2 threads", "Updates per second that threads encode and decode", THREADS, _threads()),
     ]
 
 
@@ -126,6 +131,40 @@ def _forms(call: int) -> list[tuple[str, ...]]:
         size = sum(len(message) for messages in calls for message in messages) / FORM_UPDATES
         found.append((name, f"{FORM_UPDATES / written:,.0f}/s", f"{FORM_UPDATES / read:,.0f}/s", f"{size:.0f}"))
     return found
+
+
+def _threads() -> list[tuple[str, ...]]:
+    """Elapsed time of 1 and 2 threads, each the best of some turns, which alternate."""
+    columns = [EncodedColumn(name, parse_type(type)) for name, type in zip(COLUMNS, TYPES, strict=True)]
+    updates = _updates(np.arange(FORM_UPDATES))
+    avro = AvroDecoder(CdcSchema.of(parse_schema(schema_text(columns))))
+    parts = [updates.slice(start, THREAD_UPDATES) for start in range(0, FORM_UPDATES, THREAD_UPDATES)]
+    found = []
+    for name, encoder, decode in (
+        ("Avro", AvroEncoder(columns), avro.decode),
+        ("JSON", JsonEncoder(columns), JsonDecoder(columns).decode),
+    ):
+        encode = partial(_encoded, encoder)
+        messages = [encode(part) for part in parts]
+        best: dict[tuple[int, int], float] = {}
+        for _ in range(TURNS):
+            for threads in (1, 2):
+                with ThreadPoolExecutor(threads) as pool:
+                    for at, (work, given) in enumerate(((encode, parts), (decode, messages))):
+                        begun = time.perf_counter()
+                        list(pool.map(work, given))
+                        rate = FORM_UPDATES / (time.perf_counter() - begun)
+                        best[threads, at] = max(rate, best.get((threads, at), 0))
+        for threads in (1, 2):
+            pairs = ((best[threads, at], best[threads, at] / best[1, at]) for at in (0, 1))
+            found.append(
+                (name, str(threads), *(text for rate, ratio in pairs for text in (f"{rate:,.0f}/s", f"{ratio:.2f}")))
+            )
+    return found
+
+
+def _encoded(encoder: AvroEncoder | JsonEncoder, part: pa.Table) -> pa.BinaryArray:
+    return pa.array(list(encoder.updates(part)), pa.binary())
 
 
 def _write(encoder: AvroEncoder | JsonEncoder, updates: pa.Table, call: int, calls: list[list[bytes]]) -> int:

@@ -28,7 +28,9 @@ from tests.kafka.active_active import (
 from tests.kafka.histories import Update, as_of, read_history
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.outputs import JoinEngine
+from tests.kafka.registry import Registry, RegistryThread
 
+AVRO = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
 _numbers = itertools.count()
 
 
@@ -36,6 +38,12 @@ _numbers = itertools.count()
 def kafka() -> Iterator[MockCluster]:
     with MockCluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with RegistryThread() as found:
+        yield found
 
 
 @pytest.fixture
@@ -165,3 +173,54 @@ async def test_a_new_view_takes_over_a_topic(kafka: MockCluster, topics: tuple[s
             assert read_history(kafka.address, out)[1] == as_of(writer.updates, begin)
     finally:
         server.stop()
+
+
+def test_a_source_of_several_topics_keeps_their_times(kafka: MockCluster, registry: Registry, tmp_path: Path) -> None:
+    """Two tables of one server are followed by one source of another, also over a restart."""
+    for topic in ("first", "second"):
+        kafka.create_topic(topic, PARTITIONS)
+    servers = {name: ServerThread(tmp_path / name, JoinEngine(), interval_s=0.05) for name in ("leader", "follower")}
+    connect_registry = f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{registry.url}')".encode()
+    connect = f"CREATE CONNECTION k TO KAFKA (BROKER '{kafka.address}')".encode()
+    try:
+        with psycopg.connect(servers["leader"].dsn(), autocommit=True) as leader:
+            leader.execute(connect)
+            leader.execute(connect_registry)
+            for name, topic in (("a", "first"), ("b", "second")):
+                table = f"CREATE TABLE {name} (n bigint NOT NULL, v text) WITH (RETAIN HISTORY FOR '10 minutes')"
+                leader.execute(table.encode())
+                sink = SINK.format(name=f"{name}_out", view=name, topic=topic, more="")
+                leader.execute(sink.replace("FORMAT JSON", AVRO).encode())
+            with psycopg.connect(servers["follower"].dsn(), autocommit=True) as follower:
+                follower.execute(connect)
+                follower.execute(connect_registry)
+                while not {"first-value", "second-value"} <= registry.subjects.keys():
+                    time.sleep(0.01)
+                follower.execute(
+                    f"CREATE SOURCE s FROM KAFKA CONNECTION k (TIMESTAMPS 'upstream') {AVRO} ENVELOPE MATERIALIZE "
+                    "FOR TABLES (first AS a, second AS b) WITH (RETAIN HISTORY FOR '10 minutes')".encode()
+                )
+            for number in range(20):
+                leader.execute(f"INSERT INTO {'ab'[number % 2]} VALUES ({number}, 'x')".encode())
+                if number == 10:
+                    servers["follower"].stop()
+                    servers["follower"] = ServerThread(tmp_path / "follower", JoinEngine(), interval_s=0.05)
+            last = servers["leader"].app.coordinator.latest_time()
+            begins: dict[str, int] = {}
+            answers = []
+            for server in reversed(servers.values()):
+                frontiers = server.app.coordinator.frontiers
+                with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                    for name in "ab":
+                        (item,) = (i for i in server.app.coordinator.state.items.values() if i.name == name)
+                        while frontiers.upper(item.id) <= last:
+                            time.sleep(0.01)
+                        begin = begins.setdefault(name, frontiers.since(item.id))
+                        copy = f"COPY (SUBSCRIBE {name} AS OF {begin} UP TO {last + 1}) TO STDOUT"
+                        with connection.cursor().copy(copy.encode()) as rows:
+                            answers.append(sorted(rows.rows(), key=str))
+            assert answers[:2] == answers[2:]
+            assert [len(each) for each in answers] == [10, 10, 10, 10]
+    finally:
+        for server in servers.values():
+            server.stop()

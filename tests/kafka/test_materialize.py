@@ -25,7 +25,9 @@ from protocol.cdcv2.orders import Total
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.ingest.history import CALLS_MAX, MULTIPLICITY_MAX, History
+from server.ingest.kafka.envelopes import materialize
 from server.ingest.kafka.layout import Schemas
+from server.runtime import parallel
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.outputs import ID, Message, OutputRun, Topic
 from tests.kafka.records import Record, send
@@ -68,6 +70,41 @@ def history(
     for message in random.sample(messages, len(messages)):
         partitions[random.randrange(PARTITIONS)].append(message)
     return updates, partitions
+
+
+@pytest.mark.parametrize("name", ["avro", "json"])
+async def test_parts_of_messages_are_decoded_in_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Errors name the place of the message, in whichever part it is."""
+    monkeypatch.setattr(parallel, "THREADS", 4)
+    monkeypatch.setattr(materialize, "PART_BYTES_MIN", 64)
+    is_json = name == "json"
+    format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE) if is_json else FORMAT
+    given = (Column("name", "text", False),) if is_json else ()
+    schemas = Schemas(None, None) if is_json else SCHEMAS
+    encoder = JsonEncoder(COLUMNS) if is_json else ENCODER
+    names = [f"row {number:04}" for number in range(200)]
+    messages = [message for each in names for message in encoder.updates(table((each, 1, 1)))]
+    messages[150:150] = [b"junk"]
+    messages.append(encoder.progress(Progress.of([0], [2], [(1, len(names))])))
+    async with OutputRun(tmp_path, format, schemas, partitions=3, columns=given) as output:
+        decoded: list[int] = []
+        changes_format = output.envelope._format  # type: ignore[attr-defined]
+        decode = changes_format.decode
+
+        def counted(data: pa.BinaryArray) -> Decoded:
+            decoded.append(len(data))
+            return decode(data)
+
+        monkeypatch.setattr(changes_format, "decode", counted)
+        with capture_logs() as logs:
+            await output.apply([Message(None, value, at % 3) for at, value in enumerate(messages)])
+        assert len(decoded) == 4
+        assert sum(decoded) == len(messages)
+        assert [row["name"] for row in await output.rows()] == names
+    (entry,) = (entry for entry in logs if entry["event"] == "invalid messages")
+    assert (entry["count"], entry["first"]) == (1, 'topic "topic", partition 0, offset 50')
 
 
 @pytest.mark.parametrize("seed", range(12))

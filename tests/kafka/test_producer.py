@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +16,20 @@ import pytest
 from confluent_kafka import KafkaError
 
 from catalog.ids import ObjectId
-from catalog.objects import Column
+from catalog.objects import Column, Timestamp
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
-from server.egress.kafka import producer, row_topic
+from server.egress.kafka import producer, progress, row_topic
 from server.egress.kafka.producer import TopicProducer
+from server.egress.kafka.progress import record_key, record_value
 from server.egress.kafka.row_topic import RowTopic
 from server.egress.net_changes import Pairs
 from server.egress.sink_kind import SinkDefinition
+from server.ingest.kafka.consumer import TopicConsumer
+from server.ingest.upstream import UpstreamError
 from tests.kafka.mock_cluster import Api, MockCluster
+from tests.kafka.records import Record
 
 
 @pytest.fixture(scope="module")
@@ -152,3 +156,65 @@ async def test_messages_are_converted_in_a_thread(kafka: MockCluster, monkeypatc
     await topic._send_pairs(pa.table([[1]], ["c0"]), Pairs(one - 1, one, one))
     assert len(threads) == 2
     assert threading.current_thread() not in threads
+
+
+class Brokers:
+    """A producer of librdkafka whose queue is full while no broker can be reached."""
+
+    def __init__(self, tested: TopicProducer, full: int) -> None:
+        self._tested = tested
+        self._full = full
+
+    def produce(self, *_: object) -> None:
+        if self._full > 0:
+            self._full -= 1
+            self._tested._failed(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+            raise BufferError
+
+    def poll(self, _: float) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+async def test_brokers_that_are_back_are_not_down_any_more(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later waits for a full queue begin anew."""
+    async with producer_of(kafka, "rows", None) as tested:
+        librdkafka = tested._producer
+        tested._producer = Brokers(tested, 3)
+        try:
+            await tested.send([b"1", b"2"])
+            assert tested._down is None
+            monkeypatch.setattr(producer, "DOWN_S", -1.0)
+            tested._producer = Brokers(tested, 3)
+            with pytest.raises(UpstreamError, match="could not connect to Kafka"):
+                await tested.send([b"3"])
+        finally:
+            tested._producer = librdkafka
+
+
+@pytest.mark.parametrize("written", ["first", "middle", "last", "never"])
+async def test_the_progress_topic_is_read_backwards(
+    kafka: MockCluster, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    """A sink that has written recently reads little, and one that has not finds its record."""
+    connection = {"broker": kafka.address, "progress topic": f"progress-{written}"}
+    kafka.create_topic(f"progress-{written}")
+    at = {"first": 0, "middle": 50, "last": 99}.get(written)
+    own, other = record_key("own"), record_key("other")
+    records = [Record(own if n == at else other, record_value(Timestamp(n + 1))) for n in range(100)]
+    if at is not None and at > 0:
+        records[0] = Record(own, record_value(Timestamp(7)))
+    kafka.produce(f"progress-{written}", records)
+    monkeypatch.setattr(progress, "WINDOW", 10)
+    begins: list[int] = []
+    assign = TopicConsumer.assign
+
+    async def assigned(self: TopicConsumer, offsets: Mapping[int, int]) -> None:
+        begins.append(offsets[0])
+        await assign(self, offsets)
+
+    monkeypatch.setattr(TopicConsumer, "assign", assigned)
+    assert await progress.read_frontier(connection, "own") == (None if at is None else at + 1)
+    assert begins == {"last": [90]}.get(written, [90, 10] if written == "middle" else [90, 10, 0])

@@ -70,11 +70,17 @@ def definition(
 class Source:
     """A running ingestion of a Kafka source with one collection per output."""
 
-    def __init__(self, coordinator: Coordinator, definition: SourceDefinition, outputs: Sequence[Output]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        definition: SourceDefinition,
+        outputs: Sequence[Output],
+        metadata_s: float = 0.05,
+    ) -> None:
         self.coordinator = coordinator
         self.targets = [Target(ObjectId(f"u{10 + i}"), output) for i, output in enumerate(outputs)]
         self.context = SourceContext(self.targets[0].id, coordinator, JoinEngine())
-        self.upstream = KafkaUpstream(definition, tuple(self.targets), self.context, metadata_s=0.05)
+        self.upstream = KafkaUpstream(definition, tuple(self.targets), self.context, metadata_s=metadata_s)
         self.ingestion = Ingestion(self.targets[0].id, self.upstream, coordinator, retry_s=0.001)
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -101,11 +107,11 @@ class Source:
 
 
 @asynccontextmanager
-async def running(directory: Path, definition: SourceDefinition) -> AsyncIterator[Source]:
+async def running(directory: Path, definition: SourceDefinition, metadata_s: float = 0.05) -> AsyncIterator[Source]:
     outputs = await KafkaKind().outputs(definition)
     coordinator = Coordinator(directory, engine=JoinEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
-    source = Source(coordinator, definition, outputs)
+    source = Source(coordinator, definition, outputs, metadata_s)
     for target in source.targets:
         before = coordinator.state
         if target.id not in before.items:

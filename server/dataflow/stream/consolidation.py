@@ -7,7 +7,7 @@ Every chunk that is not small is written to disk at once, because it may be buff
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
@@ -27,13 +27,17 @@ T = TypeVar("T")
 
 
 async def consolidated(
-    tables: list[pa.Table], directory: Path | None, *, sampled: bool = False
+    tables: list[pa.Table], directory: Path | None, *, sampled: bool = False, by: Sequence[str] | None = None
 ) -> AsyncGenerator[pa.Table]:
     """The consolidated changes of `tables` (rows or changes) in chunks, none of them empty. `directory`: for files.
 
-    `sampled`: the first chunk is a random sample of the rows, and follows when all rows have been read.
+    `sampled`: the first chunk is a random sample of the rows, and follows when all rows have been read. `by`: columns;
+    rows that are equal in them are in the same chunk.
     """
-    work = (spill.partitioned if sampled else spill.consolidated)(tables, directory)
+    if by is not None:
+        work = spill.grouped(tables, directory, by)
+    else:
+        work = (spill.partitioned if sampled else spill.consolidated)(tables, directory)
     little = min(RESIDENT_BYTES, spill.MEMORY_BYTES_MAX)
     if sum(table.num_rows for table in tables) < THREAD_ROWS and spill.size_of(tables) <= little:
         for chunk in work:

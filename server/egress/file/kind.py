@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
@@ -21,8 +22,10 @@ class FileSink:
         _check_format(definition)
         await asyncio.to_thread(_check_new, definition.options["path"])
 
-    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> History:
-        return History(FileOutput(definition), written, continues=definition.continues)
+    def downstream(
+        self, definition: SinkDefinition, written: Written, runner: Runner, scratch: Path | None = None
+    ) -> History:
+        return History(FileOutput(definition), written, continues=definition.continues, scratch=scratch)
 
     async def dropped(self, definition: SinkDefinition) -> None:
         """The file remains."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Downstream, Written
@@ -41,11 +43,13 @@ class KafkaSink:
         except UpstreamError as error:
             raise PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint) from error
 
-    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Downstream:
+    def downstream(
+        self, definition: SinkDefinition, written: Written, runner: Runner, scratch: Path | None = None
+    ) -> Downstream:
         assert definition.format is not None
         if definition.format.envelope is Envelope.MATERIALIZE:
-            return History(TopicOutput(definition), written, continues=definition.continues)
-        return RowTopic(definition, written, runner)
+            return History(TopicOutput(definition), written, continues=definition.continues, scratch=scratch)
+        return RowTopic(definition, written, runner, scratch)
 
     async def dropped(self, definition: SinkDefinition) -> None:
         """Deletes the frontier. The topic and the schemas are kept."""

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -69,7 +70,8 @@ class TopicProducer:
         """With `transactional_id`, messages are sent in transactions. PgError if the options are invalid."""
         self.topic = topic
         self._address = ""
-        self._down: str | None = None
+        self._down: str | None = None  # why no broker can be reached
+        self._down_since = 0.0  # by the monotonic clock
         self._refused: tuple[KafkaError, str] | None = None  # the first error of a message, and its topic
         self._in_transaction = False
         self._begun = 0.0  # when the transaction began, by the monotonic clock
@@ -148,7 +150,10 @@ class TopicProducer:
 
     def _flush(self) -> None:
         begun = monotonic()
-        while self._producer.flush(SERVE_S):
+        left = len(self._producer)
+        while remaining := self._producer.flush(SERVE_S):
+            if remaining < left:  # brokers acknowledge messages
+                left, self._down = remaining, None
             self._check(begun, TRANSACTION_S)
         self._raise_refused()
         self._down = None
@@ -162,11 +167,20 @@ class TopicProducer:
         headers: Sequence[Headers] | None,
     ) -> None:
         produce, begun = self._producer.produce, monotonic()
-        values = list(values)
-        nothing = (None,) * len(values)
-        anywhere = (-1,) * len(values)
-        rows = zip(values, keys or nothing, partitions or anywhere, headers or nothing, strict=True)
+        rows: Iterable[tuple[bytes | None, bytes | None, int, Headers | None]]
+        if keys is None and partitions is None and headers is None:
+            rows = ((value, None, -1, None) for value in values)  # which may be encoded meanwhile
+        else:
+            values = list(values)
+            rows = zip(
+                values,
+                keys or repeat(None, len(values)),
+                partitions or repeat(-1, len(values)),
+                headers or repeat(None, len(values)),
+                strict=True,
+            )
         for value, key, partition, own in rows:
+            has_waited = False
             while True:
                 try:
                     if own:
@@ -175,8 +189,11 @@ class TopicProducer:
                         produce(topic, value, key, partition)
                     break
                 except BufferError:
+                    has_waited = True
                     self._producer.poll(SERVE_S)
                     self._check(begun, TRANSACTION_S)
+            if has_waited:  # brokers have acknowledged messages
+                self._down = None
         self._producer.poll(0)
         self._raise_refused()
 
@@ -200,7 +217,10 @@ class TopicProducer:
         if self._ending.is_set():
             raise Ended
         self._raise_refused()
-        if monotonic() > begun + (DOWN_S if self._down is not None else limit_s):
+        deadline = begun + limit_s
+        if self._down is not None:
+            deadline = max(begun, self._down_since) + DOWN_S
+        if monotonic() > deadline:
             raise self._unreachable("timeout")
 
     def _raise_refused(self) -> None:
@@ -232,6 +252,8 @@ class TopicProducer:
     def _failed(self, error: KafkaError) -> None:
         """The error callback, which librdkafka calls within another call."""
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
+            if self._down is None:
+                self._down_since = monotonic()
             self._down = error.str()
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:

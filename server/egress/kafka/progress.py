@@ -24,6 +24,7 @@ from server.ingest.upstream import UpstreamError
 DEFAULT_TOPIC = "_tidewire-progress"
 READ_BYTES = 1024 * 1024
 FETCH_WAIT_S = 0.05  # a fetch of only control records returns no messages, so the broker waits this long
+WINDOW, WINDOW_GROWTH = 10_000, 8  # offsets that are read first, and by how much more each time
 WAIT_S = 60.0  # how long to wait for open transactions of other sinks
 
 _CONFIGURATION = {"cleanup.policy": "compact", "segment.bytes": str(128 * 1024 * 1024)}
@@ -69,16 +70,25 @@ async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
         begin, end = await everything.watermarks(0)
     finally:
         await everything.close()
-    consumer = TopicConsumer(connection, topic.name, "tidewire-sinks", fetch_wait_s=FETCH_WAIT_S)
-    try:
-        return await _last(consumer, begin, end, record_key(identity))
-    finally:
-        await consumer.close()
+    window, lower = WINDOW, end
+    while lower > begin:  # backwards: most sinks have written recently, and brokers do not compact the last segment
+        upper, lower, window = lower, max(begin, lower - window), window * WINDOW_GROWTH
+        consumer = TopicConsumer(connection, topic.name, "tidewire-sinks", fetch_wait_s=FETCH_WAIT_S)
+        try:
+            is_found, frontier = await _last(consumer, lower, upper, record_key(identity))
+        finally:
+            await consumer.close()
+        if is_found:
+            return frontier
+    return None
 
 
-async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> Timestamp | None:
-    """The frontier in the last committed record with this key among the offsets [begin, end)."""
-    position, found, deadline = begin, None, monotonic() + WAIT_S
+async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> tuple[bool, Timestamp | None]:
+    """Whether there is a committed record with this key among the offsets [begin, end), and the frontier in the last.
+
+    A sink that was dropped has a record without a frontier.
+    """
+    position, is_found, found, deadline = begin, False, None, monotonic() + WAIT_S
     if position < end:
         await consumer.assign({0: begin})
     while position < end:
@@ -91,11 +101,12 @@ async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> Ti
                     "It ends when another sink commits it, or when the brokers abort it after its timeout.",
                 )
             continue
-        own = np.flatnonzero(pc.equal(poll.messages.keys, pa.scalar(key, pa.binary())).fill_null(False))
+        is_own = np.asarray(pc.equal(poll.messages.keys, pa.scalar(key, pa.binary())).fill_null(False))
+        own = np.flatnonzero(is_own & (poll.messages.offsets < end))  # later ones were read before
         if len(own):
-            found = poll.messages.values[int(own[-1])].as_py()
+            is_found, found = True, poll.messages.values[int(own[-1])].as_py()
         position, deadline = reached, monotonic() + WAIT_S
-    return None if found is None else _frontier(consumer.topic, found)
+    return is_found, None if found is None else _frontier(consumer.topic, found)
 
 
 def _frontier(topic: str, value: bytes) -> Timestamp:

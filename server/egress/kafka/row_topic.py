@@ -9,6 +9,9 @@ predecessor and aborts the open transaction, so the frontier that is then read c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +23,7 @@ from catalog.objects import Timestamp
 from catalog.source_definition import Envelope
 from protocol.cdcv2.messages import TIME, TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.stream.consolidation import consolidated
 from server.egress.downstream import Written
 from server.egress.kafka import headers, partitioning
 from server.egress.kafka.headers import headers_of
@@ -37,6 +41,7 @@ from server.ingest.kafka.messages import Headers
 from server.spark import Runner
 
 FEW_ROWS = 1_000  # more changes than these are paired in a thread
+COPIES_MAX = 1_000_000  # of rows that are in memory at a time
 TRANSACTIONAL_ID_PREFIX = "tidewire-"
 
 
@@ -45,8 +50,15 @@ class RowTopic:
 
     keeps_frontier = True
 
-    def __init__(self, definition: SinkDefinition, written: Written, runner: Runner | None = None) -> None:
-        """`runner` evaluates PARTITION BY. It is not needed for `forget`."""
+    def __init__(
+        self,
+        definition: SinkDefinition,
+        written: Written,
+        runner: Runner | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        """`runner` evaluates PARTITION BY. It is not needed for `forget`. `scratch`: the directory for large rows."""
+        self._scratch = scratch
         assert definition.format is not None
         self._definition = definition
         self._envelope = definition.format.envelope
@@ -85,12 +97,14 @@ class RowTopic:
     async def begin(self, rows: pa.Table | None, as_of: Timestamp) -> None:
         await self._connected.begin()
         if rows is not None:
-            changes = await asyncio.to_thread(updates.consolidate, updates.as_changes(rows))
-            if self._is_unique:
-                await self._check_unique(changes)
-            for part in parts(changes):
-                times = pa.array(np.full(part.num_rows, as_of, np.int64))
-                await self._send(part.add_column(part.num_columns - 1, TIME_FIELD, times))
+            key = None if self._key is None else [f"c{position}" for position in self._key]
+            async with aclosing(consolidated([rows], self._scratch, by=key)) as chunks:
+                async for changes in chunks:
+                    if self._is_unique:
+                        await self._check_unique(changes)
+                    for part in parts(changes):
+                        times = pa.array(np.full(part.num_rows, as_of, np.int64))
+                        await self._send(part.add_column(part.num_columns - 1, TIME_FIELD, times))
         await self._commit(Timestamp(as_of + 1))
 
     async def write(self, changes: pa.Table, upper: Timestamp) -> None:
@@ -143,6 +157,11 @@ class RowTopic:
 
     async def _send(self, changes: pa.Table) -> None:
         """Sends the messages of changes with times. Changes of the same key and time must be passed together."""
+        for part in _of_bounded_copies(changes) if self._key is None else (changes,):
+            await self._send_part(part)
+        self._written.updates += changes.num_rows
+
+    async def _send_part(self, changes: pa.Table) -> None:
         try:
             pairs = (
                 await asyncio.to_thread(self._paired, changes) if changes.num_rows > FEW_ROWS else self._paired(changes)
@@ -153,15 +172,26 @@ class RowTopic:
         step = _part_rows(rows)
         for start in range(0, len(pairs.group), step):
             await self._send_pairs(rows, pairs.slice(start, step))
-        self._written.updates += changes.num_rows
 
     def _paired(self, changes: pa.Table) -> Pairs:
         if self._envelope is not Envelope.UPSERT:
+            if self._key is not None and not self._is_unique:
+                self._check_copies(changes)
             return paired(changes, self._key, is_unique=self._is_unique)
         if not self._is_unique:  # copies of a row are one message
             signs = pc.sign(changes[updates.DIFF]).cast(pa.int64())
             changes = changes.set_column(changes.num_columns - 1, updates.DIFF_FIELD, signs)
         return paired(changes, self._key, is_unique=self._is_unique).latest()
+
+    def _check_copies(self, changes: pa.Table) -> None:
+        """PgError if the copies of rows, which are paired by key in memory, are too many."""
+        most = pc.max(pc.abs(changes[updates.DIFF])).as_py() or 0
+        if most > COPIES_MAX or pc.sum(pc.abs(changes[updates.DIFF])).as_py() - changes.num_rows > COPIES_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f'rows of "{self._definition.on}" have more than {COPIES_MAX} copies at one time',
+                hint="Create the sink from a materialized view with GROUP BY and count(*).",
+            )
 
     async def _send_pairs(self, rows: pa.Table, pairs: Pairs) -> None:
         encoder = self._encoder
@@ -208,6 +238,26 @@ class RowTopic:
 def _taken(rows: pa.Table, pairs: Pairs) -> pa.Table:
     """The row of each message, with columns c0, c1, ..."""
     return rows.take(pa.array(either(pairs))).rename_columns([f"c{i}" for i in range(rows.num_columns)])
+
+
+def _of_bounded_copies(changes: pa.Table) -> Iterator[pa.Table]:
+    """The changes in parts of at most COPIES_MAX copies. A row with more of them is in several parts."""
+    diffs = changes[updates.DIFF].to_numpy()
+    copies = np.abs(diffs.astype(np.float64)).cumsum()
+    start = 0
+    while start < len(diffs):
+        begin = copies[start - 1] if start else 0.0
+        stop = int(np.searchsorted(copies, begin + COPIES_MAX, "right"))
+        if stop > start:
+            yield changes.slice(start, stop - start)
+        else:
+            row, left, stop = changes.slice(start, 1), int(diffs[start]), start + 1
+            sign = 1 if left > 0 else -1
+            while left:
+                some = sign * min(abs(left), COPIES_MAX)
+                yield row.set_column(row.num_columns - 1, updates.DIFF_FIELD, pa.array([some]))
+                left -= some
+        start = stop
 
 
 def _size(messages: pa.BinaryArray) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
 from server.egress.postgres.connection import Connection
@@ -48,7 +50,9 @@ class PostgresSink:
         except UpstreamError as error:
             raise PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint) from error
 
-    def downstream(self, definition: SinkDefinition, written: Written, runner: Runner) -> Table:
+    def downstream(
+        self, definition: SinkDefinition, written: Written, runner: Runner, scratch: Path | None = None
+    ) -> Table:
         return Table(definition, written)
 
     async def dropped(self, definition: SinkDefinition) -> None:

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from catalog.objects import Column, ObjectId, Source, SourceOutput, SourcePart, SourceTable, Subsource
+from catalog.objects import (
+    TIMESTAMPS,
+    UPSTREAM,
+    Column,
+    ObjectId,
+    Source,
+    SourceOutput,
+    SourcePart,
+    SourceTable,
+    Subsource,
+)
 from catalog.roles import Privilege
 from catalog.source_definition import Envelope, Format, ForTables
 from catalog.state import CatalogState, InUse, NameTaken
@@ -281,7 +291,16 @@ def _with_subsources(state: CatalogState, source: Source, outputs: Sequence[Outp
     """Adds a subsource for each output, in the source's schema. PgError 42P07 if a name is in use."""
     for output in outputs:
         id, state = state.new_id()
-        subsource = Subsource(id, source.schema_id, output.name, (), source=source.id, retain_ms=source.retain_ms)
+        keeps_times = source.options.get(TIMESTAMPS) == UPSTREAM
+        subsource = Subsource(
+            id,
+            source.schema_id,
+            output.name,
+            (),
+            keeps_times=keeps_times,
+            source=source.id,
+            retain_ms=source.retain_ms,
+        )
         try:
             state = state.with_item(_filled(subsource, output, ()))
         except NameTaken as error:

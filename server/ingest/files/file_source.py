@@ -36,7 +36,7 @@ class FileSource:
             raise PgError(SqlState.INVALID_NAME, "relative path not allowed for a source from a file")
         OptionValues(definition.options).microseconds("poll interval")
         stall_timeout_s(definition.options)
-        check_timestamps(definition.options, definition.format, has_tables=False)
+        check_timestamps(definition.options, definition.format)
         format = format_of(definition)
         return (await asyncio.to_thread(_output, format, path),)
 

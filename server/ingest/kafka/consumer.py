@@ -29,6 +29,7 @@ FETCH_WAIT_S = 0.5
 POLL_S = 0.5  # without messages; `close` waits as long
 MESSAGES_MAX = 50_000  # of one poll
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
+QUEUE_BACKOFF_MS = 10  # how long librdkafka stops fetching when the queue is full; 1 s by default
 _FIRST_MESSAGES = 500  # of the first poll, before the size of messages is known
 
 Result = TypeVar("Result")
@@ -130,6 +131,7 @@ class TopicConsumer:
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": QUEUE_KIB,
+            "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
             "reconnect.backoff.max.ms": 1_000,
         }
         self._address = options["bootstrap.servers"]

@@ -46,7 +46,7 @@ class KafkaKind:
                 )
         Start.of(options)
         stall_timeout_s(options)
-        check_timestamps(options, format, has_tables=bool(definition.tables))
+        check_timestamps(options, format)
         if format is None and not definition.tables:  # CREATE TABLE ... FROM SOURCE gives each topic a format
             return ()
         if not definition.tables and (format is None or format.value is None):

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic, time
+from typing import Any
 
 import pyarrow as pa
 
@@ -138,7 +139,7 @@ class KafkaUpstream:
         self._stall_s = stall_timeout_s(definition.options)
         self._keeps_times = keeps_times(definition.options)
         self._topics: list[Topic] = []
-        self._polls: dict[asyncio.Task[Poll | None], Topic | TransactionTopic] = {}
+        self._polls: dict[asyncio.Task[tuple[Poll, Any] | None], Topic | TransactionTopic] = {}
         self._transactions: TransactionTopic | None = None
 
     async def open(self, state: State) -> None:
@@ -280,8 +281,9 @@ class KafkaUpstream:
             done, _ = await asyncio.wait(self._polls, return_when=asyncio.FIRST_COMPLETED)
             task = done.pop()
             polled = self._polls.pop(task)
-            if (poll := task.result()) is None:
+            if (found := task.result()) is None:
                 continue
+            poll, ahead = found
             statistics = self._context.statistics
             statistics.messages_received += len(poll.messages)
             statistics.bytes_received += poll.messages.nbytes
@@ -289,8 +291,9 @@ class KafkaUpstream:
                 changes = await self._merged(self._transactions, polled, poll)
             else:
                 assert isinstance(polled, Topic)
+                self._begin_polls(bytes_max)  # the next messages are decoded meanwhile
                 state = polled.state_of(polled.after(poll.next_offsets()))
-                changes = await self._changes({polled.consumer.topic: poll.messages}, state)
+                changes = await self._changes({polled.consumer.topic: poll.messages}, state, ahead)
             if changes.state:
                 return changes
 
@@ -303,13 +306,18 @@ class KafkaUpstream:
             if id(topic) not in polled and wanted:
                 self._polls[asyncio.create_task(self._poll(topic, bytes_max))] = topic
         if transactions is not None and id(transactions) not in polled and transactions.merger.wants_ends:
-            self._polls[asyncio.create_task(transactions.consumer.poll(bytes_max))] = transactions
+            self._polls[asyncio.create_task(_poll_ends(transactions, bytes_max))] = transactions
 
-    async def _poll(self, topic: Topic, bytes_max: int) -> Poll | None:
+    async def _poll(self, topic: Topic, bytes_max: int) -> tuple[Poll, Any] | None:
+        """The next messages, and what the envelope does ahead of its step."""
         if monotonic() - topic.refreshed >= self._metadata_s:
             await self._find_partitions(topic)
             topic.refreshed = monotonic()
-        return await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
+        poll = await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
+        if poll is None:
+            return None
+        is_next = self._transactions is None and len(poll.messages)
+        return poll, await topic.envelope.ahead(poll.messages) if is_next else None
 
     async def _find_partitions(self, topic: Topic) -> None:
         """Reads new partitions from their first message on. PgError if the topic was deleted, or created again."""
@@ -346,14 +354,16 @@ class KafkaUpstream:
         watermarks = {partition: await topic.consumer.watermarks(partition) for partition in list(topic.offsets)}
         return {partition: high for partition, (low, high) in watermarks.items() if high > low}
 
-    async def _changes(self, found: Mapping[str, Messages], state: Mapping[str, bytes | None]) -> Changes:
-        """The changes of messages, by topic. `state`: of their offsets."""
+    async def _changes(
+        self, found: Mapping[str, Messages], state: Mapping[str, bytes | None], ahead: Any = None
+    ) -> Changes:
+        """The changes of messages, by topic. `state`: of their offsets. `ahead`: of their envelope, if it is one."""
         writes: dict[ObjectId, list[pa.Table]] = {}
         closed: dict[ObjectId, int] = {}
         states = dict(state)
         for topic in self._topics:
             if (messages := found.get(topic.consumer.topic)) is not None and len(messages):
-                step = await topic.envelope.step(messages)
+                step = await topic.envelope.step(messages, ahead)
                 if step.tables:
                     writes[topic.target.id] = list(step.tables)
                 if step.closed is not None:
@@ -412,3 +422,8 @@ class KafkaUpstream:
         transactions, self._transactions = self._transactions, None
         consumers = [topic.consumer for topic in topics] + ([transactions.consumer] if transactions else [])
         await asyncio.gather(*(consumer.close() for consumer in consumers))
+
+
+async def _poll_ends(transactions: TransactionTopic, bytes_max: int) -> tuple[Poll, None] | None:
+    poll = await transactions.consumer.poll(bytes_max)
+    return None if poll is None else (poll, None)

@@ -23,7 +23,7 @@ from protocol.avro.schema import SchemaError, parse_schema
 from protocol.avro.varints import decoded_varints, encoded_varints, varint_bytes
 from protocol.cdcv2.avro_form import AvroDecoder, AvroEncoder, CdcSchema, schema_text
 from protocol.cdcv2.decoded import Decoded
-from protocol.cdcv2.json_form import JsonDecoder, JsonEncoder
+from protocol.cdcv2.json_form import JsonDecoder, JsonEncoder, _Found
 from protocol.cdcv2.messages import (
     DIFF_FIELD,
     END,
@@ -294,6 +294,153 @@ def test_a_line_that_is_no_message_fails_alone(line: bytes, reason: str) -> None
     assert found.failed.tolist() == [False, True, False]
     assert found.reason(1).startswith(reason)
     assert found.updates.num_rows == 2
+
+
+JSON_TYPES = [
+    *columns_of("int2", "int8", "float4", "float8", "bool", "text", "numeric(12,3)"),
+    EncodedColumn("array", parse_type("text"), False),
+]
+ODD_VALUES = [
+    *("1", "-0", "0", "0.0", "-0.0", "1.0", "1e2", "01", "32768", "9223372036854775808", "1e39", "1e-46", "1e-400"),
+    *("0." + "0" * 50 + "1", "1e400", "NaN", "Infinity", "-Infinity", "null", "true", "false", "[]", "{}", "[1]"),
+    *(
+        '"1"',
+        '"1.5"',
+        '"t"',
+        '"NaN"',
+        '""',
+        '"x"',
+        '"é"',
+        '"\\u00e9"',
+        '"\\u0000"',
+        '"\\\\u0000"',
+        '"\\ud83d\\ude00"',
+    ),
+    *('"\\ud83d"', '"\\udc00"', '"\\n"', '"\\x"', '"a\nb"', '"a\tb"', '"{\\"array\\":[]}"', '": 1e-46"'),
+]
+PIECES = st.sampled_from(
+    [
+        *(
+            '{"array":[',
+            "]}",
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            " ",
+            "\n",
+            "\r",
+            "\0",
+            "\ufeff",
+            "/**/",
+            '"array":[]',
+            "null",
+        ),
+        *(
+            '{"array":[{"data":',
+            '{"array":"x"},"time":5,"diff":1}]}',
+            ',"x":1',
+            '"data":{},',
+            '"time":7,',
+            '"diff":null',
+        ),
+        *(
+            '"com.materialize.cdc.progress":null',
+            '"lower":[0]',
+            '"upper":[]',
+            '{"time":1,"count":1}',
+            '"count":-1',
+            "1e3",
+        ),
+    ]
+)
+
+
+@st.composite
+def json_lines(draw: st.DrawFn) -> bytes:
+    """A message, perhaps with odd values, and perhaps damaged."""
+    if draw(st.integers(0, 3)) == 0:
+        pairs = draw(
+            st.lists(st.tuples(st.integers(-1, 9), st.sampled_from([0, 1, 2, -1, 2**63, 1.5, None])), max_size=3)
+        )
+        lower, upper = draw(st.lists(st.integers(-1, 3), max_size=2)), draw(st.lists(st.integers(3, 9), max_size=2))
+        counts = [{"time": time, "count": count} for time, count in pairs]
+        line = json.dumps({"com.materialize.cdc.progress": {"lower": lower, "upper": upper, "counts": counts}})
+    else:
+        updates = []
+        for _ in range(draw(st.integers(0, 2))):
+            chosen = draw(st.lists(st.sampled_from(JSON_TYPES), max_size=2, unique=True))
+            values = [f'"{column.name}":{draw(st.sampled_from(ODD_VALUES))}' for column in chosen]
+            data = ",".join([*values, *draw(st.sampled_from([[], ['"array":"y"'], ['"array":"y"'], ['"z":[1]']]))])
+            updates.append(f'{{"data":{{{data}}},"time":{draw(st.integers(-1, 3))},"diff":1}}')
+        line = f'{{"array":[{",".join(updates)}]}}'
+    for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+        at, length = draw(st.integers(0, len(line))), draw(st.sampled_from([0, 0, 1, 5]))
+        line = line[:at] + draw(PIECES | st.just("")) + line[at + length :]
+    return line.encode()
+
+
+def assert_decoded_as_one_by_one(lines: Sequence[bytes]) -> None:
+    decoder = JsonDecoder(JSON_TYPES)
+    messages = pa.array(lines, pa.binary())
+    together, alone = decoder.decode(messages), _Found()
+    decoder._one_by_one(messages, np.arange(len(lines)), alone)
+    assert {row: together.reason(row) for row in np.flatnonzero(together.failed).tolist()} == alone.reasons
+    rows = [repr(row) for _, table in alone.tables for row in table.to_pylist()]
+    assert sorted(map(repr, together.updates.to_pylist())) == sorted(rows)
+    statements = [own for _, found in alone.statements for own in found]
+    assert sorted(s.identity() for s in together.statements) == sorted(s.identity() for s in statements)
+
+
+@given(
+    st.lists(
+        json_lines() | st.just(b"\xff") | st.just(b'{"array":[{"data":{"array":"\xff"},"time":1,"diff":1}]}'),
+        max_size=30,
+    )
+)
+@examples(400)
+def test_lines_are_decoded_together_as_one_by_one(lines: list[bytes]) -> None:
+    assert_decoded_as_one_by_one(lines)
+
+
+@pytest.mark.parametrize("column", [column.name for column in JSON_TYPES])
+def test_values_are_decoded_together_as_one_by_one(column: str) -> None:
+    for value in ODD_VALUES:
+        data = f'"array":"y","{column}":{value}' if column != "array" else f'"array":{value}'
+        assert_decoded_as_one_by_one([f'{{"array":[{{"data":{{{data}}},"time":1,"diff":1}}]}}'.encode()])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"array":[{"data":{},"time":1,"diff":1}]}'],
+        [b'{"array":[{"data":{"array":"x"},"time":1}]}'],
+        [b'{"array":[{"data":{"array":"x"},"time":-1,"diff":1}]}'],
+        [b'{"array":[{"data":{"array":"x"},"time":1,"diff":null}]}'],
+        [b'{"array":[{"data":null,"time":1,"diff":1}]}', b'{"array":[null]}', b'{"array":null}'],
+        [b'{"array":[]}{"array":[]}'],
+        [b'{"array":[],"com.materialize.cdc.progress":null}', b'{"array":[],"x":[]}', b'{"array":[],"array":[]}'],
+        [b'{"array":[{"data":', b'{"array":"x"},"time":1,"diff":1}]}{"array":[]}'],
+        [b'{"array":[{"data":{"array":"x"},', b'"time":1,"diff":1}]}'],
+        [b'{"com.materialize.cdc.progress":{"lower":[0],"upper":[3],"counts":[{"time":1}]}}'],
+        [b'{"com.materialize.cdc.progress":{"lower":[0],"upper":null,"counts":[]}}'],
+        [b'{"com.materialize.cdc.progress":{"lower":[0],"upper":[null],"counts":[]}}'],
+    ],
+)
+def test_other_lines_are_decoded_together_as_one_by_one(lines: list[bytes]) -> None:
+    assert_decoded_as_one_by_one(lines)
+
+
+def test_many_lines_are_decoded_although_one_is_invalid() -> None:
+    columns = columns_of("int4", "float8")
+    good = [b'{"array":[{"data":{"f0":%d,"f1":0},"time":%d,"diff":1}]}' % (row, row) for row in range(100)]
+    lines = [*good[:70], b'{"array":[{"data":{"f0":"x"},"time":1,"diff":1}]}', *good[70:]]
+    found = JsonDecoder(columns).decode(pa.array(lines, pa.binary()))
+    assert np.flatnonzero(found.failed).tolist() == [70]
+    assert found.reason(70) == 'invalid input syntax for type integer: "x"'
+    assert found.updates.to_pylist() == [{"c0": row, "c1": 0.0, "time": row, "diff": 1} for row in range(100)]
 
 
 # -- bytes that are no messages ---------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_the_option_needs_a_history_of_its_own(second: Server, tmp_path: Path) -
     path = tmp_path / "lines"
     path.write_text("")
     for rest, message in (
-        ("(TIMESTAMPS 'upstream') FORMAT TEXT", "requires a source of one output with ENVELOPE MATERIALIZE"),
+        ("(TIMESTAMPS 'upstream') FORMAT TEXT", "option TIMESTAMPS = 'upstream' requires ENVELOPE MATERIALIZE"),
         ("(TIMESTAMPS 'yes') FORMAT TEXT", 'invalid value for option TIMESTAMPS: "yes"'),
     ):
         with pytest.raises(psycopg.Error, match=message):

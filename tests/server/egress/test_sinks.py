@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from catalog.objects import ObjectId
 from protocol.avro.encoder import EncodedColumn
@@ -23,6 +24,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.egress import sink_task
 from server.egress.file.changes_file import ChangesFile
+from server.egress.file.kind import FileSink
 from server.egress.file.output import FileOutput
 from server.egress.sink_task import SinkStatus, SinkTask
 from server.egress.sinks import Sinks
@@ -238,3 +240,31 @@ async def test_a_later_change_of_the_catalog_does_not_interrupt_the_close_of_a_d
 
 def lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"), [(ConnectionRefusedError("refused"), "refused"), (TimeoutError(), "timeout")]
+)
+async def test_a_system_that_cannot_be_reached_when_a_sink_is_dropped_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, logged: str
+) -> None:
+    async def dropped(_: FileSink, definition: object) -> None:
+        raise error
+
+    monkeypatch.setattr(FileSink, "dropped", dropped)
+    coordinator, sinks = running(tmp_path / "data")
+    await coordinator.start()
+    sinks.start()
+    await define(coordinator, TABLE)
+    await define(coordinator, sink_of(tmp_path / "f"))
+    await until_written(coordinator, sinks)
+    before = coordinator.state
+    with capture_logs() as logs:
+        await coordinator.commit(Request(catalog=(before, before.without_item(SINK, cascade=False))))
+        while not any(entry["event"] == "dropped sink not cleaned up" for entry in logs):
+            assert not any("failed" in entry["event"] for entry in logs), logs
+            await asyncio.sleep(0.01)
+    (entry,) = (entry for entry in logs if entry["event"] == "dropped sink not cleaned up")
+    assert entry["error"] == logged
+    await sinks.close()
+    await coordinator.close()

@@ -156,6 +156,20 @@ def test_a_sink_that_continues_says_nothing_about_earlier_times(connection: psyc
     assert shown[-1].endswith("WITH (PROGRESS INTERVAL = '50ms', CONTINUE = true)")
 
 
+def test_continue_requires_a_history(connection: psycopg.Connection) -> None:
+    connection.execute(
+        "CREATE CONNECTION pg TO POSTGRES (HOST '127.0.0.1', PORT 1, USER u, DATABASE d) WITH (VALIDATE = false)"
+    )
+    connection.execute("CREATE CONNECTION k TO KAFKA (BROKER '127.0.0.1:1') WITH (VALIDATE = false)")
+    for into in (
+        "INTO POSTGRES CONNECTION pg TABLE x",
+        "INTO KAFKA CONNECTION k (TOPIC 't') KEY (n) FORMAT JSON ENVELOPE UPSERT",
+        "INTO KAFKA CONNECTION k (TOPIC 't') FORMAT JSON ENVELOPE DEBEZIUM",
+    ):
+        message = "option CONTINUE of a sink requires ENVELOPE MATERIALIZE"
+        refused(connection, f"CREATE SINK s FROM t {into} WITH (CONTINUE)", "0A000", message)
+
+
 @pytest.mark.parametrize(
     ("options", "state", "message"),
     [

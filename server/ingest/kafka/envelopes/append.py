@@ -20,7 +20,7 @@ class AppendEnvelope(Envelope):
         self._topic = topic
         self._layout = layout
 
-    async def step(self, messages: Messages) -> Step:
+    async def step(self, messages: Messages, ahead: None = None) -> Step:
         decoded = await decode(self._layout, messages)
         rows, changed = await worked(messages, self._rows, decoded)
         return Step([rows], self.failures.changed(changed))

@@ -94,7 +94,7 @@ class DebeziumEnvelope(Envelope):
             if key.startswith(start) and value is not None
         }
 
-    async def step(self, messages: Messages) -> Step:
+    async def step(self, messages: Messages, ahead: None = None) -> Step:
         messages = messages.in_order()
         decoded = await decode(self._layout, messages)
         value = decoded.value

@@ -41,8 +41,15 @@ class Envelope(Protocol):
 
     failures: Failures
 
-    async def step(self, messages: Messages) -> Step:
-        """PgError if the topic cannot be read on. UpstreamError if something else cannot be reached."""
+    async def ahead(self, messages: Messages) -> Any:
+        """What `step` uses of messages. It may be computed while earlier ones are committed. Errors as of `step`."""
+        return None
+
+    async def step(self, messages: Messages, ahead: Any = None) -> Step:
+        """PgError if the topic cannot be read on. UpstreamError if something else cannot be reached.
+
+        `ahead`: the result of `ahead` for these messages, or None.
+        """
         ...
 
     async def committed(self) -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from protocol.cdcv2.decoded import Decoded, joined
 from server.ingest.history import History
 from server.ingest.kafka.changes_format import ChangesFormat
-from server.ingest.kafka.envelopes.envelope import Envelope, Step, worked
+from server.ingest.kafka.envelopes.envelope import Envelope, Step
 from server.ingest.kafka.errors import Failures
 from server.ingest.kafka.messages import Messages
+from server.runtime import parallel
+
+PART_BYTES_MIN = 256 * 1024  # below which more threads cost more than they save
+LOOP_BYTES, LOOP_UPDATES = 16 * 1024, 256  # of a call on the event loop
 
 
 class MaterializeEnvelope(Envelope):
@@ -22,16 +31,25 @@ class MaterializeEnvelope(Envelope):
         self._format = format
         self._history = history
 
-    async def step(self, messages: Messages) -> Step:
+    async def ahead(self, messages: Messages) -> Decoded:
         await self._format.prepare(messages.values)
-        decoded = await worked(messages, self._format.decode, messages.values)
+        parts = _parts(messages.values)
+        if len(parts) == 1 and messages.nbytes <= LOOP_BYTES:
+            return self._format.decode(messages.values)
+        return joined(await parallel.worked(self._format.decode, parts))
+
+    async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
+        decoded = ahead or await self.ahead(messages)
         partitions = np.unique(messages.partitions)
         first = {int(p): int(messages.offsets[messages.partitions == p].min()) for p in partitions}
 
         def place(row: int) -> str:
             return f'topic "{self._topic}", partition {messages.partitions[row]}, offset {messages.offsets[row]}'
 
-        tables = await worked(messages, self._history.receive, decoded, first, place)
+        if decoded.updates.num_rows > LOOP_UPDATES or len(decoded.statements) > LOOP_UPDATES:
+            tables = await asyncio.to_thread(self._history.receive, decoded, first, place)
+        else:
+            tables = self._history.receive(decoded, first, place)
         return Step(tables, self._history.state(), self._history.closed)
 
     def resume_offsets(self, read: Mapping[int, int]) -> Mapping[int, int] | None:
@@ -45,3 +63,12 @@ class MaterializeEnvelope(Envelope):
 
     def close(self) -> None:
         """What it holds is read again."""
+
+
+def _parts(values: pa.BinaryArray) -> list[pa.BinaryArray]:
+    """The messages in parts of about equal size, one for each thread; fewer if there is not enough to decode."""
+    bounds = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy())
+    count = min(parallel.THREADS, int(bounds[-1]) // PART_BYTES_MIN) if len(bounds) else 1
+    ends = np.searchsorted(bounds, bounds[-1] * np.arange(1, count) / count) + 1 if count > 1 else []
+    starts = [0, *map(int, ends), len(values)]
+    return [values[start:stop] for start, stop in pairwise(starts)]

@@ -92,7 +92,7 @@ class UpsertEnvelope(Envelope):
         self._output: KeyJoin | None = None
         self._is_debezium = is_debezium
 
-    async def step(self, messages: Messages) -> Step:
+    async def step(self, messages: Messages, ahead: None = None) -> Step:
         messages = messages.in_order()
         decoded = await decode(self._layout, messages)
         last = await worked(messages, self._last, decoded)
