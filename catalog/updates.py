@@ -143,6 +143,9 @@ def _at(rows: pa.Table, positions: NDArray[np.int64]) -> pa.Table:
 def _grouped(rows: pa.Table, diffs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The position of the first row of each group of equal rows, and the sum of the group's diffs."""
     keys = rows.column_names
+    if len(diffs) <= FEW_ROWS and keys:
+        totals = _grouped_few(rows, diffs.tolist())
+        return np.fromiter(totals.keys(), np.int64, len(totals)), np.fromiter(totals.values(), np.int64, len(totals))
     grouped = pa.table(
         [
             *(comparable(column.combine_chunks()) for column in rows.columns),
@@ -187,15 +190,21 @@ def _consolidate_few(table: pa.Table) -> pa.Table:
     """As `consolidate`. Arrow's grouping takes 200 microseconds, however few rows there are."""
     table = table.combine_chunks()
     columns, diffs = table.select(range(table.num_columns - 1)), table[DIFF].to_pylist()
-    rows = zip(*map(_hashable_values, columns.columns), strict=True) if columns.num_columns else [()] * len(diffs)
+    sums = {number: total for number, total in _grouped_few(columns, diffs).items() if total}
+    if len(sums) < len(diffs):
+        columns = columns.take(pa.array(list(sums), pa.int64()))
+    return columns.append_column(DIFF_FIELD, pa.array(list(sums.values()), pa.int64()))
+
+
+def _grouped_few(rows: pa.Table, diffs: Sequence[int]) -> dict[int, int]:
+    """By the position of the first row of each group of equal rows, the sum of the group's diffs."""
+    values = zip(*map(_hashable_values, rows.columns), strict=True) if rows.num_columns else [()] * len(diffs)
     first: dict[tuple[Any, ...], int] = {}
-    sums = [0] * len(diffs)
-    for number, (row, diff) in enumerate(zip(rows, diffs, strict=True)):
-        sums[first.setdefault(row, number)] += diff
-    kept = [number for number in first.values() if sums[number]]
-    if len(kept) < len(diffs):
-        columns = columns.take(pa.array(kept, pa.int64()))
-    return columns.append_column(DIFF_FIELD, pa.array([sums[number] for number in kept], pa.int64()))
+    sums: dict[int, int] = {}
+    for number, (row, diff) in enumerate(zip(values, diffs, strict=True)):
+        position = first.setdefault(row, number)
+        sums[position] = sums.get(position, 0) + diff
+    return sums
 
 
 def _hashable_values(column: pa.ChunkedArray) -> list[Any]:

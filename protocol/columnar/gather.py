@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocol.columnar.buffers import string_parts
 
 STRING_BYTES_MAX = (1 << 31) - 1  # of an array whose offsets are 32-bit integers
+SMALL_BYTES = 64 * 1024  # concatenated
 BLOCK_ROWS = 8_192  # copied at a time to a buffer that stays in the processor's cache
 FEW = 8  # a view of every row takes about as long as copying an eighth of the rows chunk by chunk
 
@@ -31,10 +32,11 @@ def _values_at(column: pa.ChunkedArray, positions: NDArray[np.integer]) -> pa.Ar
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     if len(chunks) < 2:
         return (chunks[0] if chunks else pa.nulls(0, column.type)).take(pa.array(positions))
-    if not _is_string(column.type):
-        if pa.types.is_nested(column.type):
-            return _by_chunk(chunks, positions)
+    is_string = _is_string(column.type)
+    if column.nbytes <= SMALL_BYTES or not (is_string or pa.types.is_nested(column.type)):
         return pa.concat_arrays(chunks).take(pa.array(positions))
+    if not is_string:
+        return _by_chunk(chunks, positions)
     if len(positions) * FEW < sum(map(len, chunks)):
         return _by_chunk(chunks, positions)
     return _by_views(chunks, positions)
