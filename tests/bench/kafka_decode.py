@@ -29,7 +29,8 @@ from tests.kafka.outputs import Message, OutputRun
 
 BATCH = 20_000  # messages of a step
 CHANGES = 60_000  # messages of DEBEZIUM
-IDLE_S = 1.0
+INTERVAL_S = 1.0  # the server's default
+IDLE_S = 2.5  # longer than the pause between two compactions
 TARGET = "at least 0.5 x fastavro"
 BARE = Encoding("avro", schema="", options={"confluent wire format": "false"})
 _FRAMED = Encoding("avro", schema="")
@@ -65,7 +66,7 @@ async def _measured(keys: int) -> list[Line]:
     schemas = Schemas(json.dumps(KEY), json.dumps(VALUE))
     lines = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        async with OutputRun(Path(directory), format, schemas) as output:
+        async with OutputRun(Path(directory), format, schemas, interval_s=INTERVAL_S) as output:
             for name, messages in (("new keys", inserts), (f"updates of {keys:,} keys", updates)):
                 found = await _committed(output, messages)
                 lines.append(_line(f"Avro UPSERT, 200-byte rows, {name}", found, _rate(flat, messages)))
@@ -76,7 +77,7 @@ async def _measured(keys: int) -> list[Line]:
     changes = _changes(json.loads(texts[1]), json.loads(texts[2]), CHANGES)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         format = Format(_FRAMED, _FRAMED, envelope=Envelope.DEBEZIUM)
-        async with OutputRun(Path(directory), format, schemas) as output:
+        async with OutputRun(Path(directory), format, schemas, interval_s=INTERVAL_S) as output:
             found = await _committed(output, changes)
             debezium = _decoding(json.loads(texts[1]), json.loads(texts[2]), 5)
             lines.append(_line("Avro DEBEZIUM, inserts and updates", found, _rate(debezium, changes)))

@@ -68,7 +68,9 @@ class OutputRun:
         engine: Any = None,
         partitions: int = 1,
         columns: Sequence[Column] = (),
+        interval_s: float = 0.01,
     ) -> None:
+        """`interval_s`: as `--timestamp-interval`; also between two compactions of the log."""
         self.format = format
         self.layout: Layout = layout_of(format, schemas, {"key": None, "value": None}, columns)
         self._columns = columns
@@ -76,6 +78,7 @@ class OutputRun:
         self._engine = engine or PassingEngine()
         self._schemas = schemas
         self._partitions = partitions
+        self._interval_s = interval_s
         self._topic = Topic()
         self.coordinator: Coordinator
         self.envelope: Envelope
@@ -90,7 +93,7 @@ class OutputRun:
 
     async def _open(self) -> None:
         self.coordinator = Coordinator(
-            self._directory, engine=self._engine, metrics=Metrics(), interval_s=0.01, system_tables={}
+            self._directory, engine=self._engine, metrics=Metrics(), interval_s=self._interval_s, system_tables={}
         )
         await self.coordinator.start()
         before = self.coordinator.state
