@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +44,8 @@ def test_as_take(data: st.DataObject) -> None:
     table = pa.concat_tables([schema.empty_table(), *chunks])
     places = st.lists(st.integers(0, table.num_rows - 1), max_size=40) if table.num_rows else st.just([])
     positions = np.array(data.draw(places), np.int64)
-    found = rows_at(table, positions)
+    with mock.patch.object(gather, "SMALL_BYTES", data.draw(st.sampled_from([0, gather.SMALL_BYTES]))):
+        found = rows_at(table, positions)
     found.validate(full=True)
     assert found.schema == schema
     assert found.to_pylist() == table.take(pa.array(positions)).to_pylist()
@@ -64,6 +66,7 @@ def test_few_and_many_rows_of_several_chunks(count: int) -> None:
 
 def test_a_large_result_has_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gather, "STRING_BYTES_MAX", 100)
+    monkeypatch.setattr(gather, "SMALL_BYTES", 0)
     values = [f"{number:030}" for number in range(50)]
     column = pa.chunked_array([pa.array(values[:20]), pa.array(values[20:])])
     found = rows_at(pa.table({"c0": column}), np.arange(50)[::-1])
