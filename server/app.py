@@ -62,7 +62,7 @@ class App:
             },
             arrangement_directory=config.arrangement_directory,
         )
-        self.sources = Sources(self.coordinator)
+        self.sources = Sources(self.coordinator, self.engine)
         self.sinks = Sinks(self.coordinator)
         self.coordinator.restoring.append(self.sinks.hold)
         self.evaluator = Evaluator()

@@ -12,6 +12,7 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.ingest.history import HistoryStatus
 from server.ingest.upstream import Upstream
+from server.spark import Engine
 
 Options = Mapping[str, str | Secret]
 """Options of a connection by lower-case name, such as `sasl password`."""
@@ -88,6 +89,7 @@ class SourceContext:
 
     source: ObjectId
     coordinator: Coordinator
+    engine: Engine
     statistics: Statistics = field(default_factory=Statistics)
 
 

@@ -18,6 +18,7 @@ from server.ingest.kinds import kind_of
 from server.ingest.source_kind import SourceContext, SourceDefinition, Statistics, Target
 from server.ingest.upstream import UpstreamError
 from server.runtime.threads import to_the_end
+from server.spark import Engine
 
 log = structlog.get_logger()
 
@@ -53,8 +54,9 @@ class Sources:
     committed position. `start` is called when the coordinator has started; `close` before it closes.
     """
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, engine: Engine) -> None:
         self._coordinator = coordinator
+        self._engine = engine
         self._running: dict[ObjectId, RunningSource] = {}
         self._tasks = BackgroundTasks()
 
@@ -106,7 +108,7 @@ class Sources:
             return
         running.statistics.errors.clear()
         running.statistics.histories.clear()
-        context = SourceContext(running.id, self._coordinator, running.statistics)
+        context = SourceContext(running.id, self._coordinator, self._engine, running.statistics)
         upstream = kind_of(definition.kind).upstream(definition, targets, context)
         running.ingestion = ingestion = Ingestion(running.id, upstream, self._coordinator)
         log.info("source started", source=running.id, kind=definition.kind, collections=len(targets))

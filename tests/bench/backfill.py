@@ -194,7 +194,7 @@ def _server(kind: SourceKind, source: SourceDefinition, rows: int) -> Callable[[
             table = CatalogTable(ID, ObjectId("u2"), "backfill", output.columns, retain_ms=0)
             after = replace(before.with_item(table), version=before.version + 1)
             await coordinator.commit(Request(catalog=(before, after)))
-            context = SourceContext(ID, coordinator)
+            context = SourceContext(ID, coordinator, None)  # type: ignore[arg-type]
             target = Target(ID, Output(output.reference, "backfill", output.columns), source.format)
             ingestion = Ingestion(ID, kind.upstream(source, [target], context), coordinator)
             task = asyncio.create_task(ingestion.run())

@@ -1,7 +1,7 @@
 """Kafka's messages to committed changes, compared with the bare decoding of the same messages by fastavro.
 
-Processor time of this process, in which the source runs without Kafka, for all that happens to a message after it was
-fetched: decoding, the envelope, the join with the old rows, the log on disk. A source does not use Spark.
+Processor time of this process, in which the source runs without Kafka, and of Spark's JVM, for all that happens to a
+message after it was fetched: decoding, the envelope, the join with the old rows, the log on disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import io
 import json
-import logging
+import os
 import statistics
 import tempfile
 import time
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import structlog
 
 from catalog.source_definition import Encoding, Envelope, Format
 from server.ingest.kafka.layout import Schemas
+from server.spark.engine import SparkEngine
+from tests.bench.engines import with_engine
 from tests.bench.servers import Line, Servers
 from tests.kafka.capture import CUSTOMERS, captured
 from tests.kafka.outputs import Message, OutputRun
@@ -54,11 +55,10 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Line]:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    return asyncio.run(_measured(options.kafka_keys))
+    return with_engine(lambda engine: _measured(engine, options.kafka_keys))
 
 
-async def _measured(keys: int) -> list[Line]:
+async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
     inserts = [upsert(id, 0) for id in range(keys)]
     updates = [upsert(id * 7_919 % keys, 1) for id in range(keys // 2)]
     flat = _decoding(KEY, VALUE, 0)
@@ -66,9 +66,9 @@ async def _measured(keys: int) -> list[Line]:
     schemas = Schemas(json.dumps(KEY), json.dumps(VALUE))
     lines = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        async with OutputRun(Path(directory), format, schemas, interval_s=INTERVAL_S) as output:
+        async with OutputRun(Path(directory), format, schemas, engine, interval_s=INTERVAL_S) as output:
             for name, messages in (("new keys", inserts), (f"updates of {keys:,} keys", updates)):
-                found = await _committed(output, messages)
+                found = await _committed(output, messages, engine)
                 lines.append(_line(f"Avro UPSERT, 200-byte rows, {name}", found, _rate(flat, messages)))
             single = [await _latency(output, upsert(number, 2)) for number in range(30)]
             lines.append(Line("UPSERT, a step of one message", f"{statistics.median(single):.0f} ms", "", "", ""))
@@ -77,8 +77,8 @@ async def _measured(keys: int) -> list[Line]:
     changes = _changes(json.loads(texts[1]), json.loads(texts[2]), CHANGES)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         format = Format(_FRAMED, _FRAMED, envelope=Envelope.DEBEZIUM)
-        async with OutputRun(Path(directory), format, schemas, interval_s=INTERVAL_S) as output:
-            found = await _committed(output, changes)
+        async with OutputRun(Path(directory), format, schemas, engine, interval_s=INTERVAL_S) as output:
+            found = await _committed(output, changes, engine)
             debezium = _decoding(json.loads(texts[1]), json.loads(texts[2]), 5)
             lines.append(_line("Avro DEBEZIUM, inserts and updates", found, _rate(debezium, changes)))
     return lines
@@ -88,14 +88,14 @@ def _line(name: str, ours: float, theirs: float) -> Line:
     return Line(name, f"{ours:,.0f}/s", f"{theirs:,.0f}/s", f"{ours / theirs:.2f} x", TARGET)
 
 
-async def _committed(output: OutputRun, messages: Sequence[Message]) -> float:
+async def _committed(output: OutputRun, messages: Sequence[Message], engine: SparkEngine) -> float:
     """Messages per second of processor time, until they are committed and what they have written is merged."""
-    await _until_idle()
-    begun = time.process_time()
+    await _until_idle(engine)
+    begun = _processor_s(engine)
     for start in range(0, len(messages), BATCH):
         await output.apply(messages[start : start + BATCH])
-    await _until_idle()  # merges of the log and of the arrangement follow the commits
-    return len(messages) / (time.process_time() - begun)
+    await _until_idle(engine)  # merges of the log and of the arrangement follow the commits
+    return len(messages) / (_processor_s(engine) - begun)
 
 
 def _changes(key: Any, value: Any, count: int) -> list[Message]:
@@ -122,11 +122,11 @@ def _changes(key: Any, value: Any, count: int) -> list[Message]:
     return found
 
 
-async def _until_idle() -> None:
+async def _until_idle(engine: SparkEngine) -> None:
     while True:
-        begun = time.process_time()
+        begun = _processor_s(engine)
         await asyncio.sleep(IDLE_S)
-        if time.process_time() - begun < IDLE_S / 10:
+        if _processor_s(engine) - begun < IDLE_S / 10:
             return
 
 
@@ -136,6 +136,11 @@ async def _latency(output: OutputRun, message: Message) -> float:
     await output.apply([message])
     await asyncio.sleep(0)
     return (time.perf_counter() - begun) * 1_000
+
+
+def _processor_s(engine: SparkEngine) -> float:
+    fields = Path(f"/proc/{engine.jvm_pid}/stat").read_text().rpartition(")")[2].split()
+    return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rate(decode: Callable[[Message], None], messages: Sequence[Message]) -> float:

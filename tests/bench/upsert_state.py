@@ -7,7 +7,6 @@ measures this process, in which the source runs without Kafka. Another process w
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import json
 import multiprocessing
@@ -22,7 +21,9 @@ import pyarrow as pa
 
 from catalog.source_definition import Envelope, Format
 from server.ingest.kafka.layout import Schemas
+from server.spark.engine import SparkEngine
 from tests.bench import kafka_decode
+from tests.bench.engines import with_engine
 from tests.bench.processes import anonymous_bytes, own_bytes
 from tests.bench.servers import Servers, Table
 from tests.kafka.outputs import ID, Message, OutputRun
@@ -60,21 +61,21 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
             if writer.exitcode:
                 raise SystemExit(writer.exitcode)
             path = Path(directory)
-            rows.append(asyncio.run(_measured(path, keys)))
+            rows.append(with_engine(lambda engine, path=path, keys=keys: _measured(path, keys, engine)))
     return [Table("upsert_state", about, HEADER, rows)]
 
 
-def _output(directory: Path) -> OutputRun:
+def _output(directory: Path, engine: SparkEngine | None) -> OutputRun:
     schemas = Schemas(json.dumps(kafka_decode.KEY), json.dumps(kafka_decode.VALUE))
     bare = kafka_decode.BARE
     return OutputRun(
-        directory, Format(bare, bare, envelope=Envelope.UPSERT), schemas, interval_s=kafka_decode.INTERVAL_S
+        directory, Format(bare, bare, envelope=Envelope.UPSERT), schemas, engine, interval_s=kafka_decode.INTERVAL_S
     )
 
 
 def _write(directory: str, keys: int) -> None:
     async def write() -> None:
-        async with _output(Path(directory)) as output:
+        async with _output(Path(directory), None) as output:
             for start in range(0, keys, BATCH):
                 stop = min(keys, start + BATCH)
                 await output.apply([kafka_decode.upsert(id, 0) for id in range(start, stop)])
@@ -82,13 +83,13 @@ def _write(directory: str, keys: int) -> None:
     run_alone(write())
 
 
-async def _measured(directory: Path, keys: int) -> tuple[str, ...]:
+async def _measured(directory: Path, keys: int, engine: SparkEngine) -> tuple[str, ...]:
     def messages(count: int, version: int) -> list[Message]:
         return [kafka_decode.upsert(number * 7_919 % keys, version) for number in range(count)]
 
     before = _memory()
     begun = time.perf_counter()
-    output = _output(directory)
+    output = _output(directory, engine)
     async with output:
         opened = time.perf_counter()
         with _Peak() as peak:

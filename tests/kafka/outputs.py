@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,27 @@ from tests.server.slow_engine import PassingEngine
 
 ID = ObjectId("u10")
 TOPIC = "topic"
+
+
+class JoinEngine(PassingEngine):
+    """Joins the keys of a step as Spark does, in Python. Returns the input of other statements unchanged."""
+
+    async def run(
+        self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
+    ) -> pa.Table:
+        if views.keys() != {"d0", "d1"}:
+            return await super().run(sql, views, patient=patient, background=background)
+        old, new = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in ("d0", "d1"))
+        numbers = {_normal(row[:-1]): row[-1] for row in new}
+        pairs = [(row[-1], numbers[_normal(row[:-1])]) for row in old if _normal(row[:-1]) in numbers]
+        return pa.table(
+            {"c0": pa.array([a for a, _ in pairs], pa.int64()), "c1": pa.array([b for _, b in pairs], pa.int64())}
+        )
+
+
+def _normal(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key with one value for all NaN."""
+    return tuple("NaN" if value != value else value for value in key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +96,7 @@ class OutputRun:
         self.layout: Layout = layout_of(format, schemas, {"key": None, "value": None}, columns)
         self._columns = columns
         self._directory = directory
-        self._engine = engine or PassingEngine()
+        self._engine = engine or JoinEngine()
         self._schemas = schemas
         self._partitions = partitions
         self._interval_s = interval_s
@@ -108,7 +129,7 @@ class OutputRun:
         state = source_state.load(self.coordinator.store, ID)
         layout = layout_of(self.format, self._schemas, {"key": None, "value": None}, self._columns)
         target = Target(ID, Output(TOPIC, "t", layout.columns), self.format)
-        context = SourceContext(ID, self.coordinator)
+        context = SourceContext(ID, self.coordinator, self._engine)
         self.envelope = envelope_of(target, self.format, layout, state, context, partitions=self._partitions)
 
     async def restart(self) -> None:

@@ -27,7 +27,7 @@ from tests.kafka.active_active import (
 )
 from tests.kafka.histories import Update, as_of, read_history
 from tests.kafka.mock_cluster import MockCluster
-from tests.server.slow_engine import PassingEngine
+from tests.kafka.outputs import JoinEngine
 
 _numbers = itertools.count()
 
@@ -129,7 +129,7 @@ def summed(updates: Sequence[Update], begin: int) -> list[Update]:
 async def test_a_new_view_takes_over_a_topic(kafka: MockCluster, topics: tuple[str, str], tmp_path: Path) -> None:
     """The reader sees no interruption and no repetition when another sink continues and the first is dropped."""
     source, out = topics
-    server = ServerThread(tmp_path / "server", PassingEngine(), interval_s=0.05)
+    server = ServerThread(tmp_path / "server", JoinEngine(), interval_s=0.05)
     try:
         async with await psycopg.AsyncConnection.connect(server.dsn(), autocommit=True) as connection:
 

@@ -33,6 +33,7 @@ from server.egress.kafka import producer
 from server.egress.sinks import Sinks
 from tests.fix_server import ServerThread
 from tests.kafka.mock_cluster import Api, MockCluster
+from tests.kafka.outputs import JoinEngine
 from tests.kafka.registry import Registry, RegistryThread
 from tests.kafka.sinks import (
     PROGRESS,
@@ -50,7 +51,6 @@ from tests.server.egress.child import write
 from tests.server.egress.postgres.child import change, running
 from tests.server.egress.postgres.test_table import change as replace_rows
 from tests.server.egress.postgres.test_table import refused, rows, status_of, wait_until_stalled, with_values
-from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path_factory.mktemp("server"), PassingEngine(), interval_s=0.02)
+    server = ServerThread(tmp_path_factory.mktemp("server"), JoinEngine(), interval_s=0.02)
     yield server
     server.stop()
 

@@ -128,6 +128,14 @@ async def test_many_keys_in_one_step(tmp_path: Path, count: int) -> None:
         assert sorted(int(json.loads(row["key"])) for row in rows) == list(range(1, count, 2))
 
 
+async def test_spark_joins_the_keys(engine: Any, tmp_path: Path) -> None:
+    async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS, engine) as output:
+        await output.apply([Message(b"1", b"10"), Message(b"2", b"20"), Message(b"3", b"30")])
+        await output.restart()
+        await output.apply([Message(b"1", b"11"), Message(b"2", None), Message(b"4", b"40")])
+        assert {row["key"]: row["data"] for row in await output.rows()} == {"1": "11", "3": "30", "4": "40"}
+
+
 async def test_no_history_is_held_between_steps(tmp_path: Path) -> None:
     async with OutputRun(tmp_path, UPSERT, NO_SCHEMAS) as output:
         for value in (b"1", b"2", b"{", b"3"):
@@ -136,7 +144,7 @@ async def test_no_history_is_held_between_steps(tmp_path: Path) -> None:
         assert [row["data"] for row in await output.rows() if row["key"] == "1"] == ["3"]
 
 
-def test_zero_and_negative_zero_are_one_key() -> None:
+async def test_zero_and_negative_zero_are_one_key(engine: Any, tmp_path: Path) -> None:
     """As in GROUP BY; in one step and in several."""
     key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": ["null", "double"]}]}
     value = {"type": "record", "name": "Value", "fields": [{"name": "v", "type": "int"}]}
@@ -146,12 +154,10 @@ def test_zero_and_negative_zero_are_one_key() -> None:
     def message(id: float | None, v: int) -> Message:
         return Message(b"\0" if id is None else b"\2" + struct.pack("<d", id), bytes([2 * v]))
 
-    async def check() -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            async with OutputRun(Path(directory), format, Schemas(json.dumps(key), json.dumps(value))) as output:
-                await output.apply([message(0.0, 1), message(-0.0, 2), message(math.nan, 3), message(None, 4)])
-                assert sorted(row["v"] for row in await output.rows()) == [2, 3, 4]
-                await output.apply([message(0.0, 5), message(math.nan, 6), message(None, 7), message(1.0, 8)])
-                assert sorted(row["v"] for row in await output.rows()) == [5, 6, 7, 8]
-
-    run(check())
+    async with OutputRun(tmp_path, format, Schemas(json.dumps(key), json.dumps(value)), engine) as output:
+        await output.apply([message(0.0, 1), message(-0.0, 2), message(math.nan, 3), message(None, 4)])
+        assert sorted(row["v"] for row in await output.rows()) == [2, 3, 4]
+        await output.apply([message(0.0, 5), message(math.nan, 6), message(None, 7), message(1.0, 8)])
+        assert sorted(row["v"] for row in await output.rows()) == [5, 6, 7, 8]
+        await output.apply([message(-0.0, 9)])
+        assert sorted(row["v"] for row in await output.rows()) == [6, 7, 8, 9]

@@ -30,9 +30,9 @@ from server.runtime.metrics import Metrics
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, Captured, captured
 from tests.kafka.debezium import Event, envelope_schema
 from tests.kafka.mock_cluster import Api, MockCluster
+from tests.kafka.outputs import JoinEngine
 from tests.kafka.records import Record
 from tests.kafka.registry import Registry
-from tests.server.slow_engine import PassingEngine
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ class Source:
     def __init__(self, coordinator: Coordinator, definition: SourceDefinition, outputs: Sequence[Output]) -> None:
         self.coordinator = coordinator
         self.targets = [Target(ObjectId(f"u{10 + i}"), output) for i, output in enumerate(outputs)]
-        self.context = SourceContext(self.targets[0].id, coordinator)
+        self.context = SourceContext(self.targets[0].id, coordinator, JoinEngine())
         self.upstream = KafkaUpstream(definition, tuple(self.targets), self.context, metadata_s=0.05)
         self.ingestion = Ingestion(self.targets[0].id, self.upstream, coordinator, retry_s=0.001)
 
@@ -103,7 +103,7 @@ class Source:
 @asynccontextmanager
 async def running(directory: Path, definition: SourceDefinition) -> AsyncIterator[Source]:
     outputs = await KafkaKind().outputs(definition)
-    coordinator = Coordinator(directory, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
+    coordinator = Coordinator(directory, engine=JoinEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
     source = Source(coordinator, definition, outputs)
     for target in source.targets:
@@ -299,7 +299,7 @@ async def test_the_columns_stay_those_of_the_creation(kafka: MockCluster, regist
         await run.until_rows(1)
         targets = run.targets
     newer = registry.register("kept-value", {**VALUE, "fields": [*VALUE["fields"], {"name": "w", "type": "int"}]})
-    coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
+    coordinator = Coordinator(tmp_path, engine=JoinEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
     restarted = Source(coordinator, source, [target.output for target in targets])
     task = asyncio.create_task(restarted.ingestion.run())

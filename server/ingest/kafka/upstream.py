@@ -94,7 +94,7 @@ def envelope_of(
 
     def output() -> KeyJoin:
         rows = KeyedRows(context.coordinator, target.id, layout.schema, layout.key_positions)
-        return KeyJoin(rows)
+        return KeyJoin(rows, context.engine)
 
     async def current() -> pa.Table:
         return await context.coordinator.reads.decoded_rows(target.id, context.coordinator.latest_time())

@@ -1,4 +1,4 @@
-"""`python -m tests.kafka.broker.server serve ...`: `tidewire serve` without Spark.
+"""`python -m tests.kafka.broker.server serve ...`: `tidewire serve` without Spark: old rows are found by `JoinEngine`.
 
 FAULTS_DIE kills it, as `tests.faults.child` describes. Sources look for new partitions every METADATA_S.
 """
@@ -12,12 +12,12 @@ from server import app
 from server.ingest.kafka import kind
 from server.ingest.kafka.upstream import KafkaUpstream
 from tests.faults import child
-from tests.server.slow_engine import PassingEngine
+from tests.kafka.outputs import JoinEngine
 
 METADATA_S = 0.5
 
 
-class Engine(PassingEngine):
+class Engine(JoinEngine):
     def __init__(self, **_: Any) -> None:
         """Has no settings."""
 

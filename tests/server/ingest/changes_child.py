@@ -13,6 +13,7 @@ from protocol.cdcv2.messages import END
 from server.ingest.sources import Sources
 from tests.server.ingest.child import opened
 from tests.server.ingest.source_child import define
+from tests.server.slow_engine import PassingEngine
 
 COLUMNS = (Column("n", "int8", False),)
 ID = ObjectId("u10")
@@ -34,7 +35,7 @@ async def main(directory: Path, pattern: str) -> None:
     coordinator = opened(directory)
     await coordinator.start()
     await define(coordinator, [source(pattern)])
-    sources = Sources(coordinator)
+    sources = Sources(coordinator, PassingEngine())
     sources.start()
     while source_state.load(coordinator.store, ID).get("frontier") != b"%d" % END:
         await coordinator.frontiers.moved.wait()

@@ -13,6 +13,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.sources import Sources
 from tests.server.ingest.child import opened
+from tests.server.slow_engine import PassingEngine
 
 SCHEMA = ObjectId("u2")
 
@@ -84,7 +85,7 @@ async def main(directory: Path, count: int) -> None:
     coordinator = opened(directory)
     await coordinator.start()
     await define(coordinator, items(count))
-    sources = Sources(coordinator)
+    sources = Sources(coordinator, PassingEngine())
     sources.start()
     while not all(is_complete(coordinator, item.id, count) for item in items(count) if item.name != "auction"):
         await coordinator.frontiers.moved.wait()

@@ -30,7 +30,7 @@ def definition(path: object, encoding: Encoding, *columns: Column, **options: st
 
 
 def upstream_of(source: SourceDefinition, output: Output) -> Upstream:
-    context = SourceContext(ID, None)  # type: ignore[arg-type]
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
     return FileSource().upstream(source, [Target(ID, output)], context)
 
 
@@ -264,7 +264,7 @@ async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> No
     source = changes_of(tmp_path / "a.json", *TYPED)
     (tmp_path / "a.json").write_text("junk\n\n" + update(1, 3, 1) + progress(0, 4, t3=3))
     (output,) = await FileSource().outputs(source)
-    context = SourceContext(ID, None)  # type: ignore[arg-type]
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
     upstream = FileSource().upstream(source, [Target(ID, output)], context)
     await upstream.open({})
     changes = await upstream.read(10**6)

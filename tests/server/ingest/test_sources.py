@@ -24,6 +24,7 @@ from server.coordinator.coordinator import Coordinator
 from server.ingest.sources import Sources
 from tests.server.ingest.child import opened
 from tests.server.ingest.source_child import define, items
+from tests.server.slow_engine import PassingEngine
 
 KILLS = 4
 COUNTER, KEYS, AUCTION, ORGANIZATIONS, BIDS = (ObjectId(f"u{n}") for n in range(10, 15))
@@ -136,7 +137,7 @@ async def test_counts_are_exact_although_the_collections_change(tmp_path: Path) 
     await coordinator.start()
     created = items(10**9)
     await define(coordinator, created)
-    sources = Sources(coordinator)
+    sources = Sources(coordinator, PassingEngine())
     sources.start()
     for number in range(20):
         before = coordinator.state
@@ -165,7 +166,7 @@ async def test_a_dropped_source_is_no_longer_read(tmp_path: Path) -> None:
     coordinator = opened(tmp_path)
     await coordinator.start()
     await define(coordinator, items(10**9))
-    sources = Sources(coordinator)
+    sources = Sources(coordinator, PassingEngine())
     sources.start()
     await until(coordinator, lambda: sources.running[AUCTION].rows > 0)
     before = coordinator.state

@@ -122,7 +122,7 @@ async def running(directory: Path, source: SourceDefinition, also: Sequence[str]
             if isinstance(table, Table) and table.name in also:
                 found.append(Target(table.id, Output(f"public.{table.name}", table.name, table.columns)))
         statistics = Statistics()
-        context = SourceContext(SOURCE.id, coordinator, statistics)
+        context = SourceContext(SOURCE.id, coordinator, PassingEngine(), statistics)  # type: ignore[arg-type]
         ingestion = Ingestion(SOURCE.id, PostgresSource().upstream(source, found, context), coordinator, retry_s=0.01)
         task = asyncio.create_task(ingestion.run())
         try:
