@@ -4,9 +4,9 @@ Let A be the insertions and R the retractions of the tables, and likely(x) true 
 
     A - R = { x ∈ A : ¬likely(x) } + ({ x ∈ A : likely(x) } - R)
 
-The first part is copied in order. The second part is consolidated, on disk if it is large. `likely` looks up a hash in
-a bitmap. The hash is that of the fixed-width columns, or of all columns if those distinguish few rows. It reads only
-the length and the end of a string.
+The first part is copied in order. The second part is consolidated: by ranges of the hashes if it is large, and on disk
+if it is very large. `likely` looks up a hash in a bitmap. The hash is that of the fixed-width columns, or of all
+columns if those distinguish few rows. It reads only the length and the end of a string.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from catalog import spill
 from catalog import updates as u
+from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, quick_hashes
 
 BITS_PER_RETRACTION = 16  # entries of the bitmap; about 1/16 of the other rows are compared, too
 BITS_MIN, BITS_MAX = 10, 25  # the bitmap has 2^n entries of one byte; with fewer entries, more rows are compared
 COMPARED_BYTES_MAX = 64 << 20  # compared in memory, which usually needs twice as much
+RANGES_MAX = 16  # of hashes, compared in memory one after the other
 GATHERED_ROWS = 4_096  # smaller tables are combined: a table costs as much as a thousand rows
 SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # the sample by which the hashed columns are chosen
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd: combines two hashes
@@ -64,20 +66,25 @@ def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
     pieces = [piece for table in _gathered(tables) for piece in spill.pieces(table, spill.PARTITION_BYTES)]
     retracted = _Retracted(pieces)
     parts: list[tuple[pa.Table, NDArray[np.uint8] | None]] = []
+    numbers: list[NDArray[np.uint8]] = []  # the range of each row that is compared; incomplete if they are very many
     copied = compared = 0
     is_rows = True
     for piece in pieces:
-        likely = retracted.likely(piece)
+        likely, ranges = retracted.likely(piece)
         share = np.count_nonzero(likely) / piece.num_rows
         parts.append((piece, np.packbits(~likely) if share else None))
         copied += int(piece.nbytes * (1 - share))
         compared += int(piece.nbytes * share)
+        if share and compared <= RANGES_MAX * COMPARED_BYTES_MAX:
+            numbers.append(ranges)
         is_rows = is_rows and (u.DIFF not in piece.column_names or bool((_diffs(piece)[~likely] == 1).all()))
     schema = u.as_changes(tables[0].slice(0, 0)).schema
-    others = (
-        u.as_changes(piece.filter(pa.array(~_unpacked(mask, piece)))) for piece, mask in parts if mask is not None
-    )
-    changes = _consolidated(schema, others, compared, directory)
+    likely_parts = [(piece, mask) for piece, mask in parts if mask is not None]
+    if compared > COMPARED_BYTES_MAX and _are_even(numbers, len(likely_parts)):
+        changes = spill.kept(_by_range(schema, likely_parts, numbers), directory)
+    else:
+        others = (u.as_changes(piece.filter(pa.array(~_unpacked(mask, piece)))) for piece, mask in likely_parts)
+        changes = _consolidated(schema, others, compared, directory)
     is_rows = is_rows and bool((_diffs(changes) == 1).all())
     return Sum(parts, changes, is_rows, copied + changes.nbytes)
 
@@ -114,6 +121,29 @@ def _consolidated(schema: pa.Schema, tables: Iterator[pa.Table], size: int, dire
     return spill.kept((table for table in found if table is not None), directory)
 
 
+def _are_even(numbers: Sequence[NDArray[np.uint8]], parts: int) -> bool:
+    """Whether there are numbers for all parts, and no range has more than twice its share of the rows."""
+    if len(numbers) < parts:
+        return False
+    counts = np.bincount(np.concatenate(numbers), minlength=RANGES_MAX)
+    return bool(counts.max() * RANGES_MAX <= 2 * counts.sum())
+
+
+def _by_range(
+    schema: pa.Schema,
+    parts: Sequence[tuple[pa.Table, NDArray[np.uint8]]],
+    numbers: Sequence[NDArray[np.uint8]],
+) -> Iterator[pa.Table]:
+    """The consolidated sum of the rows that are not in the masks. Reads those of one range of hashes at a time."""
+    for number in range(RANGES_MAX):
+        found = [schema.empty_table()]
+        for (piece, mask), own in zip(parts, numbers, strict=True):
+            positions = np.flatnonzero(~_unpacked(mask, piece))[own == number]
+            if len(positions):
+                found.append(u.as_changes(rows_at(piece, positions)))
+        yield u.consolidate(pa.concat_tables(found))
+
+
 class _Retracted:
     """A bitmap of the hashes of the retracted rows."""
 
@@ -123,18 +153,23 @@ class _Retracted:
         bits = min(max((count * BITS_PER_RETRACTION).bit_length(), BITS_MIN), BITS_MAX)
         self._columns = _hashed_columns(changes)
         self._shift = np.uint64(64 - bits)
+        self._range_shift = max(0, bits - (RANGES_MAX - 1).bit_length())
         self._found = np.zeros(1 << bits if count else 0, np.bool_)
         for piece in changes:
             is_retracted = _diffs(piece) <= 0
             if is_retracted.any():
                 self._found[self._numbers(piece.select(self._columns).filter(pa.array(is_retracted)))] = True
 
-    def likely(self, piece: pa.Table) -> Mask:
-        """A mask of the rows that may be equal to a retracted row. It includes all that are equal."""
+    def likely(self, piece: pa.Table) -> tuple[Mask, NDArray[np.uint8]]:
+        """A mask of the rows that may be equal to a retracted row, and the range of the hash of each of them.
+
+        The mask includes all that are equal.
+        """
         if not len(self._found):
-            return np.zeros(piece.num_rows, np.bool_)
-        found: Mask = self._found[self._numbers(piece)]
-        return found
+            return np.zeros(piece.num_rows, np.bool_), np.empty(0, np.uint8)
+        numbers = self._numbers(piece)
+        found: Mask = self._found[numbers]
+        return found, (numbers[found] >> self._range_shift).astype(np.uint8)
 
     def _numbers(self, piece: pa.Table) -> NDArray[np.int64]:
         """The entry of each row in the bitmap."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.ranges import ranges
+from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, key_hashes, quick_hashes
 
 MEMORY_BYTES_MAX = 32 << 20  # consolidated in memory, which needs about four times as much
@@ -59,7 +60,7 @@ class Partitions:
 
     def add(self, table: pa.Table, numbers: NDArray[np.integer]) -> None:
         """Appends rows; `numbers` has the partition of each. Needs as much memory as the table."""
-        ordered = table.take(pa.array(np.argsort(numbers, kind="stable"))).combine_chunks()
+        ordered = rows_at(table, np.argsort(numbers, kind="stable"))
         counts = np.bincount(numbers, minlength=self.count)
         starts = np.cumsum(counts) - counts
         for partition in np.flatnonzero(counts):

@@ -1,7 +1,7 @@
 """Kafka's messages to committed changes, compared with the bare decoding of the same messages by fastavro.
 
-Processor time of the server process and of Spark's JVM, for all that happens to a message after it was fetched:
-decoding, the envelope, the join with the old rows, the log on disk.
+Processor time of this process, in which the source runs without Kafka, and of Spark's JVM, for all that happens to a
+message after it was fetched: decoding, the envelope, the join with the old rows, the log on disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from tests.kafka.outputs import Message, OutputRun
 
 BATCH = 20_000  # messages of a step
 CHANGES = 60_000  # messages of DEBEZIUM
-IDLE_S = 1.0  # the JVM compiles for a while after its start, which is not work for a message
+INTERVAL_S = 1.0  # the server's default
+IDLE_S = 2.5  # longer than the pause between two compactions
 TARGET = "at least 0.5 x fastavro"
 BARE = Encoding("avro", schema="", options={"confluent wire format": "false"})
 _FRAMED = Encoding("avro", schema="")
@@ -65,7 +66,7 @@ async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
     schemas = Schemas(json.dumps(KEY), json.dumps(VALUE))
     lines = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        async with OutputRun(Path(directory), format, schemas, engine) as output:
+        async with OutputRun(Path(directory), format, schemas, engine, interval_s=INTERVAL_S) as output:
             for name, messages in (("new keys", inserts), (f"updates of {keys:,} keys", updates)):
                 found = await _committed(output, messages, engine)
                 lines.append(_line(f"Avro UPSERT, 200-byte rows, {name}", found, _rate(flat, messages)))
@@ -76,7 +77,7 @@ async def _measured(engine: SparkEngine, keys: int) -> list[Line]:
     changes = _changes(json.loads(texts[1]), json.loads(texts[2]), CHANGES)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         format = Format(_FRAMED, _FRAMED, envelope=Envelope.DEBEZIUM)
-        async with OutputRun(Path(directory), format, schemas, engine) as output:
+        async with OutputRun(Path(directory), format, schemas, engine, interval_s=INTERVAL_S) as output:
             found = await _committed(output, changes, engine)
             debezium = _decoding(json.loads(texts[1]), json.loads(texts[2]), 5)
             lines.append(_line("Avro DEBEZIUM, inserts and updates", found, _rate(debezium, changes)))

@@ -46,6 +46,11 @@ def own_bytes() -> int:
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
+    return anonymous_bytes()
+
+
+def anonymous_bytes() -> int:
+    """The bytes of this process's resident memory without mapped files."""
     return _status("self", "RssAnon")
 
 

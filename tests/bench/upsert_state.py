@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from server.ingest.kafka.layout import Schemas
 from server.spark.engine import SparkEngine
 from tests.bench import kafka_decode
 from tests.bench.engines import with_engine
-from tests.bench.processes import own_bytes
+from tests.bench.processes import anonymous_bytes, own_bytes
 from tests.bench.servers import Servers, Table
 from tests.kafka.outputs import ID, Message, OutputRun
 from tests.kafka.outputs import run as run_alone
@@ -33,6 +34,7 @@ HEADER = (
     "output",
     "memory",
     "per byte of output",
+    "at most",
     "restart",
     "first step",
     "step of one message",
@@ -40,11 +42,12 @@ HEADER = (
 )
 BATCH = 50_000  # messages of a commit while the rows are written
 STEPS = 20
+SAMPLE_S = 0.02
 MIB = 2**20
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--state-keys", type=int, nargs="+", default=[100_000, 1_000_000], help="numbers of keys")
+    group.add_argument("--state-keys", type=int, nargs="+", default=[1_000_000, 10_000_000], help="numbers of keys")
 
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
@@ -65,7 +68,9 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
 def _output(directory: Path, engine: SparkEngine | None) -> OutputRun:
     schemas = Schemas(json.dumps(kafka_decode.KEY), json.dumps(kafka_decode.VALUE))
     bare = kafka_decode.BARE
-    return OutputRun(directory, Format(bare, bare, envelope=Envelope.UPSERT), schemas, engine)
+    return OutputRun(
+        directory, Format(bare, bare, envelope=Envelope.UPSERT), schemas, engine, interval_s=kafka_decode.INTERVAL_S
+    )
 
 
 def _write(directory: str, keys: int) -> None:
@@ -87,7 +92,8 @@ async def _measured(directory: Path, keys: int, engine: SparkEngine) -> tuple[st
     output = _output(directory, engine)
     async with output:
         opened = time.perf_counter()
-        await output.apply(messages(1, 1))
+        with _Peak() as peak:
+            await output.apply(messages(1, 1))
         stepped = time.perf_counter()
         memory = _memory() - before
         steps = [await _step_ms(output, messages(1, version)) for version in range(2, 2 + STEPS)]
@@ -101,11 +107,31 @@ async def _measured(directory: Path, keys: int, engine: SparkEngine) -> tuple[st
         f"{size / MIB:,.0f} MiB",
         f"{memory / MIB:,.0f} MiB",
         f"{memory / size:.2f}",
+        f"{(peak.bytes - before) / MIB:,.0f} MiB",
         f"{(opened - begun) * 1_000:,.0f}",
         f"{(stepped - opened) * 1_000:,.0f}",
         f"{statistics.median(steps):,.0f}",
         f"{statistics.median(large):,.0f}",
     )
+
+
+class _Peak:
+    """The greatest memory of this process without files, sampled by a thread while the body runs."""
+
+    def __enter__(self) -> _Peak:
+        self.bytes = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+        return self
+
+    def _sample(self) -> None:
+        while not self._ended.wait(SAMPLE_S):
+            self.bytes = max(self.bytes, anonymous_bytes())
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 def _memory() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -75,6 +76,41 @@ def test_few_rows_are_compared_and_the_others_keep_their_order(tmp_path: Path, m
     assert Counter(plain(whole)) == Counter(
         {**{(n, f"text {n}"): 1 for n in left}, **{(n, f"new {n}"): 1 for n in changed}}
     )
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_many_rows_are_compared_by_ranges_of_their_hashes(
+    same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If most rows have the same hash, a range has too many rows, and they are partitioned on disk."""
+    count = 20_000
+    numbers = np.zeros(count, np.int64) if same else np.arange(count)
+    old = pa.table({"c0": numbers, "c1": [f"text {n}" for n in range(count)]})
+    tables = upserts(old, np.random.default_rng(1).permutation(count)[: count // 2].tolist())
+    expected = Counter(plain(u.expand(u.consolidate(pa.concat_tables([u.as_changes(table) for table in tables])))))
+    sizes: list[int] = []
+    consolidate, partitioned = u.consolidate, spill.partitioned_pieces
+    on_disk: list[bool] = []
+
+    def measured(table: pa.Table) -> pa.Table:
+        sizes.append(table.num_rows)
+        return consolidate(table)
+
+    def divided(*args: Any) -> Any:
+        on_disk.append(True)
+        return partitioned(*args)
+
+    monkeypatch.setattr(u, "consolidate", measured)
+    monkeypatch.setattr(spill, "partitioned_pieces", divided)
+    monkeypatch.setattr(merging, "COMPARED_BYTES_MAX", 400_000)
+    monkeypatch.setattr(merging, "_hashed_columns", lambda changes: ["c0"] if changes else [])
+    found = merging.summed(tables, tmp_path)
+    assert Counter(plain(pa.concat_tables(found.tables()))) == expected
+    assert found.is_rows
+    assert bool(on_disk) == same
+    if not same:
+        assert len(sizes) == merging.RANGES_MAX
+        assert max(sizes) < 2 * count * 2 // merging.RANGES_MAX
 
 
 def test_tables_without_retractions_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

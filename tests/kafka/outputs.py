@@ -39,11 +39,16 @@ class JoinEngine(PassingEngine):
         if views.keys() != {"d0", "d1"}:
             return await super().run(sql, views, patient=patient, background=background)
         old, new = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in ("d0", "d1"))
-        numbers = {row[:-1]: row[-1] for row in new}
-        pairs = [(row[-1], numbers[row[:-1]]) for row in old if row[:-1] in numbers]
+        numbers = {_normal(row[:-1]): row[-1] for row in new}
+        pairs = [(row[-1], numbers[_normal(row[:-1])]) for row in old if _normal(row[:-1]) in numbers]
         return pa.table(
             {"c0": pa.array([a for a, _ in pairs], pa.int64()), "c1": pa.array([b for _, b in pairs], pa.int64())}
         )
+
+
+def _normal(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key with one value for all NaN."""
+    return tuple("NaN" if value != value else value for value in key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,9 @@ class OutputRun:
         engine: Any = None,
         partitions: int = 1,
         columns: Sequence[Column] = (),
+        interval_s: float = 0.01,
     ) -> None:
+        """`interval_s`: as `--timestamp-interval`; also between two compactions of the log."""
         self.format = format
         self.layout: Layout = layout_of(format, schemas, {"key": None, "value": None}, columns)
         self._columns = columns
@@ -92,6 +99,7 @@ class OutputRun:
         self._engine = engine or JoinEngine()
         self._schemas = schemas
         self._partitions = partitions
+        self._interval_s = interval_s
         self._topic = Topic()
         self.coordinator: Coordinator
         self.envelope: Envelope
@@ -106,7 +114,7 @@ class OutputRun:
 
     async def _open(self) -> None:
         self.coordinator = Coordinator(
-            self._directory, engine=self._engine, metrics=Metrics(), interval_s=0.01, system_tables={}
+            self._directory, engine=self._engine, metrics=Metrics(), interval_s=self._interval_s, system_tables={}
         )
         await self.coordinator.start()
         before = self.coordinator.state

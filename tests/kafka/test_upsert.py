@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,22 @@ async def test_no_history_is_held_between_steps(tmp_path: Path) -> None:
             await output.apply([Message(b"1", value), Message(value, b"1")])
             assert ID not in output.coordinator.frontiers.holders_of
         assert [row["data"] for row in await output.rows() if row["key"] == "1"] == ["3"]
+
+
+async def test_zero_and_negative_zero_are_one_key(engine: Any, tmp_path: Path) -> None:
+    """As in GROUP BY; in one step and in several."""
+    key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": ["null", "double"]}]}
+    value = {"type": "record", "name": "Value", "fields": [{"name": "v", "type": "int"}]}
+    bare = Encoding("avro", schema="", options={"confluent wire format": "false"})
+    format = Format(bare, bare, envelope=Envelope.UPSERT)
+
+    def message(id: float | None, v: int) -> Message:
+        return Message(b"\0" if id is None else b"\2" + struct.pack("<d", id), bytes([2 * v]))
+
+    async with OutputRun(tmp_path, format, Schemas(json.dumps(key), json.dumps(value)), engine) as output:
+        await output.apply([message(0.0, 1), message(-0.0, 2), message(math.nan, 3), message(None, 4)])
+        assert sorted(row["v"] for row in await output.rows()) == [2, 3, 4]
+        await output.apply([message(0.0, 5), message(math.nan, 6), message(None, 7), message(1.0, 8)])
+        assert sorted(row["v"] for row in await output.rows()) == [5, 6, 7, 8]
+        await output.apply([message(-0.0, 9)])
+        assert sorted(row["v"] for row in await output.rows()) == [6, 7, 8, 9]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from catalog import updates as u
 from protocol.columnar.equality import comparable
+from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes, order_codes
 
 _CODE, _TIME, _START, _SHARED = "code", "time", "start", "shared"
@@ -189,7 +190,7 @@ class Run:
 
     def changes(self, places: NDArray[np.intp]) -> pa.Table:
         """The rows at these positions, with their diffs."""
-        rows = self.rows.take(pa.array(places))
+        rows = rows_at(self.rows, places)
         if self.diffs is None:
             return u.with_diff(rows, 1)
         return rows.append_column(u.DIFF_FIELD, pa.array(self.diffs[places].astype(np.int64)))
@@ -311,7 +312,7 @@ def _shared(
     keys = []
     for run, (first, counts) in zip(runs, places, strict=True):
         there = counts > 0
-        rows = run.rows.select(sorted_by.columns).take(pa.array(first[there]))
+        rows = rows_at(run.rows.select(sorted_by.columns), first[there])
         keys.append(u.with_diff(rows.append_column(_CODE, pa.array(key_hashes[there])), 1))
     if not keys:
         return key_hashes[:0]
@@ -361,7 +362,7 @@ def _beginning(
     keys = np.repeat(np.arange(len(first)), taken)
     behind = np.cumsum(taken)
     places = np.repeat(first - behind + taken, taken) + np.arange(len(keys))
-    orders = order.key_hashes(run.rows.select([order.column]).take(pa.array(places)))
+    orders = order.key_hashes(rows_at(run.rows.select([order.column]), places))
     ends = np.full(len(first), np.iinfo(np.uint64).max, np.uint64)
     cut = taken < there
     ends[cut] = orders[behind[cut] - 1]
@@ -407,7 +408,7 @@ def _run(
         order = np.argsort(key_hashes, kind=kind)
     if not diffs.all():
         order = order[diffs[order] != 0]
-    rows, key_hashes = rows.take(pa.array(order)).combine_chunks(), key_hashes[order]
+    rows, key_hashes = rows_at(rows, order), key_hashes[order]
     diffs, times = diffs[order], times[order]
     start = int(times.min())
     return Run(

@@ -28,8 +28,8 @@ CONFIGURATION_S = 2.0  # for the topic's configuration, which some brokers do no
 FETCH_WAIT_S = 0.5
 POLL_S = 0.5  # without messages; `close` waits as long
 MESSAGES_MAX = 50_000  # of one poll
+QUEUE_WAIT_MS = 10  # until a full queue is filled again; librdkafka's default of 1 s is longer than reading the queue
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
-QUEUE_BACKOFF_MS = 10  # how long librdkafka stops fetching when the queue is full; 1 s by default
 _FIRST_MESSAGES = 500  # of the first poll, before the size of messages is known
 
 Result = TypeVar("Result")
@@ -131,7 +131,7 @@ class TopicConsumer:
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": QUEUE_KIB,
-            "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+            "fetch.queue.backoff.ms": QUEUE_WAIT_MS,
             "reconnect.backoff.max.ms": 1_000,
         }
         self._address = options["bootstrap.servers"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from catalog import updates
+from protocol.columnar.gather import rows_at
 from server.ingest.keyed_rows import KeyedRows, Numbers
 from server.runtime.threads import in_thread
 from server.spark import Runner
@@ -20,7 +23,7 @@ class KeyJoin:
     async def find(self, keys: pa.Table) -> tuple[pa.Table, Numbers]:
         """Returns the rows that have one of these keys, and for each of them the number of its key.
 
-        `keys`: distinct, with the columns of the key. NULL equals NULL. Spark joins the keys; the other columns are
+        `keys`: distinct as of `key_numbers`, with the columns of the key. Spark joins the keys; the other columns are
         taken from the rows afterwards.
         """
         names = self.rows.key
@@ -34,7 +37,8 @@ class KeyJoin:
         found = await self._engine.run(
             f"SELECT o.{at} AS c0, n.{at} AS c1 FROM d0 o JOIN d1 n ON {same}", tables, patient=True
         )
-        return await in_thread(pa.Table.take, rows, found.column(0)), found.column(1).to_numpy()
+        places, numbers = found.column(0).to_numpy(), found.column(1).to_numpy()
+        return await in_thread(rows_at, rows, places), numbers
 
 
 def _numbered(table: pa.Table) -> pa.Table:
@@ -42,3 +46,9 @@ def _numbered(table: pa.Table) -> pa.Table:
     numbers = pa.array(np.arange(table.num_rows, dtype=np.int64))
     names = [f"c{i}" for i in range(table.num_columns + 1)]
     return pa.table([*table.columns, numbers], names=names)
+
+
+def key_numbers(keys: pa.Table) -> Numbers:
+    """A number for each key, the same for equal keys. Keys are equal as in GROUP BY: NULL = NULL, 0.0 = -0.0."""
+    columns = [pc.add(c, pa.scalar(0.0, c.type)) if pa.types.is_floating(c.type) else c for c in keys.columns]
+    return updates.row_numbers(pa.table(columns, names=keys.column_names))

@@ -37,7 +37,7 @@ from server.ingest.kafka.envelopes.envelope import (
     worked,
 )
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
-from server.ingest.kafka.key_join import KeyJoin
+from server.ingest.kafka.key_join import KeyJoin, key_numbers
 from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, positions, restored
@@ -177,7 +177,7 @@ class DebeziumEnvelope(Envelope):
             raise self._refused("has a row without a key that can be decoded")
         columns = [decoded.key.columns[path].take(pa.array(rows)) for _, path in self._layout.key]
         keys = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
-        first = np.sort(np.unique(updates.row_numbers(keys), return_index=True)[1])
+        first = np.sort(np.unique(key_numbers(keys), return_index=True)[1])
         if is_empty:
             return rows[first]
         if self._output is None:

@@ -32,7 +32,7 @@ from server.ingest.kafka.envelopes.envelope import (
     worked,
 )
 from server.ingest.kafka.errors import Failures, identity
-from server.ingest.kafka.key_join import KeyJoin
+from server.ingest.kafka.key_join import KeyJoin, key_numbers
 from server.ingest.kafka.layout import AFTER, Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.keyed_rows import Numbers, last_of_each
@@ -118,7 +118,7 @@ class UpsertEnvelope(Envelope):
         keys = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
         if len(rows) < len(messages):
             keys = keys.take(pa.array(rows))
-        groups = updates.row_numbers(keys)
+        groups = key_numbers(keys)
         ends = last_of_each(groups)
         keys = keys.take(pa.array(ends))
         deleted = np.asarray(messages.values.is_null())
