@@ -23,6 +23,7 @@ from server.authorization import privileges
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
+from server.execution.create_table_as import create_table_as
 from server.execution.names import find_item, find_relation
 from server.execution.prepare import Types, plan_statement, prepare
 from server.execution.select import input_rows, select
@@ -123,6 +124,8 @@ def _subject(
             subject.run = lambda: select(context, plan, as_of, parameters)
         case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
             subject.run = lambda: write(context, plan, type(inner).__name__.upper(), parameters)
+        case s.CreateTableAs(), QueryPlan():
+            subject.run = lambda: create_table_as(context, inner, plan, parameters)
     return subject
 
 

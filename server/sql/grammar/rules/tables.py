@@ -1,13 +1,14 @@
-"""CREATE TABLE."""
+"""CREATE TABLE and CREATE TABLE AS."""
 
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sources import CreateSourceTable
-from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, CreateTableAs, Key
 from server.sql.grammar.token_reader import TokenReader
 
 # Constraints that Tidewire lacks, with the hint for each.
@@ -19,12 +20,13 @@ _UNENFORCED = {
 }
 
 
-def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateSourceTable:
+def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateTableAs | CreateSourceTable:
     exists = tokens.if_not_exists()
     name = tokens.name()
     if at_source_table(tokens):
         return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
-    tokens.reject("CREATE TABLE AS", "as", hint="Use CREATE MATERIALIZED VIEW, or CREATE TABLE and INSERT ... SELECT.")
+    if tokens.at("as", "with", "using", "tablespace") or _at_column_names(tokens):
+        return _parse_create_table_as(tokens, start, name, exists)
     tokens.reject("CREATE TABLE OF a type", "of")
     tokens.reject("a partitioned table", "partition")
     tokens.expect("(")
@@ -42,6 +44,28 @@ def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateS
     primary = {column.name for key in keys if key.primary for column in key.columns}
     defined = tuple(ColumnDefinition(c.name, c.type, c.not_null or c.name.name in primary, c.default) for c in columns)
     return CreateTable(*tokens.text_from(start), name, defined, tuple(keys), exists, retain)
+
+
+def _at_column_names(tokens: TokenReader) -> bool:
+    """Whether the next tokens are `(name, name ...)`, so that the statement can only be CREATE TABLE AS."""
+    return tokens.at("(") and tokens.ahead().kind in (Kind.WORD, Kind.IDENT) and tokens.ahead(2).value in (",", ")")
+
+
+def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: bool) -> CreateTableAs:
+    columns = tokens.column_list()
+    retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    tokens.expect("as")
+    tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
+    query = tokens.query("with")
+    tokens.reject("AS OF in CREATE TABLE AS", "as")
+    with_data = True
+    if tokens.take("with"):
+        with_data = not tokens.take("no")
+        tokens.expect("data")
+    return CreateTableAs(
+        *tokens.text_from(start), name, columns, query, exists, "CREATE TABLE AS", with_data=with_data, retain=retain
+    )
 
 
 def _parse_table_element(tokens: TokenReader, table: Name, columns: list[ColumnDefinition], keys: list[Key]) -> None:

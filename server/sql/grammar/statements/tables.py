@@ -1,11 +1,11 @@
-"""CREATE TABLE."""
+"""CREATE TABLE, CREATE TABLE AS and SELECT INTO."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from protocol.pgwire.types import PgType
-from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name
+from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +36,20 @@ class CreateTable(Definition):
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...]
     if_not_exists: bool
+    retain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableAs(Parsed):
+    """CREATE TABLE ... AS query, or SELECT ... INTO. `columns` name the query's first columns.
+
+    `verb`: the statement's name in messages. `with_data`: the table gets the query's rows.
+    """
+
+    name: Name
+    columns: tuple[Ident, ...]
+    query: Query
+    if_not_exists: bool
+    verb: str
+    with_data: bool = True
     retain: str | None = None
