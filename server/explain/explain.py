@@ -112,7 +112,7 @@ def _subject(
     if plan is None or isinstance(plan, CatalogPlan):
         what = "a statement that has no plan" if plan is None else "a query over system catalogs"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN of {what} is not supported")
-    if isinstance(plan, WritePlan) and statement.stage in _MAINTAINED:
+    if (isinstance(plan, WritePlan) or isinstance(inner, s.CreateTableAs)) and statement.stage in _MAINTAINED:
         message = f"EXPLAIN {statement.stage.upper()} PLAN of a write is not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="It shows how a query is kept up to date.")
     planned = plan if isinstance(plan, QueryPlan) else plan.query

@@ -14,8 +14,6 @@ _BEFORE_INTO = ("from", "where", "having", "union", "intersect", "except", "orde
 
 def parse_select(tokens: TokenReader) -> Select | CreateTableAs:
     start = tokens.index
-    if tokens.at("with"):
-        _reject_with_before_write(tokens)
     if tokens.at("select", "with") and _to_into(tokens):
         return _parse_select_into(tokens, start)
     query = tokens.query()
@@ -54,20 +52,6 @@ def refuse_into(statement: Statement) -> None:
     """42601 for a SELECT INTO that is part of another statement."""
     if isinstance(statement, CreateTableAs):
         raise PgError(SqlState.SYNTAX_ERROR, "SELECT ... INTO is not allowed here", position=statement.name.position)
-
-
-def _reject_with_before_write(tokens: TokenReader) -> None:
-    """0A000 for WITH ... INSERT, UPDATE, DELETE or MERGE. Leaves the reading position unchanged otherwise.
-
-    The statement after WITH starts with the first keyword of a query or write outside parentheses.
-    """
-    mark = tokens.index
-    tokens.advance()
-    span = tokens.span("select", "values", "table", "insert", "update", "delete", "merge")
-    if tokens.at("insert", "update", "delete", "merge") and span[-2].value == ")":
-        hint = "Write WITH in front of the SELECT." if tokens.at("insert") else None
-        raise tokens.not_supported(f"WITH in front of {tokens.token.value.upper()}", hint)
-    tokens.move_to(mark)
 
 
 def parse_as_of(tokens: TokenReader) -> AsOf:
