@@ -77,7 +77,6 @@ STATEMENTS = (
     "DROP TABLE x",
     'SELECT 1 AS "into" INTO "X y"',
     'DROP TABLE "X y"',
-    "SELECT k FROM t UNION SELECT k INTO x FROM t",
     "SELECT * FROM (SELECT k INTO x FROM t) s",
     "INSERT INTO t SELECT k INTO x FROM t",
     "DECLARE p CURSOR FOR SELECT k INTO x FROM t",

@@ -41,7 +41,7 @@ STATEMENTS = (
     "WITH x AS (SELECT 1) INSERT INTO x SELECT * FROM x",
     "WITH RECURSIVE x (n) AS (VALUES (400) UNION ALL SELECT n + 1 FROM x WHERE n < 403)"
     " INSERT INTO people (id) WITH y AS (SELECT n FROM x WHERE n > 400) TABLE y",
-    "WITH x AS (SELECT id, city FROM depts) UPDATE people p SET name = x.city FROM x WHERE p.dept = x.id AND p.id > 100",
+    "WITH x AS (SELECT id, city FROM depts) UPDATE people p SET name = x.city FROM x WHERE p.dept = x.id AND p.id > 9",
     "WITH x AS (SELECT 301 AS id, 'new' AS name) UPDATE people SET name = x.name FROM x WHERE people.id = x.id - 1"
     " RETURNING people.id, x.*",
     "WITH x AS (SELECT avg(id) AS id FROM people) UPDATE people SET (name, salary) = (SELECT 'avg', 1.25 FROM x)"
