@@ -10,12 +10,22 @@ from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, P
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE. `not_null` is also set by a PRIMARY KEY over it, as column or table constraint."""
+    """A column of CREATE TABLE."""
 
     name: Ident
     type: PgType
     not_null: bool
     default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """LIKE relation [INCLUDING ...]. `defaults`, `keys` and `comments`: whether they are copied."""
+
+    relation: Name
+    defaults: bool
+    keys: bool
+    comments: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class CreateTable(Definition):
     tag = "CREATE TABLE"
 
     name: Name
-    columns: tuple[ColumnDefinition, ...]
+    columns: tuple[ColumnDefinition | Like, ...]
     keys: tuple[Key, ...]
     if_not_exists: bool
     retain: str | None = None
