@@ -27,7 +27,7 @@ from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, CreateTableAs
 from server.sql.plan import QueryPlan
 
-_CREATED_NOTHING = Result("CREATE TABLE AS")
+_WITHOUT_ROWS = Result("CREATE TABLE AS")
 
 
 async def create_table_as(
@@ -52,11 +52,12 @@ async def _create(
     if context.transaction.has_effects and not context.transaction.ends_later:
         await context.commit()
     await context.enter(Mode.DEFINE, statement.verb)
-    if tables.create(context, definition) is context.state:  # refuses a definition before rows are computed for it
-        return _CREATED_NOTHING
+    after = tables.create(context, definition)  # before rows are computed, because it may refuse the definition
+    if after is context.state:
+        return _WITHOUT_ROWS
     if not statement.with_data:
-        change_catalog(context, tables.create(context, definition))
-        return _CREATED_NOTHING
+        change_catalog(context, after)
+        return _WITHOUT_ROWS
     if plan.inputs:
         rows = await rows_to_write(context, plan, parameters, None)
     else:
@@ -64,9 +65,9 @@ async def _create(
     before = context.state
     after = tables.create(context, definition)
     if after is before:
-        return _CREATED_NOTHING
+        return _WITHOUT_ROWS
     change_catalog(context, after)
-    table = _created(before, context.state)
+    table = _created(before, after)
     with step("write", table.id) as writing:
         if rows.num_rows:
             rows = await in_thread(shaped, rows, collection_schema(table))
