@@ -12,7 +12,7 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.execution.ddl.columns import check_columns
-from server.execution.ddl.named_objects import unless_exists
+from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import find_relation, qualified_name, schema_of
 from server.execution.planning import plan_default
@@ -25,6 +25,8 @@ from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, 
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
     schema, name = schema_of(context, statement.name)
+    if statement.if_not_exists and (taken := context.state.item_named(schema.id, name)) is not None:
+        return unless_exists(context, NameTaken(taken.kind, name), True)
     parts = [_columns(context, part) for part in statement.columns]
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
@@ -46,7 +48,7 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     try:
         state = state.with_item(Table(id, schema.id, name, columns, keys, retain_ms=retain_ms))
     except NameTaken as error:
-        return unless_exists(context, error, statement.if_not_exists)
+        raise name_taken(error) from None
     state = _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
     if keys:
         context.notice(

@@ -146,7 +146,7 @@ def test_tables_are_those_of_postgresql(theirs: Connection, dsn: str) -> None:
             assert isinstance(shown, list)
             for name in {row.split("'")[1] for row in shown}:
                 compare(f'TABLE "{name}"', sql)
-        assert different == []
+        assert not different, "\n".join(map(str, different))
 
 
 def test_parameters_and_explain(dsn: str) -> None:
