@@ -31,7 +31,8 @@ from server.sql.relations import Project, Relation, Values
 class Bindings(NamedTuple):
     """The values that a plan needs at execution. `parameters`: Python scalars as listed in types.py, None for NULL.
 
-    `now_us`: the transaction's start, in microseconds since 1970. `clock_us`: when the values were made. `mz_now`: the query's timestamp, in milliseconds.
+    `now_us`: the transaction's start, in microseconds since 1970. `clock_us`: when the statement began to compute rows.
+    `mz_now`: the query's timestamp, in milliseconds.
     """
 
     parameters: tuple[Any, ...] = ()
