@@ -29,6 +29,7 @@ from server.sql.grammar.statements.prepared import Execute
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowVariable
 from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import Field, QueryPlan, plan_query
 from server.sql.stored_query import relation_query
@@ -57,6 +58,9 @@ def prepare(
     match statement:
         case Select() | Insert() | Update() | Delete():
             _set_plan(prepared, plan_statement(context, statement, types))
+        case CreateTableAs(query=query):
+            prepared.plan = plan = plan_query(query, context.plan_context(), types)
+            prepared.parameters = plan.parameters
         case Subscribe():
             plan = plan_subscribe(context, statement, types)
             prepared.plan, prepared.fields = plan, plan.envelope.fields
@@ -69,7 +73,7 @@ def prepare(
                 context.settings[statement.name]  # raises for an unknown name, so that Describe reports it
             prepared.fields = show_fields(statement)
         case Explain(statement=inner):
-            if isinstance(inner, Select | Insert | Update | Delete | Subscribe):
+            if isinstance(inner, Select | Insert | Update | Delete | CreateTableAs | Subscribe):
                 prepared.parameters = prepare(context, inner, types).parameters
             prepared.fields = explain_fields(statement)
         case Fetch(cursor=cursor):

@@ -9,7 +9,7 @@ locks only these keys, and only rows with these keys are checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
+from server.sql.plan import QueryPlan
 from server.sql.write_plan import AddedRows, WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
@@ -53,13 +54,25 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         if plan.literals is not None:
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
         return await _changed(context, plan, table, verb, rows)
-    for attempt in range(RETRIES_MAX):
+
+    async def attempt(number: int) -> Result:
+        keys = _keys(plan, parameters) if number == 0 else None
+        return await _read_then_write(context, plan, table, verb, parameters, keys)
+
+    return await retried(context, attempt)
+
+
+async def retried(context: Context, attempt: Callable[[int], Awaitable[Result]]) -> Result:
+    """Executes a statement. If it ends its transaction, executes it again after a serialization failure.
+
+    `attempt` gets the number of the attempt, from 0.
+    """
+    for number in range(RETRIES_MAX):
         try:
-            keys = _keys(plan, parameters) if attempt == 0 else None
-            return await _read_then_write(context, plan, table, verb, parameters, keys)
+            return await attempt(number)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
-            if not retry or attempt == RETRIES_MAX - 1:
+            if not retry or number == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
 
@@ -159,39 +172,52 @@ async def _read_then_write(
 ) -> Result:
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await _enter(context, verb)
-    transaction = context.transaction
-    coordinator = context.coordinator
-    read = context.state.collections(plan.query.inputs, through=DerivedRelation)
-    await _lock(context, table.id, read, keys)
-    if transaction.ends_later:
-        time = context.hold_latest(plan.query.inputs)
-        rows = await rows_at(context, plan.query, time, parameters)
-    else:
-        time = coordinator.latest_time()
-        try:
-            holder = coordinator.frontiers.hold(plan.query.inputs, time)
-        except NotReadable as error:
-            raise not_readable(context, error, time) from None
-        try:
-            rows = await rows_at(context, plan.query, time, parameters)
-        finally:
-            holder.release()
-    _depend_on(context, read, time, keys)
+    rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
     result = await _changed(context, plan, table, verb, rows)
     await _end(context)
     return result
 
 
-async def _lock(context: Context, table: ObjectId, read: Iterable[ObjectId], keys: Keys | None) -> None:
+async def rows_to_write(
+    context: Context, query: QueryPlan, parameters: tuple[object, ...], table: ObjectId | None, keys: Keys | None = None
+) -> pa.Table:
+    """The rows of a query that reads relations, for a statement that writes them, at the latest time.
+
+    The transaction locks what the query reads, and depends on it. `table`: the table to write, which is locked, too;
+    None for a new one. `keys`: the only rows of `table`, the only relation that is read.
+    """
+    transaction, coordinator = context.transaction, context.coordinator
+    read = context.state.collections(query.inputs, through=DerivedRelation)
+    await _lock(context, table, read, keys)
+    if transaction.ends_later:
+        time = context.hold_latest(query.inputs)
+        rows = await rows_at(context, query, time, parameters)
+    else:
+        time = coordinator.latest_time()
+        try:
+            holder = coordinator.frontiers.hold(query.inputs, time)
+        except NotReadable as error:
+            raise not_readable(context, error, time) from None
+        try:
+            rows = await rows_at(context, query, time, parameters)
+        finally:
+            holder.release()
+    _depend_on(context, read, time, keys)
+    return rows
+
+
+async def _lock(context: Context, table: ObjectId | None, read: Iterable[ObjectId], keys: Keys | None) -> None:
     """Adds the locks of a statement that writes a table to those of the transaction. Readers that lag delay it.
 
-    `read`: what else it reads. `keys`: it reads and writes only the table's rows with these keys.
+    `table`: None for one that the statement creates. `read`: what else it reads. `keys`: it reads and writes only the
+    table's rows with these keys.
     """
     transaction, locks = context.transaction, context.coordinator.locks
+    written = () if table is None else (table,)
     if not transaction.locked:  # while a locked transaction waits, so do others
-        await context.coordinator.backpressure.admit((table,))
-    if keys is None:
-        locked = await locks.acquire({table, *read}, EXCLUSIVE, transaction)
+        await context.coordinator.backpressure.admit(written)
+    if table is None or keys is None:
+        locked = await locks.acquire({*written, *read}, EXCLUSIVE, transaction)
     else:
         locked = await locks.acquire_keys(table, keys, transaction)
     transaction.locked += locked

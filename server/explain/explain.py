@@ -23,6 +23,7 @@ from server.authorization import privileges
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
+from server.execution.create_table_as import create_table_as
 from server.execution.names import find_item, find_relation
 from server.execution.prepare import Types, plan_statement, prepare
 from server.execution.select import input_rows, select
@@ -111,7 +112,7 @@ def _subject(
     if plan is None or isinstance(plan, CatalogPlan):
         what = "a statement that has no plan" if plan is None else "a query over system catalogs"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN of {what} is not supported")
-    if isinstance(plan, WritePlan) and statement.stage in _MAINTAINED:
+    if (isinstance(plan, WritePlan) or isinstance(inner, s.CreateTableAs)) and statement.stage in _MAINTAINED:
         message = f"EXPLAIN {statement.stage.upper()} PLAN of a write is not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="It shows how a query is kept up to date.")
     planned = plan if isinstance(plan, QueryPlan) else plan.query
@@ -123,6 +124,8 @@ def _subject(
             subject.run = lambda: select(context, plan, as_of, parameters)
         case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
             subject.run = lambda: write(context, plan, type(inner).__name__.upper(), parameters)
+        case s.CreateTableAs(), QueryPlan():
+            subject.run = lambda: create_table_as(context, inner, plan, parameters)
     return subject
 
 

@@ -14,6 +14,7 @@ from server.authorization import privileges
 from server.execution import show, write
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
+from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define
 from server.execution.names import find_item
@@ -85,6 +86,8 @@ class Dispatcher:
                 return await select(context, plan, statement.as_of, parameters)
             case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
                 return await write.write(context, plan, type(statement).__name__.upper(), parameters)
+            case s.CreateTableAs(), QueryPlan():
+                return await create_table_as(context, statement, plan, parameters)
             case s.Select(), CatalogPlan():
                 return await run_catalog_query(context, plan, parameters)
             case s.Subscribe(), SubscribePlan():

@@ -98,9 +98,11 @@ class Context:
 
     def bindings(self, parameters: tuple[object, ...] = (), mz_now: int | None = None) -> Bindings:
         """Returns the values that a plan needs when it runs."""
+        clock_us = time.time_ns() // 1_000
         return Bindings(
             parameters=parameters,
-            now_us=self.statement_us or time.time_ns() // 1_000,
+            now_us=self.statement_us or clock_us,
+            clock_us=clock_us,
             mz_now=mz_now,
             database=self.settings["database"],
             schema=self.current_schema(),

@@ -31,11 +31,13 @@ from server.sql.relations import Project, Relation, Values
 class Bindings(NamedTuple):
     """The values that a plan needs at execution. `parameters`: Python scalars as listed in types.py, None for NULL.
 
-    `now_us`: the transaction's start, in microseconds since 1970. `mz_now`: the query's timestamp, in milliseconds.
+    `now_us`: the transaction's start, in microseconds since 1970. `clock_us`: when the statement began to compute rows.
+    `mz_now`: the query's timestamp, in milliseconds.
     """
 
     parameters: tuple[Any, ...] = ()
     now_us: int = 0
+    clock_us: int = 0
     mz_now: int | None = None
     database: str = ""
     schema: str | None = None
@@ -61,6 +63,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
         ("now", "transaction_timestamp", "statement_timestamp", "current_timestamp", "localtimestamp"),
         lambda bindings: bindings.now_us,
     ),
+    "clock_timestamp": lambda bindings: bindings.clock_us,
     "current_date": lambda bindings: bindings.now_us // _DAY_US,
     "current_database": lambda bindings: bindings.database,
     "current_catalog": lambda bindings: bindings.database,

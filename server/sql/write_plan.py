@@ -16,6 +16,7 @@ from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
+from server.sql.bind.common_tables import with_common_tables
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Constant
 from server.sql.expressions import (
@@ -36,7 +37,7 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Delete, Insert, RowAssignment, Update
 from server.sql.plan import QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Values, Window
-from server.sql.scope import Entry, Scope, find_relation
+from server.sql.scope import Entry, Scope, find_relation, in_clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class _WritePlanner:
     ) -> None:
         self.context = context = replace(context, views_expanded=True)
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
+        scope, query = Scope(), statement.common_tables
+        self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
 
     def insert(self, statement: Insert) -> WritePlan:
         table = self._table(statement.table, "insert into")
@@ -226,14 +229,14 @@ class _WritePlanner:
             query.tree.args.get(k) for k in ("order", "limit", "offset", "with_")
         ):
             return self._values(query.tree, statement, table, targets)
-        relation = self.binder.query(query.tree, Scope(), keep_unknown=True)
+        relation = self.binder.query(query.tree, Scope(common_tables=self.common_tables), keep_unknown=True)
         self._check_width(len(relation.columns), statement, targets, query.tree)
         return assigned(
             self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
         )
 
     def _values(self, tree: exp.Values, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
-        scope = Scope(clause="VALUES")
+        scope = Scope(common_tables=self.common_tables, clause="VALUES")
         rows = []
         for row in tree.expressions:
             cells = row.expressions
@@ -346,13 +349,12 @@ class _WritePlanner:
         scan = relation_of(self.binder, table)
         name = alias.name if alias is not None else table.name
         entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
-        return scan, Scope(entries, real_names={table.name: name})
+        return scan, Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
 
     def _filtered(self, scan: Relation, where: Expr | None, scope: Scope) -> Relation:
         if where is None:
             return scan
-        inner = Scope(scope.entries, clause="WHERE", real_names=scope.real_names)
-        return Filter(scan, self.binder.condition(where.tree, inner, "WHERE"))
+        return Filter(scan, self.binder.condition(where.tree, in_clause(scope, "WHERE"), "WHERE"))
 
     def _with_returning(
         self,
@@ -372,7 +374,7 @@ class _WritePlanner:
                 Entry(column.name, ColumnRef(shown), name)  # type: ignore[arg-type]
                 for column, shown in zip(table.columns, visible, strict=True)
             ]
-            scope = Scope([*entries, *others], real_names={table.name: name})
+            scope = Scope([*entries, *others], common_tables=self.common_tables, real_names={table.name: name})
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             width = max(old.stop, new.stop)
             kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns[:width]]

@@ -103,11 +103,7 @@ async def define(context: Context, statement: Definition) -> Result:
         before = context.state
         after = change(context, subject)
         if after is not before:
-            after = after.settled(before, context.role)
-            transaction = context.transaction
-            _check_after_hold(transaction, before, after)
-            base = transaction.catalog[0] if transaction.catalog is not None else before
-            transaction.catalog = (base, replace(after, version=base.version + 1))
+            change_catalog(context, after)
         if context.transaction.ends_later:
             break
         try:
@@ -117,6 +113,15 @@ async def define(context: Context, statement: Definition) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(statement.tag)
+
+
+def change_catalog(context: Context, after: CatalogState) -> None:
+    """Makes `after`, computed from the catalog as the session sees it, the transaction's catalog."""
+    transaction, before = context.transaction, context.state
+    after = after.settled(before, context.role)
+    _check_after_hold(transaction, before, after)
+    base = transaction.catalog[0] if transaction.catalog is not None else before
+    transaction.catalog = (base, replace(after, version=base.version + 1))
 
 
 def _check_after_hold(transaction: Transaction, before: CatalogState, after: CatalogState) -> None:

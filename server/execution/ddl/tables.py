@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from catalog.objects import Column, Table
+from collections.abc import Sequence
+from dataclasses import replace
+
+from catalog.objects import Column, DerivedRelation, ObjectId, Table
+from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import parse_type
+from server.authorization import privileges
 from server.execution.ddl.columns import check_columns
-from server.execution.ddl.named_objects import unless_exists
+from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
-from server.execution.names import qualified_name, schema_of
+from server.execution.names import find_relation, qualified_name, schema_of
 from server.execution.planning import plan_default
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
-from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.parts import Ident
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Like
 
 
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
     schema, name = schema_of(context, statement.name)
-    names = [definition.name.name for definition in statement.columns]
-    check_columns([definition.name for definition in statement.columns], "table")
-    columns = []
-    for definition in statement.columns:
-        default = plan_default(definition, context.plan_context()) if definition.default is not None else None
-        columns.append(Column(definition.name.name, str(definition.type), not definition.not_null, default))
+    if statement.if_not_exists and (taken := context.state.item_named(schema.id, name)) is not None:
+        return unless_exists(context, NameTaken(taken.kind, name), True)
+    parts = [_columns(context, part) for part in statement.columns]
+    check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
+    columns = tuple(column for part, _ in parts for column in part)
+    names = [column.name for column in columns]
     for key in statement.keys:
         for column in key.columns:
             if column.name not in names:
@@ -33,14 +39,18 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
                     f'column "{column.name}" named in key does not exist',
                     position=column.position,
                 )
+    primary = {column.name for key in statement.keys if key.primary for column in key.columns}
+    columns = tuple(replace(column, nullable=False) if column.name in primary else column for column in columns)
     id, state = context.state.new_id()
     keys = tuple(tuple(column.name for column in key.columns) for key in statement.keys)
+    keys += tuple(key for part in statement.columns for key in _copied_keys(context, part))
     retain_ms = retained_ms(context, statement.retain)
     try:
-        state = state.with_item(Table(id, schema.id, name, tuple(columns), keys, retain_ms=retain_ms))
+        state = state.with_item(Table(id, schema.id, name, columns, keys, retain_ms=retain_ms))
     except NameTaken as error:
-        return unless_exists(context, error, statement.if_not_exists)
-    if statement.keys:
+        raise name_taken(error) from None
+    state = _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
+    if keys:
         context.notice(
             Notice(
                 f'PRIMARY KEY and UNIQUE constraints of table "{name}" are not enforced',
@@ -48,6 +58,42 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
                 hint="They are stored as documentation. Duplicates are not rejected.",
             )
         )
+    return state
+
+
+def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Column, ...], int]:
+    """The columns that a part of CREATE TABLE defines, and the position of its name. PgError 42P01, 42501 for LIKE."""
+    if isinstance(part, ColumnDefinition):
+        default = plan_default(part, context.plan_context()) if part.default is not None else None
+        return (Column(part.name.name, str(part.type), not part.not_null, default),), part.name.position
+    relation = find_relation(context, part.relation)
+    privileges.require(context.state, context.role, relation.id, Privilege.SELECT)
+    has_constraints = not isinstance(relation, DerivedRelation)
+    columns = tuple(
+        replace(c, nullable=c.nullable or not has_constraints, default=c.default if part.defaults else None)
+        for c in relation.columns
+    )
+    return columns, part.relation.position
+
+
+def _copied_keys(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[str, ...], ...]:
+    if isinstance(part, Like) and part.keys and isinstance(table := find_relation(context, part.relation), Table):
+        return table.keys
+    return ()
+
+
+def _with_copied_comments(
+    context: Context, state: CatalogState, id: ObjectId, statement: CreateTable, widths: Sequence[int]
+) -> CatalogState:
+    """The state with the comments of the columns that LIKE ... INCLUDING COMMENTS copies."""
+    before = 0
+    for part, width in zip(statement.columns, widths, strict=True):
+        if isinstance(part, Like) and part.comments:
+            relation = find_relation(context, part.relation)
+            for number in range(1, width + 1):
+                if (comment := state.comments.get((relation.id, number))) is not None:
+                    state = state.with_comment(id, before + number, comment)
+        before += width
     return state
 
 

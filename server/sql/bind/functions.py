@@ -34,7 +34,7 @@ from server.sql.functions.table import Kind
 from server.sql.scope import Scope, in_clause
 
 _VOLATILE = (
-    *("random", "random_normal", "setseed", "clock_timestamp", "gen_random_uuid", "timeofday", "nextval", "setval"),
+    *("random", "random_normal", "setseed", "gen_random_uuid", "timeofday", "nextval", "setval"),
     *("pg_sleep", "pg_sleep_for", "pg_sleep_until"),
 )
 

@@ -18,6 +18,7 @@ from server.sql.scope import Scope
 
 SESSION_FUNCTIONS: dict[str, PgType] = {
     **dict.fromkeys(("now", "transaction_timestamp", "statement_timestamp", "current_timestamp"), TIMESTAMPTZ),
+    "clock_timestamp": TIMESTAMPTZ,
     "localtimestamp": TIMESTAMP,
     "localtime": TIME,
     "current_date": DATE,

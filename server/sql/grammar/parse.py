@@ -37,7 +37,7 @@ from server.sql.grammar.rules.transactions import (
     parse_rollback,
     parse_savepoint,
 )
-from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_truncate, parse_update
+from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_truncate, parse_update, parse_with
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.parts import Expr, Query
 from server.sql.grammar.statements.writes import Insert
@@ -76,6 +76,7 @@ _RULES: dict[str, Rule] = {
     "unlisten": parse_unlisten,
     "update": parse_update,
     "validate": parse_validate,
+    "with": parse_with,
 }
 # The rules of statements that contain a statement.
 _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {

@@ -376,6 +376,10 @@ class TokenReader:
         text, offset = self.sliced(span)
         return Query(trees.parse_query(self.source, span), text, offset)
 
+    def parsed_query(self, span: Sequence[Token], text: str, offset: int) -> Query:
+        """The query of tokens that need not be adjacent, followed by one more. `text` and `offset`: what they span."""
+        return Query(trees.parse_query(self.source, span), text, offset)
+
     def other_tables(self) -> Query:
         """The FROM clause of an UPDATE or the USING clause of a DELETE, as the query `SELECT FROM ...`."""
         first, *rest = self.span("where", "returning")

@@ -116,7 +116,7 @@ def parse_query(source: str, tokens: Sequence[Token]) -> exp.Expr:
     """The tree of a SELECT, VALUES, TABLE, WITH or set operation.
 
     `tokens` are those of the query, followed by one more token, at which an unexpected end is reported.
-    Raises PgError 42601 (syntax), 0A000 (INTO, FOR UPDATE, data-modifying WITH), 54001 (too deeply nested).
+    Raises PgError 42601 (syntax), 0A000 (FOR UPDATE, data-modifying WITH), 54001 (too deeply nested).
     """
     if tokens[0].value == "(":
         tree = _run(source, tokens, lambda parser: parser._parse_statement())
@@ -160,6 +160,11 @@ def unexpected(source: str, token: Token) -> PgError:
 
 def not_supported(what: str, token: Token, hint: str | None = None) -> PgError:
     return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint, position=token.start + 1)
+
+
+def into_not_allowed(token: Token) -> PgError:
+    """PostgreSQL's 42601 for the INTO of a SELECT that is part of another statement."""
+    return PgError(SqlState.SYNTAX_ERROR, "SELECT ... INTO is not allowed here", position=token.start + 1)
 
 
 def too_complex() -> PgError:
@@ -294,7 +299,7 @@ def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.E
 
 
 def _check_into(source: str, token: Token, before: str, following: Token) -> None:
-    raise not_supported("SELECT INTO", token, "Use INSERT INTO ... SELECT, or CREATE MATERIALIZED VIEW.")
+    raise into_not_allowed(token)
 
 
 def _check_for(source: str, token: Token, before: str, following: Token) -> None:

@@ -33,6 +33,30 @@ STATEMENTS = (
     "DELETE FROM people p USING depts d, nums n WHERE p.dept = d.id AND n.id = d.id AND p.id > 6 RETURNING p.id",
     "DELETE FROM depts USING people WHERE people.dept = depts.id RETURNING depts.*",
     "DELETE FROM people p USING people q WHERE p.id = q.boss",
+    "WITH x AS (SELECT id, name FROM depts WHERE id < 3), y (i) AS (SELECT id + 100 FROM x)"
+    " INSERT INTO people (id, name) SELECT i, x.name FROM x, y WHERE x.id + 100 = y.i RETURNING id, name",
+    "WITH x AS (SELECT max(id) AS id FROM people) INSERT INTO people (id) VALUES ((SELECT id + 1 FROM x))"
+    " RETURNING id, (SELECT count(*) FROM x)",
+    "WITH people AS (SELECT 300 AS id) INSERT INTO people (id) SELECT id FROM people",
+    "WITH x AS (SELECT 1) INSERT INTO x SELECT * FROM x",
+    "WITH RECURSIVE x (n) AS (VALUES (400) UNION ALL SELECT n + 1 FROM x WHERE n < 403)"
+    " INSERT INTO people (id) WITH y AS (SELECT n FROM x WHERE n > 400) TABLE y",
+    "WITH x AS (SELECT id, city FROM depts) UPDATE people p SET name = x.city FROM x WHERE p.dept = x.id AND p.id > 9",
+    "WITH x AS (SELECT 301 AS id, 'new' AS name) UPDATE people SET name = x.name FROM x WHERE people.id = x.id - 1"
+    " RETURNING people.id, x.*",
+    "WITH x AS (SELECT avg(id) AS id FROM people) UPDATE people SET (name, salary) = (SELECT 'avg', 1.25 FROM x)"
+    " WHERE id > (SELECT id FROM x) RETURNING id, (SELECT 7 FROM x)",
+    "WITH x AS (SELECT 401 AS id) DELETE FROM people USING x WHERE people.id = x.id RETURNING people.id, x.id",
+    "WITH x AS MATERIALIZED (SELECT 402 AS id) DELETE FROM people WHERE id IN (SELECT id FROM x)",
+    "WITH x AS (SELECT 1 AS a), x AS (SELECT 2 AS a) DELETE FROM people",
+    "WITH x AS (SELECT missing FROM people) DELETE FROM people",
+    "WITH x AS (SELECT 1 AS a) DELETE FROM people WHERE id = x.a",
+    "WITH x AS (SELECT 1 AS a) TRUNCATE people",
+    "WITH x AS (SELECT 1 AS a) UPDATE people",
+    "WITH x AS (SELECT 1 / 0 AS a) DELETE FROM people",
+    "PREPARE p AS WITH x AS (SELECT $1::int AS id) DELETE FROM people USING x WHERE people.id = x.id",
+    "EXECUTE p (403)",
+    "DECLARE c CURSOR FOR WITH x AS (SELECT 1) DELETE FROM people",
     "DELETE FROM people",
 )
 

@@ -114,7 +114,7 @@ _ROUNDED = words(
 _BINDINGS = ("int4", "text", "numeric", "date")  # the types that replace a pseudo-type
 _SMALL = ("0", "1", "2", "3", "-1", "7")
 _LEFT_OUT = words("""
-    random random_normal setseed clock_timestamp timeofday pg_sleep to_ascii
+    random random_normal setseed timeofday pg_sleep to_ascii
     time timestamp interval
 """)  # the last three are keywords, which would need quotes as function names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from server.sql.grammar.lexer import RESERVED_WORDS, Kind
 from server.sql.grammar.rules import Rule
+from server.sql.grammar.rules.queries import refuse_into
 from server.sql.grammar.rules.settings import parse_setting_value
 from server.sql.grammar.statements.copy import CopyFrom, CopyRelation, CopyTo
 from server.sql.grammar.statements.parts import Options
@@ -20,6 +21,7 @@ def parse_copy(tokens: TokenReader, parse_statement: Rule) -> CopyFrom | CopyTo:
         if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "subscribe"):
             raise tokens.syntax_error()
         source = parse_statement(tokens)
+        refuse_into(source)
         assert isinstance(source, Select | Insert | Update | Delete | Subscribe)
         tokens.expect(")", "to")
         options = _parse_options(tokens, "to")

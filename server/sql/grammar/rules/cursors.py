@@ -5,6 +5,7 @@ from __future__ import annotations
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules import Rule
+from server.sql.grammar.rules.queries import parse_select, refuse_into
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.show import ShowStatement
@@ -32,7 +33,8 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
     tokens.expect("for")
     if not tokens.at(*QUERY_HEADS, "subscribe", "show"):
         raise tokens.syntax_error()
-    statement = parse_statement(tokens)
+    statement = parse_select(tokens) if tokens.at("with") else parse_statement(tokens)
+    refuse_into(statement)
     assert isinstance(statement, Select | Subscribe | ShowStatement)
     return Declare(*tokens.text_from(start), name, statement)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules import Rule
+from server.sql.grammar.rules.queries import refuse_into
 from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
@@ -21,6 +22,7 @@ def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     if not tokens.at(*QUERY_HEADS, "insert", "update", "delete"):
         raise tokens.syntax_error()
     statement = parse_statement(tokens)
+    refuse_into(statement)
     assert isinstance(statement, Select | Insert | Update | Delete)
     return Prepare(*tokens.text_from(start), name, types, statement)
 

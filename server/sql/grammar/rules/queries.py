@@ -1,32 +1,57 @@
-"""SELECT, VALUES, TABLE and WITH, and AS OF."""
+"""SELECT, VALUES, TABLE and WITH, AS OF, and SELECT INTO."""
 
 from __future__ import annotations
 
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.queries import AsOf, Select
+from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.token_reader import TokenReader
 
+# The words that end a select list without INTO.
+_BEFORE_INTO = ("from", "where", "having", "union", "intersect", "except", "order", "limit", "offset")
 
-def parse_select(tokens: TokenReader) -> Select:
+
+def parse_select(tokens: TokenReader) -> Select | CreateTableAs:
     start = tokens.index
-    if tokens.at("with"):
-        _reject_with_before_write(tokens)
+    if tokens.at("select", "with") and _to_into(tokens):
+        return _parse_select_into(tokens, start)
     query = tokens.query()
     as_of = parse_as_of(tokens) if tokens.at("as") else None
     return Select(*tokens.text_from(start), query, as_of)
 
 
-def _reject_with_before_write(tokens: TokenReader) -> None:
-    """0A000 for WITH ... INSERT, UPDATE, DELETE or MERGE. Leaves the reading position unchanged otherwise.
-
-    The statement after WITH starts with the first keyword of a query or write outside parentheses.
-    """
+def _to_into(tokens: TokenReader) -> bool:
+    """Moves to the INTO after the select list. Returns False, and does not move, if there is none."""
     mark = tokens.index
-    tokens.advance()
-    span = tokens.span("select", "values", "table", "insert", "update", "delete", "merge")
-    if tokens.at("insert", "update", "delete", "merge") and span[-2].value == ")":
-        hint = "Write WITH in front of the SELECT." if tokens.at("insert") else None
-        raise tokens.not_supported(f"WITH in front of {tokens.token.value.upper()}", hint)
+    if tokens.at("with"):
+        tokens.span("select", "values", "table")
+    if tokens.at("select"):
+        tokens.span("into", *_BEFORE_INTO)
+    if tokens.at("into"):
+        return True
     tokens.move_to(mark)
+    return False
+
+
+def _parse_select_into(tokens: TokenReader, start: int) -> CreateTableAs:
+    """The part of SELECT ... INTO [TABLE] name ... from INTO."""
+    into = tokens.index
+    tokens.advance()
+    tokens.reject("SELECT INTO a temporary table", "temp", "temporary", "local", "global")
+    tokens.reject("SELECT INTO an unlogged table", "unlogged")
+    tokens.take("table")
+    name = tokens.name()
+    rest = tokens.span(query=True)
+    tokens.reject("AS OF in SELECT INTO", "as")
+    query = tokens.parsed_query((*tokens.tokens[start:into], *rest), *tokens.text_from(start))
+    return CreateTableAs(*tokens.text_from(start), name, (), query, False, "SELECT INTO")
+
+
+def refuse_into(statement: Statement) -> None:
+    """42601 for a SELECT INTO that is part of another statement."""
+    if isinstance(statement, CreateTableAs):
+        raise PgError(SqlState.SYNTAX_ERROR, "SELECT ... INTO is not allowed here", position=statement.name.position)
 
 
 def parse_as_of(tokens: TokenReader) -> AsOf:

@@ -1,13 +1,14 @@
-"""CREATE TABLE."""
+"""CREATE TABLE and CREATE TABLE AS."""
 
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sources import CreateSourceTable
-from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, CreateTableAs, Key, Like
 from server.sql.grammar.token_reader import TokenReader
 
 # Constraints that Tidewire lacks, with the hint for each.
@@ -17,18 +18,23 @@ _UNENFORCED = {
     "foreign": "Omit it; a view can select the rows that violate it.",
     "generated": "Compute the column in a view, or assign the numbers in the client.",
 }
+_LIKE_PROPERTIES = (
+    *("comments", "compression", "constraints", "defaults", "generated", "identity", "indexes", "statistics"),
+    "storage",
+)
 
 
-def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateSourceTable:
+def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateTableAs | CreateSourceTable:
     exists = tokens.if_not_exists()
     name = tokens.name()
     if at_source_table(tokens):
         return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
-    tokens.reject("CREATE TABLE AS", "as", hint="Use CREATE MATERIALIZED VIEW, or CREATE TABLE and INSERT ... SELECT.")
+    if tokens.at("as", "with", "using", "tablespace") or _at_column_names(tokens):
+        return _parse_create_table_as(tokens, start, name, exists)
     tokens.reject("CREATE TABLE OF a type", "of")
     tokens.reject("a partitioned table", "partition")
     tokens.expect("(")
-    columns: list[ColumnDefinition] = []
+    columns: list[ColumnDefinition | Like] = []
     keys: list[Key] = []
     if not tokens.take(")"):
         _parse_table_element(tokens, name, columns, keys)
@@ -39,12 +45,34 @@ def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateS
     tokens.reject("a partitioned table", "partition")
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
     tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
-    primary = {column.name for key in keys if key.primary for column in key.columns}
-    defined = tuple(ColumnDefinition(c.name, c.type, c.not_null or c.name.name in primary, c.default) for c in columns)
-    return CreateTable(*tokens.text_from(start), name, defined, tuple(keys), exists, retain)
+    return CreateTable(*tokens.text_from(start), name, tuple(columns), tuple(keys), exists, retain)
 
 
-def _parse_table_element(tokens: TokenReader, table: Name, columns: list[ColumnDefinition], keys: list[Key]) -> None:
+def _at_column_names(tokens: TokenReader) -> bool:
+    """Whether the next tokens are `(name, name ...)`, so that the statement can only be CREATE TABLE AS."""
+    return tokens.at("(") and tokens.ahead().kind in (Kind.WORD, Kind.IDENT) and tokens.ahead(2).value in (",", ")")
+
+
+def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: bool) -> CreateTableAs:
+    columns = tokens.column_list()
+    retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    tokens.expect("as")
+    tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
+    query = tokens.query("with")
+    tokens.reject("AS OF in CREATE TABLE AS", "as")
+    with_data = True
+    if tokens.take("with"):
+        with_data = not tokens.take("no")
+        tokens.expect("data")
+    return CreateTableAs(
+        *tokens.text_from(start), name, columns, query, exists, "CREATE TABLE AS", with_data=with_data, retain=retain
+    )
+
+
+def _parse_table_element(
+    tokens: TokenReader, table: Name, columns: list[ColumnDefinition | Like], keys: list[Key]
+) -> None:
     """A column or a constraint, added to `columns` or `keys`."""
     if tokens.take("constraint"):
         tokens.ident()
@@ -54,10 +82,25 @@ def _parse_table_element(tokens: TokenReader, table: Name, columns: list[ColumnD
         _parse_key(tokens, table, keys, columns=None)
     elif tokens.at("check", "foreign", "exclude") and (tokens.ahead().value in ("(", "key", "using")):
         raise tokens.not_supported(f"a {tokens.token.value.upper()} constraint", _UNENFORCED.get(tokens.token.value))
-    elif tokens.at("like"):
-        raise tokens.not_supported("CREATE TABLE LIKE")
+    elif tokens.take("like"):
+        columns.append(_parse_like(tokens))
     else:
         columns.append(_parse_column_definition(tokens, table, keys))
+
+
+def _parse_like(tokens: TokenReader) -> Like:
+    """The part of LIKE relation [INCLUDING | EXCLUDING property ...] after LIKE. The last mention of a property counts.
+
+    Tables have no other properties than the copied ones.
+    """
+    relation = tokens.name()
+    included: set[str] = set()
+    while tokens.at("including", "excluding"):
+        include = tokens.choose("including", "excluding") == "including"
+        named = tokens.choose(*_LIKE_PROPERTIES, "all")
+        properties = _LIKE_PROPERTIES if named == "all" else (named,)
+        included = included.union(properties) if include else included.difference(properties)
+    return Like(relation, "defaults" in included, "indexes" in included, "comments" in included)
 
 
 def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:

@@ -56,7 +56,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.tables import CreateTable, CreateTableAs
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -97,6 +97,7 @@ __all__ = [
     "CreateSource",
     "CreateSourceTable",
     "CreateTable",
+    "CreateTableAs",
     "CreateView",
     "Deallocate",
     "Declare",
@@ -148,6 +149,7 @@ Statement = (
     | CreateDatabase
     | CreateSchema
     | CreateTable
+    | CreateTableAs
     | CreateView
     | CreateMaterializedView
     | CreateIndex

@@ -10,6 +10,7 @@ from server.sql.grammar.statements.parts import Name, Parsed
 from server.sql.grammar.statements.prepared import Execute
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 
@@ -38,6 +39,7 @@ Explained = (
     | Update
     | Delete
     | Subscribe
+    | CreateTableAs
     | CreateView
     | CreateMaterializedView
     | CreateIndex

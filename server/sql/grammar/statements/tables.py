@@ -1,21 +1,31 @@
-"""CREATE TABLE."""
+"""CREATE TABLE, CREATE TABLE AS and SELECT INTO."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from protocol.pgwire.types import PgType
-from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name
+from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE. `not_null` is also set by a PRIMARY KEY over it, as column or table constraint."""
+    """A column of CREATE TABLE."""
 
     name: Ident
     type: PgType
     not_null: bool
     default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """LIKE relation [INCLUDING ...]. `defaults`, `keys` and `comments`: whether they are copied."""
+
+    relation: Name
+    defaults: bool
+    keys: bool
+    comments: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,23 @@ class CreateTable(Definition):
     tag = "CREATE TABLE"
 
     name: Name
-    columns: tuple[ColumnDefinition, ...]
+    columns: tuple[ColumnDefinition | Like, ...]
     keys: tuple[Key, ...]
     if_not_exists: bool
+    retain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableAs(Parsed):
+    """CREATE TABLE ... AS query, or SELECT ... INTO. `columns` name the query's first columns.
+
+    `verb`: the statement's name in messages. `with_data`: the table gets the query's rows.
+    """
+
+    name: Name
+    columns: tuple[Ident, ...]
+    query: Query
+    if_not_exists: bool
+    verb: str
+    with_data: bool = True
     retain: str | None = None

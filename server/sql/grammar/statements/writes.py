@@ -28,6 +28,7 @@ class RowAssignment:
 class Insert(Parsed):
     """`columns` empty: all columns, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
 
+    `common_tables`, also of UPDATE and DELETE: a query that has the WITH in front of the statement.
     `rows`: all rows of an INSERT of many literal rows; `source` then holds only the first row.
     """
 
@@ -37,6 +38,7 @@ class Insert(Parsed):
     source: Query | None
     returning: tuple[Expr, ...]
     rows: LiteralRows | None = None
+    common_tables: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Update(Parsed):
     where: Expr | None
     returning: tuple[Expr, ...]
     others: Query | None = None
+    common_tables: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Delete(Parsed):
     where: Expr | None
     returning: tuple[Expr, ...]
     others: Query | None = None
+    common_tables: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
