@@ -191,9 +191,9 @@ async def _lock(context: Context, table: ObjectId, read: Iterable[ObjectId], key
     if not transaction.locked:  # while a locked transaction waits, so do others
         await context.coordinator.backpressure.admit((table,))
     if keys is None:
-        locked = await locks.acquire({table, *read}, EXCLUSIVE, transaction)
+        locked = await locks.acquire({table, *read}, EXCLUSIVE, context, context.lock_timeout_s)
     else:
-        locked = await locks.acquire_keys(table, keys, transaction)
+        locked = await locks.acquire_keys(table, keys, context, context.lock_timeout_s)
     transaction.locked += locked
 
 

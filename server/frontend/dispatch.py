@@ -152,6 +152,7 @@ class Dispatcher:
                         )
                     self.portals.close_all()
                     self.statements.clear()
+                    context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
                 return Result(f"DISCARD {target}")

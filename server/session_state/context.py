@@ -22,6 +22,7 @@ from server.coordinator.locks import ADD
 from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
+from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
@@ -38,9 +39,12 @@ def nobody_to_notify(error: PgError) -> None:
     """The `interrupt` of a context without a session: ignores the error."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
-    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client."""
+    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client.
+
+    It is the owner of the session's locks.
+    """
 
     coordinator: Coordinator
     engine: Engine
@@ -60,6 +64,10 @@ class Context:
     ends_at_sync: bool = False
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
+    advisory_locks: AdvisoryLocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
 
     @property
     def state(self) -> CatalogState:
@@ -83,6 +91,11 @@ class Context:
         """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
         settings = self.settings
         return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+
+    @property
+    def lock_timeout_s(self) -> float | None:
+        """How long a statement waits for a lock; None: without a limit."""
+        return self.settings.timeout_s("lock_timeout")
 
     def plan_context(self) -> PlanContext:
         return PlanContext(
@@ -268,7 +281,7 @@ class Context:
         if not transaction.locked:  # a locked transaction was admitted before it read
             if coordinator.backpressure.delays(written):
                 return None
-            locked = coordinator.locks.acquire_at_once(written, ADD, transaction)
+            locked = coordinator.locks.acquire_at_once(written, ADD, self)
             if locked is None:
                 return None
             transaction.locked = locked
@@ -298,7 +311,7 @@ class Context:
         written = transaction.written
         if not transaction.locked:  # a locked transaction was admitted before it read
             await coordinator.backpressure.admit(tuple(written))
-            shared = await coordinator.locks.acquire(written, ADD, transaction)
+            shared = await coordinator.locks.acquire(written, ADD, self, self.lock_timeout_s)
         try:
             rows, changes, tables = transaction.changes()
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
@@ -320,7 +333,7 @@ class Context:
         except Conflict as conflict:
             raise self._serialization_failure(conflict.relation) from None
         finally:
-            coordinator.locks.release(shared, transaction)
+            coordinator.locks.release(shared, self)
 
     def _serialization_failure(self, relation: ObjectId | None) -> PgError:
         """`relation`: what was changed; None: the definition of an object."""
@@ -347,14 +360,21 @@ class Context:
     def unlock(self) -> None:
         """Releases the locks of a block that has failed."""
         transaction = self.transaction
-        self.coordinator.locks.release(transaction.locked, transaction)
+        self.advisory_locks.unlock_after(0, transaction.advisory)
+        self.coordinator.locks.release(transaction.locked, self)
         transaction.locked = ()
 
     def unlock_after(self, savepoint: Savepoint) -> None:
         """Releases the locks that the block has acquired since a savepoint."""
         transaction = self.transaction
-        self.coordinator.locks.release(transaction.locked[savepoint.locked :], transaction)
+        self.advisory_locks.unlock_after(savepoint.advisory, transaction.advisory)
+        self.coordinator.locks.release(transaction.locked[savepoint.locked :], self)
         transaction.locked = transaction.locked[: savepoint.locked]
+
+    def end(self) -> None:
+        """Ends the session: rolls back, and releases what it holds beyond its transaction."""
+        self.rollback()
+        self.advisory_locks.unlock_all({})
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""
@@ -370,7 +390,8 @@ class Context:
 
     def _end(self, transaction: Transaction) -> None:
         transaction.release()
-        self.coordinator.locks.release(transaction.locked, transaction)
+        self.advisory_locks.unlock_after(0, transaction.advisory)
+        self.coordinator.locks.release(transaction.locked, self)
         before = transaction.settings
         if before is self.settings or before.revision is not self.settings.revision:
             before = self.settings.copy()
