@@ -122,7 +122,7 @@ def test_waits_end(connect: Connect) -> None:
         with pytest.raises(errors.QueryCanceled, match="statement timeout"):
             other.execute(statement.encode())
         other.execute("SET statement_timeout = 0")
-        threading.Timer(0.1, other.cancel).start()
+        threading.Timer(0.1, other.cancel_safe).start()
         with pytest.raises(errors.QueryCanceled, match="user request"):
             other.execute(statement.encode())
     other.execute("SET lock_timeout = '50ms'")
@@ -189,3 +189,41 @@ async def test_the_default_pool_of_asyncpg(dsn: str) -> None:
             assert await connection.fetchval("SHOW application_name") != "changed"
             assert not await connection.fetchval("SELECT pg_advisory_unlock(77)"), "the reset has unlocked it"
             assert await connection.fetchval("SELECT 1") == 1
+
+
+def test_lock_table_makes_writers_wait(postgres: str, connect: Connect) -> None:
+    ours = [connect(), connect()]
+    with ExitStack() as opened:
+        theirs = [
+            opened.enter_context(psycopg.connect(postgres, autocommit=True, prepare_threshold=None)) for _ in ours
+        ]
+        theirs[0].execute("DROP TABLE IF EXISTS locked_by_name, locked_too")
+        for connections in (theirs, ours):
+            connections[0].execute("CREATE TABLE locked_by_name (a int); CREATE TABLE locked_too (a int)")
+            for connection in connections:
+                connection.execute("SET lock_timeout = '50ms'")
+        for number, statement in (
+            (0, "LOCK locked_by_name"),
+            (0, "BEGIN"),
+            (0, "LOCK TABLE ONLY locked_by_name, locked_too IN SHARE ROW EXCLUSIVE MODE NOWAIT"),
+            (1, "INSERT INTO locked_by_name VALUES (1)"),
+            (1, "DELETE FROM locked_too"),
+            (1, "SELECT * FROM locked_too"),
+            (1, "BEGIN"),
+            (1, "LOCK locked_too IN ACCESS SHARE MODE NOWAIT"),
+            (1, "LOCK locked_too NOWAIT"),
+            (1, "ROLLBACK"),
+            (0, "INSERT INTO locked_by_name VALUES (1)"),
+            (0, "SAVEPOINT s"),
+            (0, "LOCK locked_by_name IN EXCLUSIVE MODES"),
+            (0, "ROLLBACK TO s"),
+            (0, "LOCK nowhere"),
+            (0, "ROLLBACK"),
+            (1, "INSERT INTO locked_by_name VALUES (2)"),
+            (1, "TABLE locked_by_name"),
+        ):
+            assert done(ours[number], statement) == done(theirs[number], statement), statement
+        theirs[0].execute("DROP TABLE locked_by_name, locked_too")
+    with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on relation "locked_too"'):
+        ours[0].execute("BEGIN; LOCK locked_too")
+        ours[1].execute("BEGIN; LOCK locked_too NOWAIT")
