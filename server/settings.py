@@ -151,6 +151,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("integer_datetimes", "on", reported=True, fixed=True),
         Variable("IntervalStyle", "postgres", _one_of("postgres"), reported=True),
         Variable("is_superuser", "on", reported=True, fixed=True),
+        Variable("lock_timeout", "0", _milliseconds),
         Variable("max_identifier_length", "63", fixed=True),
         Variable("max_index_keys", "32", fixed=True),
         Variable("role", "none", fixed=True),
@@ -182,7 +183,6 @@ VARIABLES: dict[str, Variable] = {
         # Accepted because drivers and pools set them. They have no effect.
         Variable("default_table_access_method", "heap", _one_of("heap")),
         Variable("jit", "off", _boolean),
-        Variable("lock_timeout", "0", _milliseconds),
         Variable("row_security", "on", _boolean),
         Variable("welcome_message", "off", _boolean),
     )

@@ -18,7 +18,7 @@ Representation of values in Arrow, and as Python scalars for single values (para
 | timestamptz              | timestamp[us, tz=UTC]   | int, microseconds since 1970-01-01 UTC          |
 | interval                 | month_day_nano_interval | pyarrow.MonthDayNano (nanoseconds: whole us)    |
 | oid                      | uint32                  | int                                             |
-| name, "char"             | string                  | str                                             |
+| name, "char", void       | string                  | str                                             |
 | T[]                      | list<T>                 | list                                            |
 
 A bare `numeric` has no declared precision or scale. Because Arrow needs one scale per column, it has an internal scale
@@ -217,6 +217,7 @@ BOOL, BYTEA, INT8, INT2, INT4 = (scalar(n) for n in ("bool", "bytea", "int8", "i
 TEXT, JSON, FLOAT4, FLOAT8, UNKNOWN = (scalar(n) for n in ("text", "json", "float4", "float8", "unknown"))
 BPCHAR, VARCHAR, DATE, TIME = (scalar(n) for n in ("bpchar", "varchar", "date", "time"))
 TIMESTAMP, TIMESTAMPTZ, INTERVAL = (scalar(n) for n in ("timestamp", "timestamptz", "interval"))
+VOID = PgType("void", 2278, 4)  # the result of functions that return nothing, which is an empty text
 # Types of the system catalogs. Results and parameters have them; queries compute with numbers and text instead.
 OID, NAME, CHAR = PgType("oid", 26, 4), PgType("name", 19, 64), PgType('"char"', 18, 1)
 INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # printed with spaces between the numbers, without brackets
@@ -330,6 +331,7 @@ _ARROW: dict[str, pa.DataType] = {
     "oid": pa.uint32(),
     "name": pa.string(),
     '"char"': pa.string(),
+    "void": pa.string(),
 }
 
 BY_OID: dict[int, PgType] = {

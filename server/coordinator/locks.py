@@ -1,4 +1,4 @@
-"""Table locks, which make writers wait for each other in order of arrival.
+"""Table locks, which make writers wait for each other in order of arrival, and the locks of advisory functions.
 
 An UPDATE reads, waits for Spark, and commits. A write in between could cause a conflict, so a lock makes other writers
 wait. There are three kinds of writers:
@@ -12,7 +12,7 @@ Writers with the same mode, except the exclusive one, do not wait for each other
 Correctness comes from the committer's check that nothing that was read was written since (`Conflict`).
 
 Each statement of a transaction may add locks to those of the earlier statements. A wait that would never end, because
-a transaction waits for one that waits for it, is refused before it begins.
+a session waits for one that waits for it, is refused before it begins.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ from server.coordinator.key_conflicts import Keys
 
 Mode = str
 ADD: Mode = "add"
+SHARED: Mode = "shared"
 EXCLUSIVE: Mode = "exclusive"
 Owner = Hashable
-"""Who holds locks: a transaction, compared by identity."""
+"""Who holds locks: a session, which has one transaction at a time."""
+
+
+class Unavailable(Exception):
+    """A lock is held by another session, and the caller does not wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +104,11 @@ class TableLock:
                 self.release(owner)
             raise
 
+    def share(self) -> None:
+        """Changes the mode of the only holder from EXCLUSIVE to SHARED."""
+        self._mode = SHARED
+        self._grant()
+
     def release(self, owner: Owner) -> None:
         self.holders.remove(owner)
         self._grant()
@@ -129,18 +139,24 @@ class TableLock:
 
 
 class TableLocks:
-    """One lock per table and one per key, which exist while they are in use."""
+    """One lock per table, key and advisory number, which exist while they are in use.
+
+    `timeout_s`: how long to wait for a lock, None: without a limit, 0: not at all.
+    """
 
     def __init__(self) -> None:
         self._locks: dict[str, TableLock] = {}
         self._waits: dict[Owner, TableLock] = {}
 
-    async def acquire(self, tables: Iterable[ObjectId], mode: Mode, owner: Owner) -> tuple[str, ...]:
+    async def acquire(
+        self, tables: Iterable[str], mode: Mode, owner: Owner, timeout_s: float | None = None
+    ) -> tuple[str, ...]:
         """Locks all tables. Returns those of the locks that the owner did not hold, for `release`.
 
-        Cancel safety: no new lock is kept. PgError 40P01 if the owner would wait for itself.
+        Cancel safety: no new lock is kept. PgError 40P01 if the owner would wait for itself, 55P03 after `timeout_s`.
+        Raises Unavailable if that is 0 and a lock would have to wait.
         """
-        return await self._acquire([(table, mode) for table in sorted(set(tables))], owner)
+        return await self._acquire([(table, mode) for table in sorted(set(tables))], owner, timeout_s)
 
     def acquire_at_once(self, tables: Iterable[ObjectId], mode: Mode, owner: Owner) -> tuple[str, ...] | None:
         """Locks all tables if that needs no waiting, for an owner without any. Returns them for `release`."""
@@ -152,13 +168,17 @@ class TableLocks:
             taken.append(table)
         return tuple(taken)
 
-    async def acquire_keys(self, table: ObjectId, keys: Keys, owner: Owner) -> tuple[str, ...]:
+    async def acquire_keys(
+        self, table: ObjectId, keys: Keys, owner: Owner, timeout_s: float | None = None
+    ) -> tuple[str, ...]:
         """Locks keys of a table, as `acquire`."""
         mode = f"column {keys.column}"
         names = sorted(f"{table} {mode} {value!r}" for value in keys.values)
-        return await self._acquire([(table, mode), *((name, EXCLUSIVE) for name in names)], owner)
+        return await self._acquire([(table, mode), *((name, EXCLUSIVE) for name in names)], owner, timeout_s)
 
-    async def _acquire(self, wanted: Iterable[tuple[str, Mode]], owner: Owner) -> tuple[str, ...]:
+    async def _acquire(
+        self, wanted: Iterable[tuple[str, Mode]], owner: Owner, timeout_s: float | None
+    ) -> tuple[str, ...]:
         """`wanted`: in an order that is the same for all callers, so that single statements cause no deadlock."""
         taken: list[str] = []
         try:
@@ -168,7 +188,7 @@ class TableLocks:
                     continue
                 is_held = owner in lock.holders
                 if not (lock.extend_at_once(owner) if is_held else lock.acquire_at_once(mode, owner)):
-                    await self._wait(lock, mode, owner)
+                    await self._wait(lock, mode, owner, timeout_s)
                 if not is_held:
                     taken.append(name)
         except BaseException:
@@ -176,17 +196,22 @@ class TableLocks:
             raise
         return tuple(taken)
 
-    async def _wait(self, lock: TableLock, mode: Mode, owner: Owner) -> None:
+    async def _wait(self, lock: TableLock, mode: Mode, owner: Owner, timeout_s: float | None) -> None:
+        if timeout_s == 0:
+            raise Unavailable
         if self._leads_to(owner, lock):
             raise PgError(
                 SqlState.DEADLOCK_DETECTED,
                 "deadlock detected",
-                detail="The transaction would wait for a lock of another transaction, which waits for this one.",
+                detail="The session would wait for a lock of another session, which waits for this one.",
                 hint="The transaction might succeed if retried.",
             )
         self._waits[owner] = lock
         try:
-            await lock.wait(mode, owner)
+            async with asyncio.timeout(timeout_s):
+                await lock.wait(mode, owner)
+        except TimeoutError:
+            raise PgError(SqlState.LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout") from None
         finally:
             del self._waits[owner]
 
@@ -214,6 +239,10 @@ class TableLocks:
         if lock is None:
             lock = self._locks[name] = TableLock()
         return lock
+
+    def share(self, name: str) -> None:
+        """Changes the mode of an owner's lock from EXCLUSIVE to SHARED."""
+        self._locks[name].share()
 
     def release(self, names: Iterable[str], owner: Owner) -> None:
         for name in names:

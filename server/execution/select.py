@@ -16,6 +16,7 @@ from server.dataflow.runtime.computation import bound_sql, compute, shaped
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
 from server.execution.times import timestamp_of
+from server.execution.waiting import rows_after_waiting
 from server.runtime.trace import step
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
@@ -50,7 +51,9 @@ async def rows_without_inputs(
     """
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
-        if plan.constant is not None:
+        if plan.waits:
+            rows = await rows_after_waiting(context, plan.relation, bindings)
+        elif plan.constant is not None:
             rows = await context.evaluator.evaluate(plan.constant, bindings)
         else:
             schema = updates.rows_schema([field.type.arrow for field in plan.columns])

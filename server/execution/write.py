@@ -217,9 +217,9 @@ async def _lock(context: Context, table: ObjectId | None, read: Iterable[ObjectI
     if not transaction.locked:  # while a locked transaction waits, so do others
         await context.coordinator.backpressure.admit(written)
     if table is None or keys is None:
-        locked = await locks.acquire({*written, *read}, EXCLUSIVE, transaction)
+        locked = await locks.acquire({*written, *read}, EXCLUSIVE, context, context.lock_timeout_s)
     else:
-        locked = await locks.acquire_keys(table, keys, transaction)
+        locked = await locks.acquire_keys(table, keys, context, context.lock_timeout_s)
     transaction.locked += locked
 
 

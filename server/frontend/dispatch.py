@@ -17,6 +17,7 @@ from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define
+from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
 from server.execution.select import select
@@ -96,6 +97,8 @@ class Dispatcher:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables)
+            case s.LockTable(), _:
+                return await lock_tables(context, statement)
             case s.AdvanceHold(), _:
                 return await holds.advance_hold(context, statement)
             case s.ValidateConnection(), _:
@@ -155,6 +158,7 @@ class Dispatcher:
                         )
                     self.portals.close_all()
                     self.statements.clear()
+                    context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
                 return Result(f"DISCARD {target}")

@@ -134,7 +134,7 @@ class Session:
         self._ended = True
         self._responses.stop_idle_timer()
         self._dispatcher.portals.close_all()
-        self.context.rollback()
+        self.context.end()
 
     # -- messages -----------------------------------------------------------------------------------------------
 

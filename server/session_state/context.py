@@ -24,6 +24,7 @@ from server.coordinator.locks import ADD
 from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
+from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
@@ -41,9 +42,12 @@ def nobody_to_notify(error: PgError) -> None:
     """The `interrupt` of a context without a session: ignores the error."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
-    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client."""
+    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client.
+
+    It is the owner of the session's locks.
+    """
 
     coordinator: Coordinator
     engine: Engine
@@ -63,6 +67,10 @@ class Context:
     ends_at_sync: bool = False
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
+    advisory_locks: AdvisoryLocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
 
     @property
     def state(self) -> CatalogState:
@@ -86,6 +94,11 @@ class Context:
         """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
         settings = self.settings
         return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+
+    @property
+    def lock_timeout_s(self) -> float | None:
+        """How long a statement waits for a lock; None: without a limit."""
+        return self.settings.timeout_s("lock_timeout")
 
     def plan_context(self) -> PlanContext:
         return PlanContext(
@@ -283,7 +296,7 @@ class Context:
         if not transaction.locked:  # a locked transaction was admitted before it read
             if coordinator.backpressure.delays(written):
                 return None
-            locked = coordinator.locks.acquire_at_once(written, ADD, transaction)
+            locked = coordinator.locks.acquire_at_once(written, ADD, self)
             if locked is None:
                 return None
             transaction.locked = locked
@@ -313,7 +326,7 @@ class Context:
         written = transaction.written
         if not transaction.locked:  # a locked transaction was admitted before it read
             await coordinator.backpressure.admit(tuple(written))
-            shared = await coordinator.locks.acquire(written, ADD, transaction)
+            shared = await coordinator.locks.acquire(written, ADD, self, self.lock_timeout_s)
         try:
             rows, changes, tables = transaction.changes()
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
@@ -335,7 +348,7 @@ class Context:
         except Conflict as conflict:
             raise self._serialization_failure(conflict.relation) from None
         finally:
-            coordinator.locks.release(shared, transaction)
+            coordinator.locks.release(shared, self)
 
     def _serialization_failure(self, relation: ObjectId | None) -> PgError:
         """`relation`: what was changed; None: the definition of an object."""
@@ -362,14 +375,21 @@ class Context:
     def unlock(self) -> None:
         """Releases the locks of a block that has failed."""
         transaction = self.transaction
-        self.coordinator.locks.release(transaction.locked, transaction)
+        self.advisory_locks.unlock_after(0, transaction.advisory)
+        self.coordinator.locks.release(transaction.locked, self)
         transaction.locked = ()
 
     def unlock_after(self, savepoint: Savepoint) -> None:
         """Releases the locks that the block has acquired since a savepoint."""
         transaction = self.transaction
-        self.coordinator.locks.release(transaction.locked[savepoint.locked :], transaction)
+        self.advisory_locks.unlock_after(savepoint.advisory, transaction.advisory)
+        self.coordinator.locks.release(transaction.locked[savepoint.locked :], self)
         transaction.locked = transaction.locked[: savepoint.locked]
+
+    def end(self) -> None:
+        """Ends the session: rolls back, and releases what it holds beyond its transaction."""
+        self.rollback()
+        self.advisory_locks.unlock_all({})
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""
@@ -385,7 +405,8 @@ class Context:
 
     def _end(self, transaction: Transaction) -> None:
         transaction.release()
-        self.coordinator.locks.release(transaction.locked, transaction)
+        self.advisory_locks.unlock_after(0, transaction.advisory)
+        self.coordinator.locks.release(transaction.locked, self)
         before = transaction.settings
         if before is self.settings or before.revision is not self.settings.revision:
             before = self.settings.copy()

@@ -27,6 +27,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
+from server.session_state.advisory_locks import Advisory
 from server.settings import Settings
 from server.timeline.frontiers import Holder
 
@@ -64,6 +65,7 @@ class Savepoint:
     bytes: int
     payloads: int
     locked: int
+    advisory: int
     portals: frozenset[str]
 
 
@@ -75,7 +77,7 @@ class Transaction:
 
     `settings`: the session's settings before the transaction, which ROLLBACK restores.
     `local`: the settings before SET LOCAL, which COMMIT restores.
-    `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds.
+    `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds. `advisory`: its advisory locks, in order.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
     `bytes`: the size of `writes`.
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
@@ -98,6 +100,7 @@ class Transaction:
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
     keys: dict[ObjectId, Keys] = field(default_factory=dict)
     locked: tuple[str, ...] = ()
+    advisory: dict[Advisory, None] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
     beginning: Holder | None = None
@@ -125,7 +128,7 @@ class Transaction:
             or self.mode is not _UNDECIDED
             or self.holder is not None
             or self.beginning is not None
-            or bool(self.locked or self.rows or self.writes or self.payloads)
+            or bool(self.locked or self.advisory or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
         )
@@ -259,6 +262,7 @@ class Transaction:
                 self.bytes,
                 len(self.payloads),
                 len(self.locked),
+                len(self.advisory),
                 frozenset(portals),
             )
         )

@@ -26,6 +26,7 @@ from server.sql.casts import find_cast, modify, pads_far
 from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, walk
 from server.sql.functions.worker import evaluator
 from server.sql.relations import Project, Relation, Values
+from server.sql.waiting import is_waiting, per_row
 
 
 class Bindings(NamedTuple):
@@ -153,6 +154,13 @@ def _setting(name: Evaluate) -> Evaluate:
     return evaluate
 
 
+def _refusal(function: str) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        raise per_row(function)
+
+    return evaluate
+
+
 def _signal(function: str, process_id: Evaluate) -> Evaluate:
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         id = process_id(bindings, row)
@@ -182,6 +190,8 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
             return lambda bindings, row: value
         case Parameter(index=index):
             return lambda bindings, row: bindings.parameters[index]
+        case SessionValue(name=name) if is_waiting(expression):
+            return _refusal(name)
         case SessionValue(argument=None, name=name):
             value_of = _SESSION[name]
             return lambda bindings, row: value_of(bindings)
@@ -346,4 +356,6 @@ def _is_cheap_query(relation: Relation) -> bool:
     nodes = list(islice(walk(relation), CELLS_MAX + 1))
     # NotCheap restarts the evaluation elsewhere, which must not repeat a call that has an effect
     signals = any(isinstance(node, SessionValue) and node.name in SIGNALS for node in nodes)
+    if any(map(is_waiting, nodes)):
+        return False
     return len(nodes) <= CELLS_MAX and all(_is_cheap(n) and not (signals and isinstance(n, Call)) for n in nodes)

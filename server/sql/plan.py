@@ -36,6 +36,7 @@ from server.sql.rewrite.spreads import spreads_from_sums
 from server.sql.rowwise import RowwisePlan, is_rowwise
 from server.sql.scope import Scope
 from server.sql.temporal import check_temporal
+from server.sql.waiting import check_once, is_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class QueryPlan:
     `uses_session`: the rows depend on the session or the clock.
     `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
     `is_bound`: there are no values to bind.
+    `waits`: it is a constant that calls a function of `waiting`.
     """
 
     columns: tuple[Field, ...]
@@ -82,6 +84,7 @@ class QueryPlan:
     template: str
     is_bound: bool
     uses_session: bool
+    waits: bool = False
     expanded: Callable[[], QueryPlan] | None = None
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
@@ -208,6 +211,8 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
     nodes = list(walk(relation))
     checkpoint()
     scan = direct_scan(relation)
+    if waits := any(map(is_waiting, nodes)):
+        check_once(relation, is_constant=constant is not None)
     return replace(
         plan,
         relation=relation,
@@ -218,6 +223,7 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         constant=constant,
         # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),
+        waits=waits,
         is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in nodes),
     )
 

@@ -22,6 +22,7 @@ from server.sql.bind.session import (
     privilege_function,
     session_value,
     signal,
+    waiting,
 )
 from server.sql.bind.shapes import function_name
 from server.sql.bind.table_functions import set_returning
@@ -32,11 +33,9 @@ from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.sets import SETS
 from server.sql.functions.table import Kind
 from server.sql.scope import Scope, in_clause
+from server.sql.waiting import WAITING
 
-_VOLATILE = (
-    *("random", "random_normal", "setseed", "gen_random_uuid", "timeofday", "nextval", "setval"),
-    *("pg_sleep", "pg_sleep_for", "pg_sleep_until"),
-)
+_VOLATILE = ("random", "random_normal", "setseed", "gen_random_uuid", "timeofday", "nextval", "setval")
 
 
 @form(exp.Anonymous, exp.Filter, exp.WithinGroup)
@@ -133,6 +132,8 @@ def _own_form(
         return current_setting(binder, arguments, scope, call)
     if name in SIGNALS and len(arguments) == 1 and not star:
         return signal(binder, name, arguments[0], scope, call)
+    if name in WAITING and not star:
+        return waiting(binder, name, arguments, scope, call)
     if name in PRIVILEGE_FUNCTIONS and len(arguments) in (2, 3) and not star:
         return privilege_function(binder, name, arguments, scope, call)
     return None

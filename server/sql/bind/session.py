@@ -10,11 +10,26 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, DATE, INT4, MZ_TIMESTAMP, TEXT, TIME, TIMESTAMP, TIMESTAMPTZ, PgType, array_of
+from protocol.pgwire.types import (
+    BOOL,
+    DATE,
+    INT4,
+    INT8,
+    MZ_TIMESTAMP,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UNKNOWN,
+    PgType,
+    array_of,
+)
 from server.sql.bind.binder import Binder, form
-from server.sql.coerce import ASSIGNMENT
+from server.sql.casts import find_cast
+from server.sql.coerce import ASSIGNMENT, IMPLICIT
 from server.sql.expressions import Array, ColumnRef, Expression, SessionValue, Subquery, walk
 from server.sql.scope import Scope
+from server.sql.waiting import WAITING, per_row
 
 SESSION_FUNCTIONS: dict[str, PgType] = {
     **dict.fromkeys(("now", "transaction_timestamp", "statement_timestamp", "current_timestamp"), TIMESTAMPTZ),
@@ -80,6 +95,32 @@ def signal(binder: Binder, name: str, process_id: exp.Expr, scope: Scope, tree: 
     """pg_cancel_backend(pid), pg_terminate_backend(pid)"""
     check_maintained(binder, name, tree)
     return SessionValue(name, BOOL, binder.coerce(binder.expression(process_id, scope), INT4))
+
+
+def waiting(
+    binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr
+) -> Expression | None:
+    """A function of WAITING, called once per statement. 0A000 if the arguments depend on columns.
+
+    None if it has no form with arguments of these types.
+    """
+    check_maintained(binder, name, tree)
+    type, forms = WAITING[name]
+    bound = [binder.expression(argument, scope) for argument in arguments]
+    for types in forms:
+        if len(types) == len(bound) and all(_is_accepted(a.type, to) for a, to in zip(bound, types, strict=True)):
+            values = tuple(binder.coerce(a, to) for a, to in zip(bound, types, strict=True))
+            if any(isinstance(node, ColumnRef | Subquery) for value in values for node in walk(value)):
+                raise per_row(name, binder.at(tree))
+            return SessionValue(name, type, Array(values, array_of(types[0] if types else INT8)))
+    return None
+
+
+def _is_accepted(type: PgType, target: PgType) -> bool:
+    """Whether an argument of a type is implicitly converted to another."""
+    source = type.without_modifiers
+    rule = find_cast(source, target)
+    return source in (UNKNOWN, target) or (rule is not None and rule.context <= IMPLICIT)
 
 
 def privilege_function(

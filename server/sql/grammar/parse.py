@@ -37,7 +37,14 @@ from server.sql.grammar.rules.transactions import (
     parse_rollback,
     parse_savepoint,
 )
-from server.sql.grammar.rules.writes import parse_delete, parse_insert, parse_truncate, parse_update, parse_with
+from server.sql.grammar.rules.writes import (
+    parse_delete,
+    parse_insert,
+    parse_lock,
+    parse_truncate,
+    parse_update,
+    parse_with,
+)
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.parts import Expr, Query
 from server.sql.grammar.statements.writes import Insert
@@ -62,6 +69,7 @@ _RULES: dict[str, Rule] = {
     "fetch": parse_fetch,
     "grant": parse_grant,
     "insert": parse_insert,
+    "lock": parse_lock,
     "reassign": parse_reassign_owned,
     "release": parse_release,
     "reset": parse_reset,
@@ -95,7 +103,6 @@ _UNSUPPORTED: dict[str, str | None] = {
     "import": None,
     "listen": "Use SUBSCRIBE to receive changes.",
     "load": None,
-    "lock": "Transactions are serializable without locks.",
     "merge": "Use INSERT, UPDATE and DELETE.",
     "move": "Use FETCH.",
     "notify": "Use SUBSCRIBE to receive changes.",

@@ -11,7 +11,7 @@ from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.statements.parts import Expr, Name, Query
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.tables import CreateTableAs
-from server.sql.grammar.statements.writes import Assignment, Delete, Insert, RowAssignment, Truncate, Update
+from server.sql.grammar.statements.writes import Assignment, Delete, Insert, LockTable, RowAssignment, Truncate, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
 
@@ -128,6 +128,33 @@ def _parse_where(tokens: TokenReader) -> Expr | None:
     if tokens.at_all("current", "of"):
         raise tokens.not_supported("WHERE CURRENT OF")
     return tokens.expression("returning")
+
+
+_LOCK_MODES = (
+    "access share",
+    "row share",
+    "row exclusive",
+    "share update exclusive",
+    "share row exclusive",
+    "share",
+    "access exclusive",
+    "exclusive",
+)
+
+
+def parse_lock(tokens: TokenReader) -> LockTable:
+    start = tokens.index
+    tokens.expect("lock")
+    tokens.take("table")
+    tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    mode = "access exclusive"
+    if tokens.take("in"):
+        found = next((mode for mode in _LOCK_MODES if tokens.take(*mode.split(), "mode")), None)
+        if found is None:
+            raise tokens.syntax_error()
+        mode = found
+    nowait = tokens.take("nowait")
+    return LockTable(*tokens.text_from(start), tables, mode, nowait)
 
 
 def parse_truncate(tokens: TokenReader) -> Truncate:

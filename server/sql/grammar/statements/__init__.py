@@ -67,7 +67,7 @@ from server.sql.grammar.statements.transactions import (
     SetTransaction,
 )
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
-from server.sql.grammar.statements.writes import Delete, Insert, Truncate, Update
+from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
     "AddSubsources",
@@ -113,6 +113,7 @@ __all__ = [
     "GrantPrivileges",
     "GrantRoles",
     "Insert",
+    "LockTable",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
@@ -144,6 +145,7 @@ Statement = (
     | Update
     | Delete
     | Truncate
+    | LockTable
     | CopyFrom
     | CopyTo
     | CreateDatabase

@@ -67,5 +67,14 @@ class Delete(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
+class LockTable(Parsed):
+    """LOCK [TABLE] tables [IN mode MODE] [NOWAIT]. `mode` is in lower case."""
+
+    tables: tuple[Name, ...]
+    mode: str
+    nowait: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate(Parsed):
     tables: tuple[Name, ...]

@@ -1,0 +1,52 @@
+"""LOCK TABLE: locks tables as a statement that changes all their rows does, until the end of the block."""
+
+from __future__ import annotations
+
+from catalog.objects import Table
+from catalog.roles import Privilege
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.coordinator.locks import EXCLUSIVE, Unavailable
+from server.execution.names import find_item
+from server.session_state.context import Context
+from server.session_state.results import Result
+from server.sql.grammar.statements.writes import LockTable
+
+_WITHOUT_EFFECT = ("access share", "row share")  # they exclude only statements that wait for no reader here
+_WRITES = (Privilege.UPDATE, Privilege.DELETE)
+
+
+async def lock_tables(context: Context, statement: LockTable) -> Result:
+    """Executes LOCK TABLE. PgError 25P01 outside a block, 42501 without a privilege, 55P03 with NOWAIT."""
+    transaction, state = context.transaction, context.state
+    if not transaction.explicit:
+        message = "LOCK TABLE can only be used in transaction blocks"
+        raise PgError(SqlState.NO_ACTIVE_SQL_TRANSACTION, message)
+    tables = []
+    for name in statement.tables:
+        item = find_item(context, name)
+        if not isinstance(item, Table):
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot lock relation "{item.name}"')
+        allowed: tuple[Privilege, ...] = (Privilege.SELECT,) if statement.mode in _WITHOUT_EFFECT else _WRITES
+        if statement.mode == "row exclusive":
+            allowed = (*_WRITES, Privilege.INSERT)
+        if not any(privileges.has(state, context.role, item.id, privilege) for privilege in allowed):
+            raise privileges.denied(state, item.id)
+        tables.append(item)
+    if statement.mode in _WITHOUT_EFFECT:
+        return Result("LOCK TABLE")
+    if transaction.read_only:
+        message = "cannot execute LOCK TABLE in a read-only transaction"
+        raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
+    if not transaction.locked:  # while a locked transaction waits, so do others
+        await context.coordinator.backpressure.admit(tuple(table.id for table in tables))
+    timeout_s = 0 if statement.nowait else context.lock_timeout_s
+    for table in tables:  # in the order of the statement, as in PostgreSQL
+        try:
+            locked = await context.coordinator.locks.acquire([table.id], EXCLUSIVE, context, timeout_s)
+        except Unavailable:
+            message = f'could not obtain lock on relation "{table.name}"'
+            raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
+        transaction.locked += locked
+    context.hold_latest(frozenset(table.id for table in tables))
+    return Result("LOCK TABLE")
