@@ -115,11 +115,14 @@ def _same_hash(hashes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
     The positions of a pair, and those of the second result, are ascending.
     """
-    order = np.argsort(hashes, kind="stable")
-    starts = np.flatnonzero(np.concatenate([[True], hashes[order][1:] != hashes[order][:-1]]))
+    order = np.argsort(hashes)  # a stable sort takes five times as long
+    ordered = hashes[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     counts = np.diff(np.append(starts, len(order)))
     firsts = starts[counts == 2]
-    return np.stack([order[firsts], order[firsts + 1]], axis=1), np.sort(order[np.repeat(counts > 2, counts)])
+    one, other = order[firsts], order[firsts + 1]
+    pairs = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
+    return pairs, np.sort(order[np.repeat(counts > 2, counts)])
 
 
 def _add_pairs(rows: pa.Table, pairs: NDArray[np.int64], diffs: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
