@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from server.dataflow.plan.relevance import KeyValues, relevant_rows
 from server.dataflow.runtime.computation import Computation, Hold, Holder, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.preparation import Preparation
+from server.dataflow.runtime.restoration import Restoration
 from server.dataflow.runtime.statement_limit import STATEMENTS_MAX, StatementLimit
 from server.runtime.threads import all_or_none, in_thread, to_the_end
 from server.spark import Engine, Runner
@@ -79,8 +81,9 @@ class IncrementalComputation:
         self._time: Timestamp | None = None
         self._has_state = True  # every operator has the state at `_time`
         self._rows: pa.Table | None = None  # the rows at `_time`, after a computation of all rows and without state
-        self._restoring: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()  # `_restoring`, and those that were cancelled and have not ended
+        self._restoration = Restoration()
+        self._times_waiting = 1  # at the last call of `times`
+        self._all_rows_s = 0.0  # the duration of the last computation of all rows
         self._step_cost = StepCost(sum(not isinstance(node, Source | Constant | Concat) for node in nodes_of(root)))
         self._is_temporal = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._is_stateless = all(isinstance(node, Source | Constant | Concat | Linear) for node in nodes_of(root))
@@ -121,7 +124,7 @@ class IncrementalComputation:
         return self._operators or self._hydrating
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
-        self._stop_restoring()
+        self._restoration.stop()
         operators, changes = await self._hydrated(as_of, self._statements)
         self._replace(operators, as_of)
         return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
@@ -159,6 +162,7 @@ class IncrementalComputation:
     def times(self, lower: int, upper: int) -> list[Timestamp]:
         found = {time for id in self.inputs for time in self._reads.change_times(id, lower, upper)}
         found.update(time for time in self._next_times if lower <= time < upper)
+        self._times_waiting = len(found)
         return self._of_one_step(lower, sorted(found)[: self._times_max if self._has_state else 1])
 
     def _of_one_step(self, lower: int, times: list[Timestamp]) -> list[Timestamp]:
@@ -207,18 +211,21 @@ class IncrementalComputation:
         self._step_cost.begin(self._changed_rows(since + 1, time), limited=limited)
 
     async def _changes_without_state(self, time: Timestamp, present: Present) -> pa.Table | None:
-        """The changes up to a time, from all rows. None if the state was restored first: the step can use it.
-
-        If the step is large, the state that is being restored is given up: to catch up would be too much work.
-        """
+        """The changes up to a time, from all rows. None if the state was restored first: the step can use it."""
         assert self._time is not None
         if self._is_temporal:
             return await self._changes_by_hydrating(time, present)
         if self._step_cost.refuses(self._changed_rows(self._time + 1, time)):
-            self._stop_restoring()
+            self._restoration.stop()  # to catch up would be too much work
+        else:
+            await self._restoration.make_way(self._times_waiting, self._all_rows_s, self.hydration.seconds or 0.0)
+            if self._has_state:
+                return None
         computing = asyncio.create_task(self._all_rows(time, present))
+        restoring = self._restoration.task
         try:
-            await asyncio.wait({computing, *self._tasks & {self._restoring}}, return_when=asyncio.FIRST_COMPLETED)
+            awaited = {computing} if restoring is None else {computing, restoring}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             if not self._has_state:
                 await asyncio.wait({computing})
         finally:
@@ -252,30 +259,31 @@ class IncrementalComputation:
 
     async def _all_rows(self, time: Timestamp, present: Present) -> tuple[pa.Table, pa.Table]:
         """All rows at a time, and the changes up to it. They are computed by one statement, beyond STATEMENTS_MAX."""
+        begun = monotonic()
         rows = await compute(self._plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
         changes = await in_thread(updates.difference, rows, await present() if self._rows is None else self._rows)
         self._step_cost.recomputed(self._changed_rows(0, time))
+        self._all_rows_s = monotonic() - begun
         return rows, changes
 
     def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
-        if not self._has_state and self._restoring is None and not self._is_temporal:
-            self._restoring = asyncio.create_task(self._restore(hold, failed))
-            self._tasks.add(self._restoring)
-            self._restoring.add_done_callback(self._tasks.discard)
+        if not self._has_state and self._restoration.task is None and not self._is_temporal:
+            self._restoration.start(self._restore(hold, failed))
 
     async def _restore(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
         """Restores the state, one dataflow at a time: a state that is built needs more memory than the finished one."""
         try:
             async with self._shared.restoring:
                 with hold() as holder:
+                    self._restoration.begin()
                     while not await self._restored(holder):
                         assert self._time is not None
                         holder.advance(self._time)
+                        self._restoration.begin()
+            self._restoration.end(restored=True)
         except Exception as error:
+            self._restoration.end(restored=False)
             failed(error)
-        finally:
-            if self._restoring is asyncio.current_task():
-                self._restoring = None
 
     async def _restored(self, holder: Holder) -> bool:
         """Hydrates new operators at the holder's time and lets them catch up. False if that is too much work."""
@@ -324,25 +332,18 @@ class IncrementalComputation:
                 self._step_cost.end()
                 return times[-1]
 
-    def _stop_restoring(self) -> None:
-        """Idempotent. The task ends later; `closed` awaits it."""
-        if self._restoring is not None:
-            self._restoring.cancel()
-            self._restoring = None
-
     def _drop_state(self) -> None:
         self._preparation.stop()
         _close(self._operators)
         self._operators = []
 
     def close(self) -> None:
-        self._stop_restoring()
+        self._restoration.stop()
         self._drop_state()
         self._rows = None
 
     async def closed(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._restoration.closed()
 
     async def _step(self, operators: list[Operator], tick: Tick) -> pa.Table:
         """The root's changes. `_commit` has to follow. After an exception no operator has changes to commit."""
