@@ -260,7 +260,14 @@ class IncrementalComputation:
     async def _all_rows(self, time: Timestamp, present: Present) -> tuple[pa.Table, pa.Table]:
         """All rows at a time, and the changes up to it. They are computed by one statement, beyond STATEMENTS_MAX."""
         begun = monotonic()
-        rows = await compute(self._plan, Bindings(), self._engine, self._reads.rows, time, patient=True)
+
+        async def read(id: ObjectId, as_of: Timestamp) -> pa.Table:
+            nonlocal begun
+            rows = await self._reads.rows(id, as_of)
+            begun = monotonic()  # the duration of a read depends on the changes: it is no estimate for other steps
+            return rows
+
+        rows = await compute(self._plan, Bindings(), self._engine, read, time, patient=True)
         changes = await in_thread(updates.difference, rows, await present() if self._rows is None else self._rows)
         self._step_cost.recomputed(self._changed_rows(0, time))
         self._all_rows_s = monotonic() - begun
@@ -273,6 +280,7 @@ class IncrementalComputation:
     async def _restore(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
         """Restores the state, one dataflow at a time: a state that is built needs more memory than the finished one."""
         try:
+            await asyncio.sleep(self._all_rows_s)  # a step that follows at once has the processors for itself
             async with self._shared.restoring:
                 with hold() as holder:
                     self._restoration.begin()

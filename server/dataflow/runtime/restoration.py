@@ -13,9 +13,9 @@ class Restoration:
 
     A step that computes all rows takes up to three times as long while the state is being restored, because both use
     the same processors. So the task is stopped when a single small step arrives, and starts from the beginning after
-    it. This ends when the steps have taken as long as the restoration: a stream of small steps becomes incremental
-    after about twice the time of a restoration. If the state is expected before the step could compute all rows, the
-    step waits for it.
+    it. This ends when the steps have taken as long as a restoration: a stream of small steps becomes incremental after
+    about twice the time of a restoration. If the state is expected before the step could compute all rows, the step
+    waits for it.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Restoration:
         self._made_way_s = 0.0  # the duration of the steps for which the task was stopped
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Starts a task, which must call `begin` and, at its end, `end`. There must be none."""
+        """Starts a task, which must call `begin` when it begins to work and `end` at its end. There must be none."""
         self.task, self._begun_s = asyncio.create_task(work), None
         self._tasks.add(self.task)
         self.task.add_done_callback(self._tasks.discard)
@@ -53,13 +53,13 @@ class Restoration:
         Stops the task, waits for its end, or does nothing: then both run at the same time. `restoration_s`: the
         duration of a restoration.
         """
-        if self.task is None or self._begun_s is None:
+        if self.task is None:
             return
-        left_s = max(self._begun_s + restoration_s - monotonic(), 0.0)
-        if waiting <= 1 and left_s > step_s and self._made_way_s < restoration_s:
+        left_s = None if self._begun_s is None else max(self._begun_s + restoration_s - monotonic(), 0.0)
+        if waiting <= 1 and self._made_way_s < restoration_s and (left_s is None or left_s > step_s):
             self._made_way_s += step_s
             self.stop()
-        elif left_s <= (waiting + 1) * step_s:
+        elif left_s is not None and left_s <= (waiting + 1) * step_s:
             await asyncio.wait({self.task}, timeout=max(left_s, step_s))
 
     async def closed(self) -> None:
