@@ -157,6 +157,7 @@ class Bench:
         took.recomputed = self._is_subtracted or (isinstance(ours, IncrementalComputation) and not ours.has_state)
         for table in changes:
             self._rows.add(table)
+        await self._rows.fold()
 
     async def _compare(self, took: Took) -> None:
         """The same query from scratch, while nothing else runs."""
@@ -170,7 +171,7 @@ class Bench:
     async def _present(self) -> pa.Table:
         assert self._rows is not None
         self._is_subtracted = True
-        return self._rows.rows
+        return await self._rows.current()
 
     def _write(self, id: ObjectId, table: pa.Table) -> None:
         payload = self._log.prepare(table)
