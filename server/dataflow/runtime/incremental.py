@@ -38,6 +38,7 @@ from server.sql.render import spark_text
 
 TIMES_MAX = 256  # of one step of a lagging dataflow
 ROWS_MAX = 100_000  # changed rows of a step over several times, which bounds its duration and memory
+PAUSE_S_MAX = 1.0  # before the state is restored
 RESTORING_STATEMENTS_MAX = 1  # at a time, while the state is built again: steps need the other processors
 
 
@@ -258,7 +259,10 @@ class IncrementalComputation:
         return await in_thread(updates.difference, rows, await present())
 
     async def _all_rows(self, time: Timestamp, present: Present) -> tuple[pa.Table, pa.Table]:
-        """All rows at a time, and the changes up to it. They are computed by one statement, beyond STATEMENTS_MAX."""
+        """All rows at a time, and the changes up to it. Its statement is not counted by STATEMENTS_MAX.
+
+        The present rows are consolidated while Spark computes.
+        """
         begun = monotonic()
 
         async def read(id: ObjectId, as_of: Timestamp) -> pa.Table:
@@ -267,8 +271,14 @@ class IncrementalComputation:
             begun = monotonic()  # the duration of a read depends on the changes: it is no estimate for other steps
             return rows
 
-        rows = await compute(self._plan, Bindings(), self._engine, read, time, patient=True)
-        changes = await in_thread(updates.difference, rows, await present() if self._rows is None else self._rows)
+        async def before() -> pa.Table:
+            return await present() if self._rows is None else self._rows
+
+        computing = compute(self._plan, Bindings(), self._engine, read, time, patient=True)
+        tasks = [asyncio.create_task(computing), asyncio.create_task(before())]
+        await all_or_none(tasks)
+        rows = tasks[0].result()
+        changes = await in_thread(updates.difference, rows, tasks[1].result())
         self._step_cost.recomputed(self._changed_rows(0, time))
         self._all_rows_s = monotonic() - begun
         return rows, changes
@@ -280,7 +290,7 @@ class IncrementalComputation:
     async def _restore(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
         """Restores the state, one dataflow at a time: a state that is built needs more memory than the finished one."""
         try:
-            await asyncio.sleep(self._all_rows_s)  # a step that follows at once has the processors for itself
+            await asyncio.sleep(min(self._all_rows_s, PAUSE_S_MAX))  # the next step may follow at once
             async with self._shared.restoring:
                 with hold() as holder:
                     self._restoration.begin()

@@ -288,6 +288,54 @@ def test_a_state_that_is_being_restored_leaves_nothing_behind_when_it_is_dropped
         asyncio.run(follow(delay_s))
 
 
+@pytest.mark.parametrize(
+    "sql", [JOINED, "SELECT k, v, s FROM t ORDER BY v DESC, k, s LIMIT 3", "SELECT k, sum(v) FROM t GROUP BY k"]
+)
+def test_small_steps_are_incremental_after_a_large_one(
+    sql: str, engine: SparkEngine, shared: SharedArrangements, chance: random.Random
+) -> None:
+    async def follow() -> None:
+        flow = await _without_state(engine, shared, sql)
+        flow.computation.restore_state(flow.held.hold, failed)
+        await _until(lambda: flow.computation.has_state)
+        assert not flow.held.restoring
+        with mock.patch.object(History, "rows", side_effect=AssertionError("all rows are read")):
+            for time in (3, 4):
+                flow.changes += await flow.computation.advance([Timestamp(time)], flow.present)
+        assert await flow.fault(4) is None
+        assert flow.computation.has_state
+        await flow.close()
+
+    asyncio.run(follow())
+
+
+def test_a_large_step_of_a_filter_drops_nothing(
+    engine: SparkEngine, shared: SharedArrangements, chance: random.Random
+) -> None:
+    async def follow() -> None:
+        rows = [((number % 7, number, "a"), 1) for number in range(100)]
+        flow = Following("SELECT k + 1 FROM t WHERE v > 3", Held(), engine, shared)
+        flow.held.changes_of[ids()["t"]] = [
+            (Timestamp(1), changes_table("t", rows)),
+            (Timestamp(2), changes_table("t", [(row, -1) for row, _ in rows[:60]])),
+        ]
+        await flow.hydrate()
+        computed = 0
+
+        async def present() -> pa.Table:
+            nonlocal computed
+            computed += 1
+            return await flow.present()
+
+        flow.changes += await flow.computation.advance([Timestamp(2)], present)
+        assert computed == 1, "it computed all rows"
+        assert flow.computation.has_state
+        assert await flow.fault(2) is None
+        await flow.close()
+
+    asyncio.run(follow())
+
+
 def test_states_are_restored_one_at_a_time(
     engine: SparkEngine, shared: SharedArrangements, chance: random.Random
 ) -> None:
