@@ -121,7 +121,8 @@ def _same_hash(hashes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     counts = np.diff(np.append(starts, len(order)))
     firsts = starts[counts == 2]
-    pairs = np.sort(np.stack([order[firsts], order[firsts + 1]], axis=1), axis=1)
+    one, other = order[firsts], order[firsts + 1]
+    pairs = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
     return pairs, np.sort(order[np.repeat(counts > 2, counts)])
 
 

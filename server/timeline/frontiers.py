@@ -231,6 +231,10 @@ class Frontiers:
                 raise NotReadable(id, self.floors[id])
         return self._held(ids, time)
 
+    def also(self, holder: Holder) -> Holder:
+        """Returns a new holder of the same collections at the same time."""
+        return self._held(holder.collections, holder.time)
+
     def _held(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
         holder = Holder(self, frozenset(ids), time)
         self.holders.add(holder)

@@ -1,19 +1,19 @@
-"""Ticks of one changed row up to all rows of a table, compared with recomputation, in one run, over a real log.
+"""Steps with changes of up to all rows of a table, compared with the query from scratch, in one run, over a real log.
 
 `t` has `--base` rows, ten per key, of which a given number is replaced at one time. The tables that it is joined with
-do not change. Each tick is the first large one of its dataflow, whose state has just been built, so the work before a
-tick is abandoned is included. Both computations read the log as the server does, and have the previous rows.
+do not change. Each step is the first large one of its dataflow, whose state has just been built, so the work before a
+step is abandoned is included. A step with few changes follows at once, while the state is restored if the step before
+has dropped it. All computations read the log as the server does. Steps have the previous rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +37,6 @@ from tests.bench import incremental
 from tests.bench.engines import with_engine
 from tests.bench.growing import START, Growing, planned, state
 from tests.bench.maintained import maintained
-from tests.bench.processes import cpu_s
 from tests.bench.servers import Servers
 from tests.bench.servers import Table as Figures
 
@@ -45,15 +44,15 @@ QUERIES = {
     **incremental.QUERIES,
     "window": "SELECT k, v, sum(v) OVER (PARTITION BY k) FROM t",
 }
-AFTER = 100  # changed rows of the tick that follows one of all rows
+AFTER = 100  # changed rows of the step that follows
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--base", type=int, default=300_000, help="rows of the table (%(default)s)")
-    parser.add_argument("--deltas", default="1,100,1000,10000,100000", help="changed rows, and all (%(default)s)")
+    parser.add_argument("--deltas", default="1%,10%,50%,100%", help="changed rows, or their share (%(default)s)")
     parser.add_argument("--followed", default="", help="queries whose names begin so, comma-separated (all)")
-    parser.add_argument("--turns", type=int, default=4, help="ticks of each kind, the fastest counts (%(default)s)")
-    parser.add_argument("--never", action="store_true", help="give up nothing: to see where the crossings are")
+    parser.add_argument("--turns", type=int, default=4, help="steps of each kind; the fastest counts (%(default)s)")
+    parser.add_argument("--never", action="store_true", help="recompute nothing: to see where the crossings are")
 
 
 class Logged:
@@ -87,13 +86,17 @@ class Logged:
 
 @dataclass
 class Took:
-    """Seconds of each round, and seconds of processor time."""
+    """Seconds of each turn: of the step, of computing and subtracting all rows, and of the query from scratch."""
 
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
+    step: list[float] = field(default_factory=list)
+    recomputation: list[float] = field(default_factory=list)
+    query: list[float] = field(default_factory=list)
+    recomputed: bool = False  # the step computed all rows
 
-    def compared_with(self, other: Took) -> str:
-        return f"{min(self.wall) / min(other.wall):.2f} ({min(self.cpu) / max(min(other.cpu), 0.01):.2f})"
+    @property
+    def cell(self) -> str:
+        ratio, other = min(self.step) / min(self.query), min(self.step) / min(self.recomputation)
+        return f"{ratio:.2f} ({other:.2f})" + (", recomputed" if self.recomputed else "")
 
 
 class Bench:
@@ -107,60 +110,87 @@ class Bench:
         self._log = Log(self._store, Payloads(directory / "payloads"))
         self._growing = Growing(base, plan.inputs, "t")
         self._rows: Accumulated | None = None
+        self._is_subtracted = False  # the present rows were read
         self._inputs = Logged(self._log)
         relation = rewritten(plan.relation)
         plan = replace(plan, relation=relation, template=spark_text(relation))
         self._recomputation = Recomputation(plan, engine, Logged(self._log))
+        self._query = Recomputation(plan, engine, Logged(self._log))
 
     async def begin(self) -> None:
         for id in self._plan.inputs:
             self._store.transact(lambda tx, id=id: self._log.create(tx, id, Frontiers(START, None)))  # type: ignore[misc]
             self._write(id, await self._growing.rows(id, START))
         self._rows = Accumulated(await self._recomputation.hydrate(START))
+        await self._query.hydrate(START)
 
-    async def turn(self, changed: int, *, after: bool) -> tuple[Took, Took, bool]:
-        """The tick, the recomputation, and whether the tick was abandoned. `after`: measures a small tick that
-        follows it."""
+    async def turn(self, changed: int, took: Took, after: Took) -> None:
+        """A step with `changed` replaced rows, and a small one that follows at once."""
         with ExitStack() as stack:
             storage = Storage()
             stack.callback(storage.close)
             ours = maintained(self._plan, self._engine, self._inputs, storage)
             stack.callback(ours.close)
             await ours.hydrate(self._growing.now)
-            tick, fallback = await self._advanced(ours, changed)
-            given_up = isinstance(ours, IncrementalComputation) and not ours.has_state
-            if after:
-                tick, fallback = await self._advanced(ours, AFTER)
-            return tick, fallback, given_up
+            await self._change(changed)
+            await self._compare(took)
+            await self._step(ours, took)
+            ours.restore_state(lambda: nullcontext(_Holder(self._growing.now)), _failed)
+            await self._change(AFTER)
+            await self._step(ours, after)
+            ours.close()
+            await ours.closed()
+            await self._compare(after)
 
-    async def _advanced(self, ours: Computation, changed: int) -> tuple[Took, Took]:
+    async def _change(self, changed: int) -> None:
         before, now = self._growing.now, self._growing.change(2 * changed)
         for id in self._plan.inputs:
             if self._growing.change_times(id, now, now + 1):
                 self._write(id, await self._growing.changes(id, before + 1, now + 1))
-        took: dict[Computation, Took] = {ours: Took(), self._recomputation: Took()}
-        for computation in (ours, self._recomputation) if now % 2 else (self._recomputation, ours):
-            cpu, begun = self._cpu_s(), time.perf_counter()
-            changes = await computation.advance([now], self._present)
-            took[computation].wall.append(time.perf_counter() - begun)
-            took[computation].cpu.append(self._cpu_s() - cpu)
+
+    async def _step(self, ours: Computation, took: Took) -> None:
         assert self._rows is not None
+        self._is_subtracted = False
+        begun = time.perf_counter()
+        changes = await ours.advance([self._growing.now], self._present)
+        took.step.append(time.perf_counter() - begun)
+        took.recomputed = self._is_subtracted or (isinstance(ours, IncrementalComputation) and not ours.has_state)
         for table in changes:
             self._rows.add(table)
-        return took[ours], took[self._recomputation]
+        await self._rows.fold()
+
+    async def _compare(self, took: Took) -> None:
+        """The same query from scratch, while nothing else runs."""
+        begun = time.perf_counter()
+        await self._query.hydrate(self._growing.now)
+        took.query.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        await self._recomputation.advance([self._growing.now])
+        took.recomputation.append(time.perf_counter() - begun)
 
     async def _present(self) -> pa.Table:
         assert self._rows is not None
-        return self._rows.rows
+        self._is_subtracted = True
+        return await self._rows.current()
 
     def _write(self, id: ObjectId, table: pa.Table) -> None:
         payload = self._log.prepare(table)
         batch = self._store.transact(lambda tx: self._log.insert(tx, id, self._growing.now, payload))
         self._log.committed([(batch, payload)])
 
-    def _cpu_s(self) -> float:
-        assert self._engine.jvm_pid is not None
-        return cpu_s(os.getpid()) + cpu_s(self._engine.jvm_pid)
+
+@dataclass
+class _Holder:
+    """Keeps nothing: the benchmark does not compact its log."""
+
+    time: Timestamp
+
+    def advance(self, time: int) -> None:
+        self.time = Timestamp(time)
+
+
+def _failed(error: Exception) -> None:
+    raise error
 
 
 def _table(id: ObjectId) -> Table:
@@ -171,7 +201,7 @@ def _table(id: ObjectId) -> Table:
 
 async def figures(engine: SparkEngine, options: argparse.Namespace) -> Figures:
     chosen = tuple(options.followed.split(","))
-    counts = [int(count) for count in options.deltas.split(",")] + [options.base]
+    counts = [_count(text, options.base) for text in options.deltas.split(",")]
     rows = []
     for name, sql in QUERIES.items():
         if not name.startswith(chosen):
@@ -179,25 +209,27 @@ async def figures(engine: SparkEngine, options: argparse.Namespace) -> Figures:
         with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
             bench = Bench(engine, planned(sql), options.base, Path(directory), stack)
             await bench.begin()
-            cells = [name]
-            for count, after in [*((count, False) for count in counts), (options.base, True)]:
-                tick, fallback, given_up = Took(), Took(), False
+            cells, scratch = [name], []
+            for count in counts:
+                took, after = Took(), Took()
                 for _ in range(options.turns):
-                    ours, recomputed, given_up = await bench.turn(count, after=after)
-                    tick.wall += ours.wall
-                    tick.cpu += ours.cpu
-                    fallback.wall += recomputed.wall
-                    fallback.cpu += recomputed.cpu
-                cells.append(tick.compared_with(fallback) + (", recomputed" if given_up and not after else ""))
-            cells.append(f"{min(fallback.wall) * 1e3:.0f} ms")
+                    await bench.turn(count, took, after)
+                cells += [took.cell, after.cell]
+                scratch += took.query
+            cells.append(f"{min(scratch) * 1e3:.0f} ms")
             rows.append(tuple(cells))
             print(*cells, sep=" | ", flush=True)
-    header = ("query", *(f"{count:,}" for count in counts), f"{AFTER} after all", "recomputation")
+    header = ("query", *(text for count in counts for text in (f"{count:,}", f"then {AFTER}")), "from scratch")
     about = (
-        f"Ticks as multiples of recomputing and subtracting (in parentheses: processor time), by changed rows of "
-        f"{options.base:,}; `recomputed`: the tick was replaced by a recomputation; `recomputation`: its duration"
+        f"Steps as multiples of the query from scratch (in parentheses: of computing and subtracting all rows), by "
+        f"replaced rows of {options.base:,}; `recomputed`: the step computed all rows; `then {AFTER}`: a step of "
+        f"{AFTER} rows that follows at once; `from scratch`: duration of the query"
     )
     return Figures("deltas", about, header, rows)
+
+
+def _count(text: str, base: int) -> int:
+    return base * int(text[:-1]) // 100 if text.endswith("%") else int(text)
 
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Figures]:

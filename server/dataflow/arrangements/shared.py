@@ -101,6 +101,8 @@ class SharedArrangements:
 
     def __init__(self, arranger: Arranger) -> None:
         self.arranger = arranger
+        self.restoring = asyncio.Lock()
+        """Held while a dataflow builds its state again."""
         self._known: dict[Key, _Shared] = {}
 
     def lease(self, key: Key, schema: pa.Schema, as_of: Timestamp) -> Lease:

@@ -32,6 +32,7 @@ from server.dataflow.operators.versions import (
 from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows, Statement
 from server.runtime.threads import in_thread
 
+STORED_ROW_COST = 1.0  # of a row that is stored and not read by a statement, in units of `StepCost`
 MARK_FIELD = pa.field("mark", pa.bool_())
 
 
@@ -64,6 +65,8 @@ class RecomputeOperator(ArrangingOperator):
             found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
             self._step_cost.expect(max(2 * found_rows, changed), self.row_cost)
+        elif node.top_k is not None and not any(node.keys):  # its statement reads few rows, but all are stored
+            self._step_cost.add(sum(changes.num_rows for changes in branches), STORED_ROW_COST)
         await self._take(tick, branches)
         befores = await asyncio.gather(
             *(self._before(tick, i, asked[i], changes) for i, changes in enumerate(branches))

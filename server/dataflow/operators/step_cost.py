@@ -37,8 +37,12 @@ class StepCost:
         """Begins a step with this number of changes. TooMuch if it is `limited` and its estimate exceeds the limit."""
         self._rows, self._cost, self._followed, self._changes = 0, 0.0, 0.0, changes
         self._limit = max(FEW_ROWS, self._whole) if limited else None
-        if self._limit is not None and changes * self._a_change > self._limit:
+        if limited and self.refuses(changes):
             raise TooMuch
+
+    def refuses(self, changes: int) -> bool:
+        """Whether `begin` refuses a limited step with this number of changes."""
+        return changes * self._a_change > max(FEW_ROWS, self._whole)
 
     def expect(self, rows: int, cost: float) -> None:
         """Announces that a statement will read at least `rows` rows, before they are looked up. TooMuch as in `add`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
@@ -32,6 +33,21 @@ from server.sql.plan import QueryPlan
 TOGETHER = 2  # times that a lagging `Recomputation` computes concurrently; each occupies a slot of the engine
 
 Present = Callable[[], Awaitable[pa.Table]]
+
+
+class Holder(Protocol):
+    """Keeps the history of the inputs from a time on (`server.timeline.frontiers.Holder`)."""
+
+    @property
+    def time(self) -> Timestamp: ...
+
+    def advance(self, time: int) -> None:
+        """Releases the times before `time`."""
+        ...
+
+
+Hold = Callable[[], AbstractContextManager[Holder]]
+"""Holds the history that the dataflow holds now, until it is left."""
 ReadRows = Callable[[ObjectId, Timestamp], Awaitable[pa.Table]]
 
 
@@ -70,11 +86,6 @@ class Computation(Protocol):
         """The progress of `hydrate`, or the outcome of the last one."""
         ...
 
-    @property
-    def has_state(self) -> bool:
-        """Whether the next step can be incremental. Otherwise it hydrates again or computes all rows."""
-        ...
-
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
         """Computes the state at `as_of`, which replaces any previous state, and returns the rows.
 
@@ -104,8 +115,20 @@ class Computation(Protocol):
         """Moves the computation to a time, up to which no change of an input affects the result."""
         ...
 
+    def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
+        """If a step has dropped the state, builds it again in the background; meanwhile `advance` computes all rows.
+
+        `hold` is called when this begins, perhaps after other dataflows. After an error, which `failed` gets, the next
+        call tries again. Does nothing if there is a state or if it is being restored.
+        """
+        ...
+
     def close(self) -> None:
         """Releases the state. May be called twice."""
+        ...
+
+    async def closed(self) -> None:
+        """Returns when nothing runs in the background any more. Called after `close`."""
         ...
 
 
@@ -227,7 +250,6 @@ class Recomputation:
     arrangements: Sequence[tuple[str, Arrangement]] = ()
     relevant: Mapping[ObjectId, Sequence[KeyValues]] = {}
     next_time: Timestamp | None = None
-    has_state = True
 
     def __init__(self, plan: QueryPlan, engine: Engine, inputs: Inputs) -> None:
         self._plan = plan
@@ -267,8 +289,14 @@ class Recomputation:
     def pass_to(self, time: Timestamp) -> None:
         """Does nothing: the rows are those at this time, too."""
 
+    def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
+        """Does nothing: no step drops the rows."""
+
     def close(self) -> None:
         self._rows = None
+
+    async def closed(self) -> None:
+        """Returns at once."""
 
     async def _computed_at(self, times: Sequence[Timestamp]) -> list[pa.Table]:
         """The rows at each of the times, computed concurrently."""

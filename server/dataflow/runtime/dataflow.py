@@ -5,9 +5,9 @@ A dataflow hydrates its computation at the sink's first time, then follows the `
     for t in computation.times(processed_upper, upper):  sink.write(t, rows(t) - rows(t')), where t' is the time before
     processed_upper = upper;  sink.advance(upper), unless the query fails
 
-After a short step it pauses if commits follow each other fast. When it has processed everything it hydrates again if a
-large step has dropped the state. Then it rests, until a change that may concern it is about to become visible
-(`resting`).
+After a short step it pauses if commits follow each other fast. After a large step, which drops the state, the
+computation restores it in the background. When the dataflow has processed everything, it rests until a change that may
+concern it is about to become visible (`resting`).
 
 Guarantees:
 
@@ -23,7 +23,8 @@ Guarantees:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
@@ -45,7 +46,6 @@ from server.timeline.frontiers import Frontiers, Holder
 
 SHORT_STEP_S = 0.02
 PAUSE_SHARE = 2.0  # of the duration of a short step, while commits follow each other
-_NO_ROWS = pa.table({})
 log = structlog.get_logger()
 
 
@@ -122,6 +122,7 @@ class Dataflow:
         """All times before it have been processed. `error` applies to the times since `sink.upper`."""
         self._frontiers = frontiers
         self._holder = holder
+        self._restoring_holder: Holder | None = None  # while the state is being restored
         self._metrics = metrics
         self._holds_too_much = holds_too_much
         self._resting = resting
@@ -140,7 +141,8 @@ class Dataflow:
     @property
     def next_time(self) -> Timestamp:
         """The changes of the inputs at this time and later are held, earlier ones are not."""
-        return Timestamp(self._holder.time + 1)
+        holders = (self._holder, self._restoring_holder)
+        return Timestamp(min(holder.time for holder in holders if holder is not None) + 1)
 
     @property
     def can_catch_up(self) -> bool:
@@ -149,13 +151,11 @@ class Dataflow:
     async def run(self) -> None:
         """Runs until cancelled, or until an error if the sink does not retry.
 
-        Cancel safety: a write is complete or absent; the hold on the inputs is released.
+        Cancel safety: a write is complete or absent; the holds on the inputs are released.
         """
         try:
             await self._hydrate(self._holder.time)
             while True:
-                if not self.computation.has_state and self.error is None:
-                    await self._restore_state()
                 if self._may_rest:
                     await self._rested()
                 await self._frontiers.reached(self.inputs, self.processed_upper)
@@ -169,6 +169,7 @@ class Dataflow:
             self.sink.failed(self.error, self.processed_upper)
         finally:
             self.close()
+            await self.computation.closed()
 
     async def _pause_after_step(self, duration_s: float) -> None:
         """Waits after a short step if an input has changed meanwhile, so that the next step takes more timestamps.
@@ -254,6 +255,8 @@ class Dataflow:
                 else:
                     await self._write(time, changes)
                     self._query_succeeded(time)
+            if self.error is None:
+                self.computation.restore_state(self._held_for_state, self._not_restored)
         self.processed_upper = upper
         if self.error is None:
             self.sink.advance(upper)
@@ -286,27 +289,18 @@ class Dataflow:
         self._query_succeeded(time)
         self.hydrated = True
 
-    async def _restore_state(self) -> None:
-        """Hydrates again, unless an input changes meanwhile: after a large step there is no state for a small one."""
-        hydrating = asyncio.ensure_future(self.computation.hydrate(Timestamp(self.processed_upper - 1), _NO_ROWS))
-        changing = asyncio.ensure_future(self._input_changed())
+    @contextmanager
+    def _held_for_state(self) -> Iterator[Holder]:
+        """Holds the history that is held now."""
+        holder = self._restoring_holder = self._frontiers.also(self._holder)
         try:
-            await asyncio.wait((hydrating, changing), return_when=asyncio.FIRST_COMPLETED)
-            if hydrating.done() and (error := hydrating.exception()) is not None:
-                self._log.warning(f"{self._kind} not hydrated again", error=str(error))
-                await changing  # the next step reports the error if it cannot compute all rows either
+            yield holder
         finally:
-            for task in (hydrating, changing):
-                task.cancel()
-            await asyncio.gather(hydrating, changing, return_exceptions=True)
+            holder.release()
+            self._restoring_holder = None
 
-    async def _input_changed(self) -> None:
-        """Returns when an input has changed since `processed_upper`. Meanwhile the sink advances; the hold does not."""
-        upper = self.processed_upper
-        while not self.computation.times(self.processed_upper, upper):
-            self.sink.advance(upper)
-            await self._frontiers.reached(self.inputs, upper)
-            upper = self._frontiers.least_upper(self.inputs)
+    def _not_restored(self, error: Exception) -> None:
+        self._log.warning(f"{self._kind} not hydrated again", error=str(error))
 
     async def _release_history(self) -> None:
         """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""

@@ -10,7 +10,7 @@ from catalog.objects import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
 from server.dataflow.plan.relevance import KeyValues
-from server.dataflow.runtime.computation import Computation, Present
+from server.dataflow.runtime.computation import Computation, Hold, Present
 from server.dataflow.runtime.hydration import Hydration, State
 
 
@@ -20,7 +20,6 @@ class FailedPlan:
     arrangements: Sequence[tuple[str, Arrangement]] = ()
     relevant: Mapping[ObjectId, Sequence[KeyValues]] = {}
     next_time: Timestamp | None = None
-    has_state = True
     fingerprint = ""
 
     def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:
@@ -42,5 +41,11 @@ class FailedPlan:
     def pass_to(self, time: Timestamp) -> None:
         """Does nothing: there is no state."""
 
+    def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
+        """Does nothing: there is no state."""
+
     def close(self) -> None:
         """Does nothing: there is no state."""
+
+    async def closed(self) -> None:
+        """Returns at once."""

@@ -13,11 +13,17 @@ STATEMENTS_MAX = 2  # per dataflow at a time, so that other dataflows get slots 
 
 
 class StatementLimit:
-    """Runs at most STATEMENTS_MAX statements at a time. The others wait here instead of in the engine's queue."""
+    """Runs a limited number of statements at a time. The others wait here instead of in the engine's queue."""
 
-    def __init__(self, engine: Runner) -> None:
+    def __init__(self, engine: Runner, most: int) -> None:
         self._engine = engine
-        self._free = asyncio.Semaphore(STATEMENTS_MAX)
+        self._most = most
+        self._free = asyncio.Semaphore(most)
+
+    def raise_to(self, most: int) -> None:
+        for _ in range(most - self._most):
+            self._free.release()
+        self._most = max(self._most, most)
 
     async def run(self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False) -> pa.Table:
         """As `Runner.run`."""

@@ -32,7 +32,7 @@ class QueryFeed(Feed):
 
     async def rows(self) -> pa.Table | None:
         """As `Sink.rows`."""
-        return self.current_rows if self.hydrated else None
+        return None if self._accumulated is None else await self._accumulated.current()
 
     async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
         """As `Sink.begin`. The rows are no entry: readers take them from `current_rows`."""
@@ -46,6 +46,7 @@ class QueryFeed(Feed):
         self.append(time, changes)  # the last reader may be overrun, so that the feed is released
         accumulated.add(changes)
         self.advance(Timestamp(time + 1))
+        await accumulated.fold()
 
     def failed(self, error: PgError, upper: Timestamp) -> None:
         """As `Sink.failed`."""

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import sqlite3
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +23,7 @@ from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.plan.relevance import KeyValues
+from server.dataflow.runtime.computation import Hold
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.hydration import Hydration
 from server.runtime.errors import to_pg_error
@@ -83,7 +85,6 @@ class Constant:
     arrangements = ()
     relevant: ClassVar[dict[ObjectId, list[KeyValues]]] = {}
     next_time = None
-    has_state = True
 
     def __init__(self) -> None:
         self.hydration = Hydration()
@@ -97,8 +98,14 @@ class Constant:
     def pass_to(self, time: Timestamp) -> None:
         """Does nothing, because there is no state."""
 
+    def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
+        """Does nothing, because no step drops the state."""
+
     def close(self) -> None:
         """Does nothing, because there are no resources."""
+
+    async def closed(self) -> None:
+        """Returns at once."""
 
 
 class FullSink:

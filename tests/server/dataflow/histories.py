@@ -101,6 +101,10 @@ def empty_changes(id: ObjectId) -> pa.Table:
     return updates.with_diff(schema_of(id).empty_table(), 1)
 
 
+def random_row(name: str, dice: random.Random) -> tuple[Any, ...]:
+    return tuple(dice.choice(_VALUES[column]) for column in TABLES[name])
+
+
 def random_history(seed: int, times: int, rows: int = 12, *, skewed: bool = False) -> History:
     """At time 1 the tables are filled. At each later time, rows of some tables are inserted, deleted and updated.
 

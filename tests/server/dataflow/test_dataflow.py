@@ -15,7 +15,7 @@ from catalog.objects import Column, MaterializedView, ObjectId, Timestamp
 from catalog.updates import DIFF_FIELD
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.plan.relevance import KeyValues
-from server.dataflow.runtime.computation import Present
+from server.dataflow.runtime.computation import Hold, Present
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.resting import Resting
@@ -84,7 +84,10 @@ class World:
 
 
 class Rows:
-    """The computation of a view. Fails if the history that it reads is not held. Some steps drop the state."""
+    """The computation of a view. Fails if the history that it reads is not held. Some steps drop the state.
+
+    A restoration holds the history from a time on until its end.
+    """
 
     fingerprint = ""
     next_time: Timestamp | None = None
@@ -96,6 +99,7 @@ class Rows:
         self._world, self._id, self._key = world, id, key
         self._time = 0
         self.has_state = True
+        self._restoring: asyncio.Task[None] | None = None
         values = pa.array([key], pa.int64())
         self.relevant = {} if key is None else {id: [KeyValues(0, values)] for id in inputs}
 
@@ -125,14 +129,35 @@ class Rows:
                         changes.update({n: c for n, c in numbers.items() if self._key in (None, n)})
             found.append(table({number: count for number, count in changes.items() if count}))
             last = time
-        self._time, self.has_state = last, self._world.chance.random() < 0.7
+        self._time, self.has_state = last, self.has_state and self._world.chance.random() < 0.7
         return found
 
     def pass_to(self, time: Timestamp) -> None:
         self._time = max(self._time, time)
 
+    def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
+        if not self.has_state and self._restoring is None:
+            self._restoring = asyncio.create_task(self._restore(hold))
+
+    async def _restore(self, hold: Hold) -> None:
+        await self._world.turns()
+        flow, frontiers = self._world.flows[self._id], self._world.frontiers
+        with hold() as holder:
+            for _ in range(self._world.chance.randrange(5)):
+                await self._world.turns()
+                assert flow.next_time <= holder.time + 1, "writers wait if the restoration lags"
+                assert all(frontiers.since(id) <= holder.time for id in self.inputs), "the history is held"
+                if self._world.chance.random() < 0.5:
+                    holder.advance(max(self._time, holder.time))
+        self.has_state, self._restoring = True, None
+
     def close(self) -> None:
-        """Does nothing."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+
+    async def closed(self) -> None:
+        if self._restoring is not None:
+            await asyncio.wait({self._restoring})
 
 
 class Log:
@@ -204,7 +229,9 @@ async def test_views_have_the_right_rows_at_every_time(seed: int) -> None:
         written = {id: world.numbers() for id in (T, U) if world.chance.random() < 0.4}
         world.commit(written)
     await until(lambda: all(flow.is_resting and flow.upper == world.frontiers.tables_upper for flow in flows), tasks)
-    assert all(flow.computation.has_state for flow in flows)
+    computations = [flow.computation for flow in flows]
+    await until(lambda: all(isinstance(c, Rows) and c.has_state for c in computations), tasks)
+    assert len(world.frontiers.holders) == len(flows), "those of restorations are released"
     selected = {ObjectId("v1"): 1, ObjectId("v3"): 2, ObjectId("v5"): 7}
     for time in range(world.frontiers.tables_upper):
         for id, flow in world.flows.items():
@@ -213,8 +240,12 @@ async def test_views_have_the_right_rows_at_every_time(seed: int) -> None:
                 expected.update({n: c for n, c in world.rows(input, time).items() if selected.get(id, n) == n})
             assert world.rows(id, time) == Counter({n: c for n, c in expected.items() if c}), (seed, id, time)
     assert seed % 2 == 0 or world.steps[ObjectId("v5")] == 0, "no change concerned it"
+    for id in (T, U):  # the dataflows are dropped in the middle of steps and restorations
+        world.commit({id: world.numbers()})
+        await world.turns()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     assert not world.frontiers.holders
     assert not world.frontiers.passive_of
