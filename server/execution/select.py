@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from catalog import builtin, updates
 from catalog.objects import DerivedRelation, ObjectId, SystemTable, Timestamp
+from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.locks import EXCLUSIVE, Unavailable
 from server.dataflow.runtime.computation import bound_sql, compute, shaped
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
@@ -25,6 +27,7 @@ from server.sql.constant import Bindings
 from server.sql.grammar.statements.queries import AsOf
 from server.sql.key_conditions import Wanted
 from server.sql.plan import QueryPlan
+from server.sql.relations import RowLocks
 from server.timeline.frontiers import Holder, NotReadable
 
 
@@ -36,10 +39,41 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if not plan.inputs:
         return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
     await context.enter(Mode.READ, "SELECT")
+    if plan.row_locks is not None and context.transaction.ends_later:
+        await _lock_rows(context, plan, plan.row_locks, Bindings(parameters))
     time = context.hold(plan.inputs)
     if context.transaction.ends_later:
         depend_on(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
+
+
+async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> None:
+    """Locks rows for the rest of the block as an UPDATE of them would, and moves the read time to the latest one.
+
+    All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT.
+    """
+    transaction, locks = context.transaction, context.coordinator.locks
+    if transaction.read_only:
+        message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
+        raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
+    for table in wanted.tables:
+        privileges.require(context.state, context.role, table, Privilege.UPDATE)
+    timeout_s = 0 if wanted.nowait else context.lock_timeout_s
+    if not transaction.locked:  # while a locked transaction waits, so do others
+        await context.coordinator.backpressure.admit(tuple(wanted.tables))
+    for table in sorted(wanted.tables):
+        keys = keys_of(plan, table, bindings)
+        try:
+            if keys is None:
+                locked = await locks.acquire((table,), EXCLUSIVE, context, timeout_s)
+            else:
+                locked = await locks.acquire_keys(table, keys, context, timeout_s)
+        except Unavailable:
+            name = context.state.items[table].name
+            message = f'could not obtain lock on row in relation "{name}"'
+            raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
+        transaction.locked += locked
+    context.hold_latest(plan.inputs)
 
 
 async def rows_without_inputs(

@@ -29,7 +29,7 @@ from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.statements.parts import Query
 from server.sql.index_lookups import Lookup, lookups_of
 from server.sql.key_conditions import KeyCondition, key_filters
-from server.sql.relations import Relation, Scan
+from server.sql.relations import Relation, RowLocks, Scan
 from server.sql.render import Renderer, spark_text
 from server.sql.rewrite.float_sums import sums_split
 from server.sql.rewrite.spreads import spreads_from_sums
@@ -64,6 +64,7 @@ class QueryPlan:
     `direct_scan`: set if the plan returns rows of one relation unchanged, so that no Spark is needed.
     `constant`: set if the query reads no relation and needs no Spark.
     `uses_session`: the rows depend on the session or the clock.
+    `row_locks`: set if it locks rows that it reads.
     `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
     `is_bound`: there are no values to bind.
     `waits`: it is a constant that calls a function of `waiting`.
@@ -85,6 +86,7 @@ class QueryPlan:
     is_bound: bool
     uses_session: bool
     waits: bool = False
+    row_locks: RowLocks | None = None
     expanded: Callable[[], QueryPlan] | None = None
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
@@ -124,6 +126,7 @@ def plan_query(
     volatile functions are rejected (0A000).
     """
     binder = Binder(context, parameter_types, text=query.text, offset=query.offset, maintained=maintained)
+    binder.root = query.tree
     plan = reject_deep_nesting(lambda: finished_plan(binder, binder.query(query.tree, Scope()), query))
     if len(plan.columns) > TARGETS_MAX:
         raise too_many_targets()
@@ -196,6 +199,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         template="",
         is_bound=False,
         uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
+        row_locks=binder.row_locks,
     )
     plan = _with_relation(plan, relation)
     if binder.maintained:

@@ -26,6 +26,14 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class RowLocks:
+    """SELECT ... FOR UPDATE: the tables whose rows it locks. `nowait`: it fails if another session holds a lock."""
+
+    tables: frozenset[ObjectId]
+    nowait: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """Literal rows. One row without columns is a SELECT without FROM."""
 

@@ -62,6 +62,8 @@ def plan_view(
 ) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
     """Returns a view's columns, its stored text, and the ids of the objects that it uses."""
     plan = plan_query(query, context.plan_context(), None, maintained=maintained)
+    if plan.row_locks is not None:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a view that locks rows is not supported")
     if maintained:
         privileges.require_query(context.state, context.role, plan)
         privileges.require(context.state, context.role, QUICKSTART.id, Privilege.USAGE)

@@ -21,7 +21,7 @@ from server.sql.coerce import Coercer
 from server.sql.expressions import Column, Expression, name_of, precision
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import position_of
-from server.sql.relations import Relation
+from server.sql.relations import Relation, RowLocks
 from server.sql.scope import Scope
 
 
@@ -76,6 +76,9 @@ class Binder(Coercer):
         self.uses: set[ObjectId] = set()
         self.replacements: list[Replacement] = []
         self.inside_view = 0
+        self.root: exp.Expr | None = None
+        """The query whose rows are returned. Only it may lock rows."""
+        self.row_locks: RowLocks | None = None
         self._last_id = 0
         self._last_level = 0
 

@@ -17,6 +17,7 @@ from server.sql.bind.grouping import Grouping, is_aggregated
 from server.sql.bind.grouping_sets import Groups, group_by
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
+from server.sql.bind.row_locks import check_row_locks, row_locks
 from server.sql.bind.select_list import projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
@@ -29,7 +30,7 @@ from server.sql.scope import Scope, in_clause
 def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -> Relation:
     """Binds the clauses in the same order as PostgreSQL, so that the first error is the same."""
     outer = with_common_tables(binder, tree, outer)
-    for clause in ("into", "locks", "sample", "qualify", "connect", "match", "laterals", "pivots", "hint"):
+    for clause in ("into", "sample", "qualify", "connect", "match", "laterals", "pivots", "hint"):
         if tree.args.get(clause):
             raise binder.unsupported(f"{clause.upper()} in SELECT", tree)
     level = binder.new_level()
@@ -62,7 +63,11 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     bound += on or []
     bound += [array for _, array in sets]
     inputs = frozenset(column.id for column in relation.columns)
-    if groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound):
+    is_grouped = groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound)
+    if tree.args.get("locks"):
+        check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
+        binder.row_locks = row_locks(binder, tree, source)
+    if is_grouped:
         grouping = Grouping(binder, relation, groups or Groups([], [()]), items, level)
         for item in items:
             item.expression = grouping.rewrite(item.expression)

@@ -302,11 +302,6 @@ def _check_into(source: str, token: Token, before: str, following: Token) -> Non
     raise into_not_allowed(token)
 
 
-def _check_for(source: str, token: Token, before: str, following: Token) -> None:
-    if following.value in ("update", "share", "no", "key") and following.kind is Kind.WORD:
-        raise not_supported(f"SELECT FOR {following.value.upper()}", token)
-
-
 def _check_from(source: str, token: Token, before: str, following: Token) -> None:
     if before in ("(", ","):
         raise unexpected(source, token)
@@ -332,7 +327,6 @@ def _check_path(token: Token, following: Token, after: Token | None = None) -> N
 # Checks of keywords that sqlglot would accept as in other dialects, or that denote features that Tidewire lacks.
 _REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
     "into": _check_into,
-    "for": _check_for,
     "from": _check_from,
     "default": _check_default,
     "as": _check_as,

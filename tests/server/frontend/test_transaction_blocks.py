@@ -286,6 +286,56 @@ def test_no_update_is_lost(connect: Callable[[], Connection], locks_first: bool)
         assert not failed
 
 
+def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    for statement in (
+        "DROP TABLE IF EXISTS l, m CASCADE",
+        *("CREATE TABLE l (k int, v int)", "CREATE TABLE m (k int)", "INSERT INTO l VALUES (1, 1), (2, 2)"),
+        *("SELECT * FROM l FOR UPDATE", "SELECT * FROM l WHERE k = 1 FOR NO KEY UPDATE", "SELECT k FROM l FOR SHARE"),
+        *("SELECT v FROM l ORDER BY v LIMIT 1 FOR KEY SHARE", "SELECT * FROM l JOIN m USING (k) FOR UPDATE OF m, l"),
+        *("BEGIN", "SELECT * FROM l WHERE k = 2 FOR UPDATE NOWAIT", "UPDATE l SET v = 5 WHERE k = 2", "TABLE l"),
+        *(
+            "SELECT * FROM l FOR UPDATE",
+            "COMMIT",
+            "SELECT * FROM l x FOR UPDATE OF x",
+            "SELECT * FROM l FOR UPDATE OF y",
+            "SELECT * FROM l FOR UPDATE WAIT 5",
+        ),
+        *("SELECT * FROM l x FOR UPDATE OF l", "SELECT DISTINCT k FROM l FOR UPDATE", "SELECT 1 FOR UPDATE"),
+        *("SELECT k FROM l GROUP BY k FOR SHARE", "SELECT count(*) FROM l FOR UPDATE", "SELECT 1 FROM m, l FOR UPDATE"),
+        *("SELECT row_number() OVER () FROM l FOR UPDATE", "SELECT generate_series(1, 2) FROM l FOR UPDATE"),
+        *("SELECT 1 FROM l HAVING true FOR UPDATE", "START TRANSACTION READ ONLY", "SELECT * FROM l FOR UPDATE"),
+        "ROLLBACK",
+    ):
+        assert done(ours, statement) == done(theirs, statement), statement
+    for statement in (
+        *("SELECT * FROM l FOR UPDATE SKIP LOCKED", "SELECT * FROM (SELECT * FROM l FOR UPDATE) x"),
+        *("SUBSCRIBE (SELECT * FROM l FOR UPDATE)", "CREATE VIEW w AS SELECT * FROM l FOR UPDATE"),
+        *("CREATE MATERIALIZED VIEW w AS SELECT * FROM l FOR UPDATE", "SELECT 1 UNION SELECT k FROM l FOR UPDATE"),
+    ):
+        assert done(ours, statement) == ("0A000", None), statement
+
+
+def test_locked_rows_do_not_change_before_the_commit(connect: Callable[[], Connection]) -> None:
+    first, second = connect(), connect()
+    first.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+    first.execute("BEGIN")
+    assert first.execute("SELECT v FROM t WHERE k = 1 FOR UPDATE").fetchall() == [(0,)]
+    second.execute("UPDATE t SET v = 7 WHERE k = 2")
+    second.execute("BEGIN")
+    with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on row in relation "t"'):
+        second.execute("SELECT * FROM t WHERE k = 1 FOR UPDATE NOWAIT")
+    second.execute("ROLLBACK; BEGIN; SELECT count(*) FROM t WHERE k = 3")
+    waiting = threading.Thread(target=lambda: second.execute("SELECT v FROM t WHERE k = 1 FOR UPDATE"))
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    first.execute("UPDATE t SET v = v + 1 WHERE k = 1; COMMIT")
+    waiting.join(30)
+    second.execute("UPDATE t SET v = v + 10 WHERE k = 1; COMMIT")
+    assert first.execute("SELECT * FROM t ORDER BY k").fetchall() == [(1, 11), (2, 7)]
+
+
 def test_a_session_of_sqlalchemy(dsn: str) -> None:
     """With the default engine and isolation level: flush, query what was flushed, nest, commit and refresh."""
     import sqlalchemy as sa
@@ -313,7 +363,7 @@ def test_a_session_of_sqlalchemy(dsn: str) -> None:
             session.execute(sa.text("SELECT 1 / 0"))
         session.commit()
         assert session.get_one(Person, 1).name == "anna"
-        session.delete(session.get_one(Person, 2))
+        session.delete(session.get_one(Person, 2, with_for_update=True))
         session.commit()
         assert session.scalars(sa.select(Person.name)).all() == ["anna"]
     Base.metadata.drop_all(engine)

@@ -1,0 +1,80 @@
+"""SELECT ... FOR UPDATE and its weaker forms: the tables whose rows the query locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from catalog.objects import ObjectId, Table
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind.binder import Binder
+from server.sql.bind.from_item import FromItem
+from server.sql.expressions import ColumnRef, Expression, WindowCall, contains, walk
+from server.sql.relations import RowLocks, Scan
+
+
+def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
+    """What the clauses of a SELECT lock. PgError 0A000, or 42P01 for an unknown name after OF."""
+    clauses: list[exp.Lock] = tree.args["locks"]
+    if tree is not binder.root:
+        raise binder.unsupported(f"{_name(clauses[0])} in a subquery", tree)
+    if binder.maintained:
+        raise binder.unsupported(f"{_name(clauses[0])} in a maintained query", tree)
+    waits = [clause.args.get("wait") for clause in clauses]
+    if any(isinstance(wait, exp.Expr) for wait in waits):
+        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "WAIT"')
+    if False in waits:
+        hint = "NOWAIT fails at once if a row is locked."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SKIP LOCKED is not supported", hint=hint)
+    tables = {id for clause in clauses for id in _tables(binder, clause, source)}
+    return RowLocks(frozenset(tables), True in waits)
+
+
+def check_row_locks(tree: exp.Select, expressions: Sequence[Expression], *, aggregated: bool, expanded: bool) -> None:
+    """PgError 0A000 if a query that locks rows has output rows that do not each belong to rows of its tables."""
+    clause = tree.args["locks"][0]
+    for words, argument in (("DISTINCT", "distinct"), ("GROUP BY", "group"), ("HAVING", "having")):
+        if tree.args.get(argument):
+            raise _not_allowed(clause, f"{words} clause")
+    if aggregated:
+        raise _not_allowed(clause, "aggregate functions")
+    if any(contains(expression, WindowCall) for expression in expressions):
+        raise _not_allowed(clause, "window functions")
+    if expanded:
+        raise _not_allowed(clause, "set-returning functions in the target list")
+
+
+def _tables(binder: Binder, clause: exp.Lock, source: FromItem) -> Iterator[ObjectId]:
+    """The tables of one clause: those that it names, or all of the FROM clause, also in its subqueries and views."""
+    scans = [node for node in walk(source.relation) if isinstance(node, Scan)]
+    named = clause.args.get("expressions")
+    for table in named or ():
+        columns = {
+            entry.expression.column.id
+            for entry in source.entries
+            if entry.table == table.name and isinstance(entry.expression, ColumnRef)
+        }
+        if not any(entry.table == table.name for entry in source.entries):
+            message = f'relation "{table.name}" in {_name(clause)} clause not found in FROM clause'
+            raise PgError(SqlState.UNDEFINED_TABLE, message)
+        yield from (scan.id for scan in scans if not columns.isdisjoint(column.id for column in scan.columns))
+    if not named:
+        items = binder.context.state.items
+        yield from (scan.id for scan in scans if isinstance(items.get(scan.id), Table))
+
+
+def _name(clause: exp.Lock) -> str:
+    match bool(clause.args.get("update")), bool(clause.args.get("key")):
+        case True, False:
+            return "FOR UPDATE"
+        case True, True:
+            return "FOR NO KEY UPDATE"
+        case False, False:
+            return "FOR SHARE"
+        case _:
+            return "FOR KEY SHARE"
+
+
+def _not_allowed(clause: exp.Lock, what: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{_name(clause)} is not allowed with {what}")
