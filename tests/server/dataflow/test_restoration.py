@@ -236,7 +236,8 @@ async def _without_state(engine: Any, shared: SharedArrangements, sql: str = JOI
     """A computation whose state a large step has dropped."""
     rows = [(number % 7, number, "a") for number in range(100)]
     held = Held()
-    of_t = [[(row, 1) for row in rows], [(row, -1) for row in rows[:60]], [((1, 1000, "b"), 1)], [((2, 7, "c"), 1)]]
+    replaced = [*((row, -1) for row in rows[:90]), *(((number % 7, number, "b"), 1) for number in range(200, 290))]
+    of_t = [[(row, 1) for row in rows], replaced, [((1, 1000, "b"), 1)], [((2, 7, "c"), 1)]]
     of_u = [[((number, None, 0.0), 1) for number in range(7)]]
     for name, lines_at in (("t", of_t), ("u", of_u)):
         held.changes_of[ids()[name]] = [
