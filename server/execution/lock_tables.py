@@ -6,7 +6,7 @@ from catalog.objects import Table
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
-from server.coordinator.locks import EXCLUSIVE, Unavailable
+from server.coordinator.locks import Unavailable
 from server.execution.names import find_item
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -38,15 +38,12 @@ async def lock_tables(context: Context, statement: LockTable) -> Result:
     if transaction.read_only:
         message = "cannot execute LOCK TABLE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
-    if not transaction.locked:  # while a locked transaction waits, so do others
-        await context.coordinator.backpressure.admit(tuple(table.id for table in tables))
-    timeout_s = 0 if statement.nowait else context.lock_timeout_s
+    await context.admit([table.id for table in tables])
     for table in tables:  # in the order of the statement, as in PostgreSQL
         try:
-            locked = await context.coordinator.locks.acquire([table.id], EXCLUSIVE, context, timeout_s)
+            await context.lock((table.id,), nowait=statement.nowait)
         except Unavailable:
             message = f'could not obtain lock on relation "{table.name}"'
             raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
-        transaction.locked += locked
     context.hold_latest(frozenset(table.id for table in tables))
     return Result("LOCK TABLE")

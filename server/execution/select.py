@@ -13,7 +13,7 @@ from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
-from server.coordinator.locks import EXCLUSIVE, Unavailable
+from server.coordinator.locks import Unavailable
 from server.dataflow.runtime.computation import bound_sql, compute, shaped
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
@@ -52,27 +52,19 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
 
     All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT.
     """
-    transaction, locks = context.transaction, context.coordinator.locks
-    if transaction.read_only:
+    if context.transaction.read_only:
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
     for table in wanted.tables:
         privileges.require(context.state, context.role, table, Privilege.UPDATE)
-    timeout_s = 0 if wanted.nowait else context.lock_timeout_s
-    if not transaction.locked:  # while a locked transaction waits, so do others
-        await context.coordinator.backpressure.admit(tuple(wanted.tables))
+    await context.admit(wanted.tables)
     for table in sorted(wanted.tables):
-        keys = keys_of(plan, table, bindings)
         try:
-            if keys is None:
-                locked = await locks.acquire((table,), EXCLUSIVE, context, timeout_s)
-            else:
-                locked = await locks.acquire_keys(table, keys, context, timeout_s)
+            await context.lock((table,), keys_of(plan, table, bindings), nowait=wanted.nowait)
         except Unavailable:
             name = context.state.items[table].name
             message = f'could not obtain lock on row in relation "{name}"'
             raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
-        transaction.locked += locked
     context.hold_latest(plan.inputs)
 
 

@@ -21,7 +21,6 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
-from server.coordinator.locks import EXCLUSIVE
 from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.computation import shaped
@@ -188,7 +187,9 @@ async def rows_to_write(
     """
     transaction, coordinator = context.transaction, context.coordinator
     read = context.state.collections(query.inputs, through=DerivedRelation)
-    await _lock(context, table, read, keys)
+    written = frozenset() if table is None else frozenset((table,))
+    await context.admit(written)
+    await context.lock(written | read, keys)
     if transaction.ends_later:
         time = context.hold_latest(query.inputs)
         rows = await rows_at(context, query, time, parameters)
@@ -204,23 +205,6 @@ async def rows_to_write(
             holder.release()
     _depend_on(context, read, time, keys)
     return rows
-
-
-async def _lock(context: Context, table: ObjectId | None, read: Iterable[ObjectId], keys: Keys | None) -> None:
-    """Adds the locks of a statement that writes a table to those of the transaction. Readers that lag delay it.
-
-    `table`: None for one that the statement creates. `read`: what else it reads. `keys`: it reads and writes only the
-    table's rows with these keys.
-    """
-    transaction, locks = context.transaction, context.coordinator.locks
-    written = () if table is None else (table,)
-    if not transaction.locked:  # while a locked transaction waits, so do others
-        await context.coordinator.backpressure.admit(written)
-    if table is None or keys is None:
-        locked = await locks.acquire({*written, *read}, EXCLUSIVE, context, context.lock_timeout_s)
-    else:
-        locked = await locks.acquire_keys(table, keys, context, context.lock_timeout_s)
-    transaction.locked += locked
 
 
 def _depend_on(context: Context, read: Iterable[ObjectId], time: Timestamp, keys: Keys | None) -> None:
@@ -263,8 +247,8 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     await _enter(context, "TRUNCATE TABLE")
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
-    for id in sorted(ids):
-        await _lock(context, id, (), None)
+    await context.admit(ids)
+    await context.lock(ids)
     time = context.hold_latest(ids) if transaction.ends_later else context.coordinator.latest_time()
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)

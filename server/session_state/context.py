@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -20,7 +20,8 @@ from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
 from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
-from server.coordinator.locks import ADD
+from server.coordinator.key_conflicts import Keys
+from server.coordinator.locks import ADD, EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
@@ -371,6 +372,24 @@ class Context:
             self.settings = savepoint.settings.copy()
         self.unlock_after(savepoint)
         del transaction.savepoints[number + 1 :]
+
+    async def admit(self, written: Collection[ObjectId]) -> None:
+        """Waits for readers of the tables that lag, unless the transaction has locks: then others wait for it."""
+        if not self.transaction.locked:
+            await self.coordinator.backpressure.admit(tuple(written))
+
+    async def lock(self, tables: Collection[ObjectId], keys: Keys | None = None, *, nowait: bool = False) -> None:
+        """Adds exclusive locks to those of the transaction. `keys`: only of rows with these keys, of the only table.
+
+        PgError 55P03 after `lock_timeout`. `nowait`: Unavailable at once.
+        """
+        locks, timeout_s = self.coordinator.locks, 0 if nowait else self.lock_timeout_s
+        if keys is None:
+            locked = await locks.acquire(tables, EXCLUSIVE, self, timeout_s)
+        else:
+            (table,) = tables
+            locked = await locks.acquire_keys(table, keys, self, timeout_s)
+        self.transaction.locked += locked
 
     def unlock(self) -> None:
         """Releases the locks of a block that has failed."""
