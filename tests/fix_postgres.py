@@ -15,10 +15,24 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+
+
+@contextmanager
+def own_schema(dsn: str, name: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session of PostgreSQL whose tables are in a schema of this name, which is new and is dropped at the end."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; SET search_path = {name}".encode()
+        )
+        yield connection
+        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 
 def binaries() -> Path:

@@ -179,7 +179,7 @@ class Brokers:
 
 
 async def test_brokers_that_are_back_are_not_down_any_more(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later waits for a full queue begin anew."""
+    """A later wait for a full queue has the whole time limit again."""
     async with producer_of(kafka, "rows", None) as tested:
         librdkafka = tested._producer
         tested._producer = Brokers(tested, 3)

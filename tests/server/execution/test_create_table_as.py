@@ -10,6 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.fix_postgres import own_schema
+
 Connection = psycopg.Connection[Any]
 
 TABLES = (
@@ -111,10 +113,8 @@ SHOWN = (
 
 @pytest.fixture(scope="module")
 def theirs(postgres: str) -> Iterator[Connection]:
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS created CASCADE; CREATE SCHEMA created; SET search_path = created")
+    with own_schema(postgres, "created") as connection:
         yield connection
-        connection.execute("DROP SCHEMA created CASCADE")
 
 
 def done(connection: Connection, sql: str) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.fix_postgres import own_schema
 from tests.server.execution.test_create_table_as import done
 
 Connection = psycopg.Connection[Any]
@@ -53,10 +54,8 @@ SHOWN = (
 
 @pytest.fixture(scope="module")
 def theirs(postgres: str) -> Iterator[Connection]:
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS alike CASCADE; CREATE SCHEMA alike; SET search_path = alike")
+    with own_schema(postgres, "alike") as connection:
         yield connection
-        connection.execute("DROP SCHEMA alike CASCADE")
 
 
 def test_tables_are_like_those_of_postgresql(theirs: Connection, dsn: str) -> None:

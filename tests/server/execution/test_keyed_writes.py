@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from server.sql.rowwise import RowwisePlan
+from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
 
 COLUMNS = """(
@@ -88,10 +89,8 @@ STATEMENTS: list[tuple[str, list[tuple[Any, ...]]]] = [
 
 @pytest.fixture(scope="module")
 def theirs(postgres: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS keyed CASCADE; CREATE SCHEMA keyed; SET search_path = keyed")
+    with own_schema(postgres, "keyed") as connection:
         yield connection
-        connection.execute("DROP SCHEMA keyed CASCADE")
 
 
 def filled(connection: psycopg.Connection[Any]) -> None:

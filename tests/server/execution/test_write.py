@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.fix_postgres import own_schema
 from tests.sql.statements import table_definitions
 
 TABLES = ("people", "depts", "nums")
@@ -63,10 +64,8 @@ STATEMENTS = (
 
 @pytest.fixture(scope="module")
 def theirs(postgres: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS writes CASCADE; CREATE SCHEMA writes; SET search_path = writes")
+    with own_schema(postgres, "writes") as connection:
         yield connection
-        connection.execute("DROP SCHEMA writes CASCADE")
 
 
 def done(connection: psycopg.Connection[Any], sql: str) -> tuple[str | None, Any]:

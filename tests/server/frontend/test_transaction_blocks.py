@@ -14,6 +14,7 @@ from psycopg import errors
 
 from server.session_state.transaction import MERGED_TABLES
 from tests.examples import examples
+from tests.fix_postgres import own_schema
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -58,10 +59,8 @@ BLOCKS = st.tuples(
 
 @pytest.fixture(scope="module")
 def theirs(postgres: str) -> Iterator[Connection]:
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS blocks CASCADE; CREATE SCHEMA blocks; SET search_path = blocks")
+    with own_schema(postgres, "blocks") as connection:
         yield connection
-        connection.execute("DROP SCHEMA blocks CASCADE")
 
 
 @pytest.fixture
