@@ -13,7 +13,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, UNKNOWN
 from server.authorization import privileges
 from server.coordinator.snapshot_cache import collection_schema
-from server.dataflow.runtime.computation import shaped
+from server.dataflow.runtime.spark_rows import shaped
 from server.execution.ddl import tables
 from server.execution.ddl.define import change_catalog
 from server.execution.select import rows_without_inputs

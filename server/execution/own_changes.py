@@ -10,7 +10,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import Collection, DerivedRelation, MaterializedView, ObjectId, Timestamp, View
 from server.coordinator.snapshot_cache import collection_schema
-from server.dataflow.runtime.computation import shaped
+from server.dataflow.runtime.spark_rows import shaped
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
 from server.session_state.transaction import Transaction

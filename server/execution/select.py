@@ -14,7 +14,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import Unavailable
-from server.dataflow.runtime.computation import bound_sql, compute, shaped
+from server.dataflow.runtime.computation import compute
+from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
 from server.execution.times import timestamp_of
@@ -83,7 +84,7 @@ async def rows_without_inputs(
             rows = await context.evaluator.evaluate(plan.constant, bindings)
         else:
             schema = updates.rows_schema([field.type.arrow for field in plan.columns])
-            rows = shaped(await context.engine.run(await bound_sql(plan, bindings), {}), schema)
+            rows = shaped(await spark_rows(plan, bindings, context.engine, {}), schema)
         computing.rows = rows.num_rows
     return rows
 

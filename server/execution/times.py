@@ -11,6 +11,7 @@ from catalog.objects import TIMESTAMP_MAX
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INTERVAL, TIMESTAMPTZ, PgType
+from server.dataflow.runtime.spark_rows import spark_rows
 from server.execution.planning import plan_expression
 from server.session_state.context import Context
 from server.sql.expressions import walk
@@ -102,7 +103,7 @@ async def _value(context: Context, plan: QueryPlan) -> object:
     """The single value of a query that reads nothing: dates in days, timestamps in microseconds."""
     if plan.constant is not None:
         return await context.evaluator.value(plan.constant, context.bindings())
-    table = await context.engine.run(plan.spark_sql(context.bindings()), {})
+    table = await spark_rows(plan, context.bindings(), context.engine, {})
     column = table.column(0)
     if pa.types.is_date(column.type):
         column = column.cast(pa.int32())

@@ -23,7 +23,7 @@ from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema
-from server.dataflow.runtime.computation import shaped
+from server.dataflow.runtime.spark_rows import shaped
 from server.execution.planning import default_values
 from server.execution.select import keys_of, relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.trace import step

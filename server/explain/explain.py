@@ -212,6 +212,9 @@ async def _summary(context: Context, subject: _Subject, shown: Shown) -> list[Se
     if (elsewhere := _without_spark(plan)) is not None:
         return [*sections, Section("Runs", elsewhere)]
     sql = plan.spark_sql(context.bindings())
+    for recursion in plan.recursions(context.bindings()):
+        iterations = f"{recursion.anchor}\n{recursion.step}"
+        sections.append(Section("Runs", "on Spark, repeatedly", body=iterations, body_name="Spark SQL"))
     sections.append(Section("Runs", "on Spark", body=sql, body_name="Spark SQL"))
     if plan.inputs and is_maintainable(plan.relation):
         section = await maintenance(context.coordinator, plan, None, shown)

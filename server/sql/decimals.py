@@ -10,6 +10,7 @@ rounded silently.
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from typing import NamedTuple
 
 from protocol.pgwire.types import NUMERIC_PRECISION_MAX as MAX
@@ -87,3 +88,14 @@ def remainder(left: Shape, right: Shape) -> Operation:
     """The remainder. The result is exact and has the larger scale."""
     scale = max(left.scale, right.scale)
     return Operation(left, right, Shape(min(left.whole, right.whole) + scale, scale))
+
+
+_EXACT = Context(prec=400)
+
+
+def division_scale(left: Decimal, right: Decimal) -> int:
+    """The scale of PostgreSQL's quotient (select_div_scale): 16 significant digits, at least the operands' scale."""
+    weights = [number.adjusted() // 4 for number in (left, right)]
+    groups = [abs(int(n.scaleb(-4 * w, _EXACT))) for n, w in zip((left, right), weights, strict=True)]
+    weight = weights[0] - weights[1] - (groups[0] <= groups[1])
+    return max(16 - 4 * weight, *(-int(n.as_tuple().exponent) for n in (left, right)), 0)

@@ -29,8 +29,10 @@ from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.statements.parts import Query
 from server.sql.index_lookups import Lookup, lookups_of
 from server.sql.key_conditions import KeyCondition, key_filters
-from server.sql.relations import Relation, RowLocks, Scan
+from server.sql.recursion import Recursion, recursions, statements_of
+from server.sql.relations import Recursive, Relation, RowLocks, Scan
 from server.sql.render import Renderer, spark_text
+from server.sql.render.expressions import Bind
 from server.sql.rewrite.float_sums import sums_split
 from server.sql.rewrite.spreads import spreads_from_sums
 from server.sql.rowwise import RowwisePlan, is_rowwise
@@ -68,6 +70,7 @@ class QueryPlan:
     `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
     `is_bound`: there are no values to bind.
     `waits`: it is a constant that calls a function of `waiting`.
+    `recursive`: the recursive queries with UNION, whose rows are computed before those of the plan.
     """
 
     columns: tuple[Field, ...]
@@ -86,6 +89,7 @@ class QueryPlan:
     is_bound: bool
     uses_session: bool
     waits: bool = False
+    recursive: tuple[Recursive, ...] = ()
     row_locks: RowLocks | None = None
     expanded: Callable[[], QueryPlan] | None = None
 
@@ -98,18 +102,29 @@ class QueryPlan:
         if self.is_bound and single_partition and self.template:
             return self.template
 
-        def bind(expression: Parameter | SessionValue) -> Literal:
-            assert bindings is not None
-            if isinstance(expression, Parameter):
-                return Literal(bindings.parameters[expression.index], expression.type)
-            return Literal(session_value(expression, bindings), expression.type)
+        return Renderer(self.relation, _binding(bindings), single_partition=single_partition).text()
 
-        return Renderer(self.relation, bind, single_partition=single_partition).text()
+    def recursions(self, bindings: Bindings | None = None) -> list[Recursion]:
+        """The statements that compute the rows of `recursive`, in this order. `bindings` is as in `spark_sql`."""
+        return [statements_of(node, _binding(bindings)) for node in self.recursive]
 
     @property
     def fingerprint(self) -> str:
         """A text that is equal only for plans that compute the same query over the same objects."""
-        return f"{self.template or self.relation} -> {', '.join(str(column.type) for column in self.columns)}"
+        text = str(self.relation) if self.recursive else self.template or str(self.relation)
+        return f"{text} -> {', '.join(str(column.type) for column in self.columns)}"
+
+
+def _binding(bindings: Bindings | None) -> Bind:
+    """Returns a function that replaces parameters and session values by literals."""
+
+    def bind(expression: Parameter | SessionValue) -> Literal:
+        assert bindings is not None
+        if isinstance(expression, Parameter):
+            return Literal(bindings.parameters[expression.index], expression.type)
+        return Literal(session_value(expression, bindings), expression.type)
+
+    return bind
 
 
 def plan_query(
@@ -228,6 +243,7 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),
         waits=waits,
+        recursive=recursions(relation) if any(isinstance(node, Recursive) for node in nodes) else (),
         is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in nodes),
     )
 

@@ -68,16 +68,17 @@ class Unnest:
 
 @dataclass(frozen=True, slots=True)
 class Recursive:
-    """WITH RECURSIVE ... UNION ALL: the rows of `anchor` and of `step`, which is repeated until it yields no rows.
+    """WITH RECURSIVE ... UNION [ALL]: the rows of `anchor` and of `step`, which is repeated until it yields no rows.
 
     In `step`, a `RecursiveRows` with the same `name` denotes the rows of the previous iteration. Both sides have the
-    types of `columns`.
+    types of `columns`. `distinct`: without ALL; every iteration drops the rows that were there before.
     """
 
     name: int
     anchor: Relation
     step: Relation
     columns: tuple[Column, ...]
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,3 +159,12 @@ SELECT coalesce(generate_series(1, 2), 0);
 SELECT id FROM people JOIN depts USING (id) WHERE unnest(ARRAY[true]);
 SELECT id FROM people LIMIT generate_series(1, 2);
 VALUES (generate_series(1, 2));
+-- regexp_matches
+SELECT regexp_matches('foobarbequebaz', '(bar)(beque)'), regexp_matches('foobarbequebaz', 'ba.', 'g');
+SELECT regexp_matches('abc', 'x'), 1;
+SELECT id, m FROM people, regexp_matches(name, '([aeiou])(.)', 'g') AS m ORDER BY id, m;
+SELECT m[1], n FROM regexp_matches('a1b22', '[a-z](\d+)', 'g') WITH ORDINALITY AS t (m, n);
+SELECT id, (regexp_matches(name, '(.)a'))[1] FROM people ORDER BY id;
+SELECT regexp_matches('a', '(a)|(b)', 'g'), regexp_matches('A', 'a', 'i');
+SELECT regexp_matches('a', '(');
+SELECT regexp_matches('a', 'a', 'z');

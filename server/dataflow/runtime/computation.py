@@ -23,6 +23,7 @@ from server.dataflow.inputs import Inputs
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.hydration import Hydration
 from server.dataflow.runtime.row_batches import RowBatches
+from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Durations
 from server.runtime.trace import step
@@ -219,26 +220,10 @@ async def compute(
         if rowwise is not None and batches is not None and statement is not None:
             found = await batches.run(statement[0], rowwise.view, statement[1])
         else:
-            found = await engine.run(await bound_sql(plan, bindings), views, patient=patient)
+            found = await spark_rows(plan, bindings, engine, views, patient=patient)
         rows = shaped(found, schema)
         computing.rows = rows.num_rows
     return rows
-
-
-async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:
-    """The plan's Spark SQL statement. 54000 if the parameters are too long for one statement."""
-    return plan.spark_sql(bindings) if bindings.are_short else await asyncio.to_thread(plan.spark_sql, bindings)
-
-
-def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The engine's result cast to `schema`. The column that Spark returns for a plan without columns is dropped."""
-    if table.schema.equals(schema):
-        return table
-    if not schema.names:
-        return table.select([])
-    if table.schema.types == schema.types:
-        return pa.table(table.columns, schema=schema)
-    return table.rename_columns(schema.names).cast(schema)
 
 
 class Recomputation:

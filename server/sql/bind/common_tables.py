@@ -12,6 +12,7 @@ from server.sql import expressions as ex
 from server.sql.bind.aggregates import is_aggregate
 from server.sql.bind.binder import Binder
 from server.sql.bind.from_item import check_width
+from server.sql.bind.keys import groupable
 from server.sql.bind.outputs import output_expressions, with_outputs
 from server.sql.bind.shapes import function_name, is_named
 from server.sql.expressions import ColumnRef
@@ -35,8 +36,6 @@ def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
         seen.add(name)
         columns = tuple(c.name for c in item.args["alias"].args.get("columns") or ())
         recursive = bool(clause.args.get("recursive")) and is_named(item.this, name)
-        if recursive and binder.maintained:
-            raise binder.unsupported("WITH RECURSIVE in a query whose result is kept up to date", item)
         table = CommonTable(item.this, columns, dict(visible), recursive)
         if name not in named:
             common_table(binder, table, name, scope, item)  # unreferenced, but must still be valid
@@ -71,13 +70,6 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
         raise PgError(SqlState.INVALID_RECURSION, fault.format(name=name), position=binder.at(tree))
     if any(union.args.get(k) for k in ("order", "limit", "offset", "with_")):
         raise binder.unsupported("ORDER BY, LIMIT or WITH of a recursive query", tree)
-    if union.args.get("distinct"):
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "WITH RECURSIVE with UNION is not supported",
-            hint="Use UNION ALL, and a condition that ends the recursion.",
-            position=binder.at(tree),
-        )
     around = Scope(parent=scope.parent, common_tables=table.visible)
     anchor = binder.query(union.this, around)
     check_width(binder, anchor, "WITH query", name, table.columns, tree)
@@ -91,6 +83,7 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
         message = "each UNION query must have the same number of columns"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(union.expression))
     outputs = []
+    distinct = bool(union.args.get("distinct"))
     for number, (have, output) in enumerate(zip(anchor.columns, output_expressions(step), strict=True), 1):
         common, (_, coerced) = binder.to_common([ColumnRef(have), output], "UNION", binder.at(union.expression))
         if common.without_modifiers != have.type.without_modifiers and common.name != "numeric":
@@ -100,11 +93,13 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
                 raise _other_type(name, number, have.type, common)
             raise binder.unsupported("a recursive query whose numbers get more decimals in each round", tree)
         outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
+        if distinct:
+            groupable(binder, coerced, union)
     step = with_outputs(binder, step, outputs)
     columns = tuple(
         binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
     )
-    return Recursive(rows.name, anchor, step, columns)
+    return Recursive(rows.name, anchor, step, columns, distinct)
 
 
 def _other_type(name: str, number: int, have: PgType, common: PgType) -> PgError:

@@ -14,6 +14,7 @@ from server.sql.bind.row_values import rows_compared
 from server.sql.bind.shapes import row_of, unparenthesised
 from server.sql.bind.subqueries import row_subquery
 from server.sql.expressions import Expression
+from server.sql.grammar.dialect import PathMatch
 from server.sql.scope import Scope
 
 _BINARY: dict[type[exp.Expr], str] = {
@@ -52,6 +53,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.JSONBContainsAllTopKeys: "?&",
     exp.JSONBDeleteAtPath: "#-",
     exp.JSONBPathExists: "@?",
+    PathMatch: "@@",
 }
 _PREFIX: dict[type[exp.Expr], str] = {
     exp.Neg: "-",
@@ -131,10 +133,3 @@ def collate(binder: Binder, tree: exp.Collate, scope: Scope) -> Expression:
 def parentheses(binder: Binder, tree: exp.Paren, scope: Scope) -> Expression:
     """(x)"""
     return binder.expression(tree.this, scope)
-
-
-@form(exp.MatchAgainst)
-def text_match(binder: Binder, tree: exp.MatchAgainst, scope: Scope) -> Expression:
-    """left @@ right"""
-    sides = [binder.expression(side, scope) for side in (tree.expressions[0], tree.this)]
-    return operator(binder, "@@", sides, tree)

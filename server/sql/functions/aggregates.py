@@ -265,14 +265,6 @@ _EXACT = Context(prec=400, rounding=ROUND_HALF_UP)
 _STATISTICS_SHAPE = Shape(NUMERIC_PRECISION_MAX, decimals.DIVISION_SCALE)
 
 
-def _division_scale(left: Decimal, right: Decimal) -> int:
-    """The scale of PostgreSQL's quotient (select_div_scale): 16 significant digits, at least the operands' scale."""
-    weights = [number.adjusted() // 4 for number in (left, right)]
-    groups = [int(n.scaleb(-4 * w, _EXACT)) for n, w in zip((left, right), weights, strict=True)]
-    weight = weights[0] - weights[1] - (groups[0] <= groups[1])
-    return max(16 - 4 * weight, *(-int(n.as_tuple().exponent) for n in (left, right)), 0)
-
-
 def _spread(sample: bool, root: bool) -> Callable[[list[Any]], Decimal | None]:
     """Variance and standard deviation of exact numbers."""
     of_sums = _spread_of_sums(sample, root)
@@ -297,7 +289,7 @@ def _spread_of_sums(sample: bool, root: bool) -> Callable[[int, Decimal, Decimal
         divisor = Decimal(count * (count - sample))
         if not numerator:
             return Decimal(0)
-        unit = Decimal(1).scaleb(-_division_scale(numerator, divisor))
+        unit = Decimal(1).scaleb(-decimals.division_scale(numerator, divisor))
         result = _EXACT.divide(numerator, divisor).quantize(unit, context=_EXACT)
         if root:
             result = _EXACT.sqrt(result).quantize(unit, context=_EXACT)

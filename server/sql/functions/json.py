@@ -4,7 +4,7 @@ Both are text: json as received, jsonb in its normal form (`protocol.pgwire.json
 substring, so one scanner (`_items`) serves both and numbers keep their digits. Comparisons use `order_key`,
 PostgreSQL's btree order of jsonb. Functions that change values work on trees of Python values.
 
-Not supported: jsonpath (the type does not exist here), composite types (row_to_json, json_populate_record).
+JSON paths are in `json_paths`. Not supported: json_populate_record and similar functions of composite types.
 """
 
 from __future__ import annotations
@@ -525,7 +525,7 @@ def _json_row(name: str, arguments: str, result: str, python: Callable[..., Any]
     row(FUNCTIONS, name, arguments, result, nulls=nulls, python=python)
 
 
-def _operator(name: str, arguments: str, result: str, python: Callable[..., Any] | None) -> None:
+def _operator(name: str, arguments: str, result: str, python: Callable[..., Any]) -> None:
     row(OPERATORS, name, arguments, result, nulls=Nulls.OPTIONAL, python=python)
 
 
@@ -566,10 +566,6 @@ _operator("<@", "jsonb jsonb", "bool", lambda part, whole: _contained(whole, par
 _operator("?", "jsonb text", "bool", _has)
 _operator("?|", "jsonb text[]", "bool", lambda json, keys: any(k is not None and _has(json, k) for k in keys))
 _operator("?&", "jsonb text[]", "bool", lambda json, keys: all(k is None or _has(json, k) for k in keys))
-_operator("@?", "jsonb text", "bool", None)
-_operator("@@", "jsonb text", "bool", None)
-for _name, _result in (("exists", "bool"), ("match", "bool"), ("query_array", "jsonb"), ("query_first", "jsonb")):
-    row(FUNCTIONS, f"jsonb_path_{_name}", "jsonb text", _result)
 _operator("-", "jsonb text", "jsonb", lambda json, key: _without_keys(json, [key]))
 _operator("-", "jsonb text[]", "jsonb", _without_keys)
 _operator("-", "jsonb int4", "jsonb", _without_index)

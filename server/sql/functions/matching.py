@@ -8,12 +8,13 @@ the functions that return matches.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT
 from server.sql.expressions import Call, Expression, Literal
-from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, let, quote, row
+from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, SET_ARRAYS, Form, Nulls, let, quote, row
 from server.sql.regex import patterns
 from server.sql.regex.regex import Match, Regex, compiled
 
@@ -186,6 +187,13 @@ def _match(text: str, pattern: str, flags: str = "") -> list[str | None] | None:
     return None if match is None else _captured(text, match)
 
 
+def _matches(text: str, pattern: str, flags: str = "") -> list[list[str | None]]:
+    """The first match; all with the flag `g`."""
+    options, globally = _options("regexp_matches", flags, globally=True)
+    found = compiled(pattern, options).find_all(text)
+    return [_captured(text, match) for match in (found if globally else islice(found, 1))]
+
+
 def _matched_group(text: str, pattern: str, group: int) -> str | None:
     found = _match(text, pattern)
     return None if found is None else found[group - 1]
@@ -336,6 +344,8 @@ _PAIR = ("text text", "text text text")
 _rows("regexp_like", "bool", _is_like, *_PAIR, nulls=Nulls.STRICT)
 _rows("regexp_match", "text[]", _match, *_PAIR, spark=_ALL_GROUPS)
 row(GRAMMAR, "regexp_match", "text text int4", "text", _group, python=_matched_group, nulls=Nulls.OPTIONAL)
+for _arguments in _PAIR:
+    row(SET_ARRAYS, "regexp_matches", _arguments, "text[][]", python=_matches)
 _rows("regexp_split_to_array", "text[]", _split, *_PAIR, nulls=Nulls.STRICT)
 _rows("regexp_count", "int4", _count, "text text", "text text int4", "text text int4 text", nulls=Nulls.STRICT)
 _rows("regexp_instr", "int4", _position, "text text", "text text int4", "text text int4 int4",

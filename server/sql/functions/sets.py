@@ -35,6 +35,7 @@ class SetReturning:
 SETS: dict[str, SetReturning] = {
     "generate_series": SetReturning(("generate_series",)),
     "generate_subscripts": SetReturning(("generate_subscripts",)),
+    "regexp_matches": SetReturning(("regexp_matches",)),
     "regexp_split_to_table": SetReturning(("regexp_split_to_array",)),
     "string_to_table": SetReturning(("string_to_array",)),
     **{
@@ -47,6 +48,8 @@ SETS: dict[str, SetReturning] = {
         for json in ("json", "jsonb")
         for text in ("", "_text")
     },
+    "jsonb_path_query": SetReturning(("jsonb_path_query",)),
+    "jsonb_path_query_tz": SetReturning(("jsonb_path_query_tz",)),
     **{f"{json}_object_keys": SetReturning((f"{json}_object_keys",)) for json in ("json", "jsonb")},
 }
 

@@ -113,8 +113,13 @@ def types_of(spelling: str) -> tuple[PgType, ...]:
 
 def _result(spelling: str) -> PgType:
     if spelling.endswith("[]"):
-        return array_of(scalar(spelling[:-2]))
+        return list_of(_result(spelling[:-2]))
     return _PSEUDO.get(spelling) or scalar(spelling)
+
+
+def list_of(type: PgType) -> PgType:
+    """The type of a list of values, which may be arrays."""
+    return array_of(type) if type.element is None else PgType(f"_{type.name}", 0, -1, element=type)
 
 
 def row(

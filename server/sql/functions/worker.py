@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType, array_of, scalar
+from protocol.pgwire.types import TEXT, PgType, array_of, scalar
 from server.sql.casts import find_cast
-from server.sql.functions.table import TABLES, Function, Kind, Nulls
+from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def carrier(type: PgType) -> Carrier:
     """The carrier for results of the type."""
     if type.element is None:
         return _CARRIERS[type.name]
-    inner = _CARRIERS[type.element.name]
+    inner = carrier(type.element)
     spark = {"type": "array", "elementType": inner.spark, "containsNull": True}
     restored = "{0}" if inner.restored == "{0}" else f"transform({{0}}, x -> {inner.restored.replace('{0}', 'x')})"
     return Carrier(inner.udf + "s", pa.list_(inner.value), spark, restored)
@@ -74,7 +74,7 @@ def carriers() -> dict[str, Carrier]:
     """Every carrier, by its UDF's name."""
     scalars = [carrier(scalar(name)) for name in _CARRIERS]
     arrays = [carrier(array_of(scalar(name))) for name in _CARRIERS]
-    return {c.udf: c for c in (*scalars, *arrays)}
+    return {c.udf: c for c in (*scalars, *arrays, carrier(list_of(array_of(TEXT))))}
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
@@ -103,11 +103,6 @@ def _spelled(type: PgType) -> str:
 
 def _typed(spelling: str) -> PgType:
     return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
-
-
-def list_of(type: PgType) -> PgType:
-    """The type of a list of values, which may be arrays."""
-    return array_of(type) if type.element is None else PgType(f"_{type.name}", 0, -1, element=type)
 
 
 def evaluator(function: Function, timezone: str, types: Sequence[PgType]) -> Callable[..., Any]:

@@ -29,6 +29,10 @@ _INTERVAL_ENDS = {  # the fields that can follow INTERVAL 'text', each with the 
 _CONSTANT_TYPES = PostgresParser.TYPE_TOKENS - {TokenType.INTERVAL, TokenType.VAR}
 
 
+class PathMatch(exp.Expression, exp.Binary):
+    """jsonb @@ path. sqlglot's class for this operator has other fields than its binary operators."""
+
+
 # PostgreSQL's "any other operator": the same precedence as ||, left associative (manual, 4.1.6).
 _OTHER_OPERATORS: dict[TokenType, type[exp.Expr]] = {
     TokenType.ARROW: exp.JSONExtract,
@@ -40,6 +44,7 @@ _OTHER_OPERATORS: dict[TokenType, type[exp.Expr]] = {
     TokenType.QMARK_PIPE: exp.JSONBContainsAnyTopKeys,
     TokenType.HASH_DASH: exp.JSONBDeleteAtPath,
     TokenType.AT_QMARK: exp.JSONBPathExists,
+    TokenType.DAT: PathMatch,
     TokenType.AT_GT: exp.ArrayContainsAll,
     TokenType.LT_AT: exp.ArrayContainedBy,
     TokenType.DAMP: exp.ArrayOverlaps,

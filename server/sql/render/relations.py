@@ -65,10 +65,9 @@ class Renderer(ExpressionRenderer):
             case Unnest():
                 return self._unnest(relation)
             case Recursive():
-                return self._recursive(relation)
+                return self._recursive_rows(relation) if relation.distinct else self._recursive(relation)
             case RecursiveRows():
-                names = ", ".join(f"c{i} AS {self.name(c)}" for i, c in enumerate(relation.columns))
-                return Block(f"(SELECT {names} FROM recursive{relation.name})")
+                return self._recursive_rows(relation)
             case Project():
                 block = self._open(relation.input, Stage.SELECT)
                 block.select = [
@@ -188,6 +187,12 @@ class Renderer(ExpressionRenderer):
         outputs = ", ".join(f"c{i} AS {self.name(c)}" for i, c in enumerate(node.columns))
         union = f"{sides[0]} UNION ALL {sides[1]}"
         return Block(f"(WITH RECURSIVE {name} ({columns}) AS ({union}) SELECT {outputs} FROM {name})")
+
+    def _recursive_rows(self, node: Recursive | RecursiveRows) -> Block:
+        """The rows of the view or of the common table expression that has those of a recursive query."""
+        cells = (f"CAST(c{i} AS {spark_type(c.type, c.precision)}) AS {self.name(c)}" if c.type.name == "numeric"
+                 else f"c{i} AS {self.name(c)}" for i, c in enumerate(node.columns))  # fmt: skip
+        return Block(f"(SELECT {', '.join(cells)} FROM recursive{node.name})")
 
     def _join(self, join: Join) -> Block:
         left, right = self.block(join.left), self.block(join.right)
