@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from protocol.columnar.buffers import fixed_values, offsets_of, starts_of, string_array, string_parts
 from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import INTERVAL
 from protocol.pgwire.types import BARE_NUMERIC_SCALE, PgType
 
@@ -116,7 +117,15 @@ def _chars(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(array, ""), "\0", array).view(_BINARY)
 
 
-_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb, '"char"': _chars}
+def _records(array: pa.Array) -> pa.Array:
+    raise PgError(
+        SqlState.UNDEFINED_FUNCTION,
+        "no binary output function available for type record",
+        hint="Cast the row to text, or return its columns.",
+    )
+
+
+_VARYING: dict[str, VaryingColumn] = {"jsonb": _jsonb, '"char"': _chars, "record": _records}
 
 # ---- numeric: base 10000
 

@@ -19,6 +19,7 @@ Representation of values in Arrow, and as Python scalars for single values (para
 | interval                 | month_day_nano_interval | pyarrow.MonthDayNano (nanoseconds: whole us)    |
 | oid                      | uint32                  | int                                             |
 | name, "char", void       | string                  | str                                             |
+| record                   | string                  | str                                             |
 | T[]                      | list<T>                 | list                                            |
 
 A bare `numeric` has no declared precision or scale. Because Arrow needs one scale per column, it has an internal scale
@@ -218,6 +219,7 @@ TEXT, JSON, FLOAT4, FLOAT8, UNKNOWN = (scalar(n) for n in ("text", "json", "floa
 BPCHAR, VARCHAR, DATE, TIME = (scalar(n) for n in ("bpchar", "varchar", "date", "time"))
 TIMESTAMP, TIMESTAMPTZ, INTERVAL = (scalar(n) for n in ("timestamp", "timestamptz", "interval"))
 VOID = PgType("void", 2278, 4)  # the result of functions that return nothing, which is an empty text
+RECORD = PgType("record", 2249, -1)  # a row as a value, which is its text
 # Types of the system catalogs. Results and parameters have them; queries compute with numbers and text instead.
 OID, NAME, CHAR = PgType("oid", 26, 4), PgType("name", 19, 64), PgType('"char"', 18, 1)
 INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # printed with spaces between the numbers, without brackets
@@ -332,6 +334,7 @@ _ARROW: dict[str, pa.DataType] = {
     "name": pa.string(),
     '"char"': pa.string(),
     "void": pa.string(),
+    "record": pa.string(),
 }
 
 BY_OID: dict[int, PgType] = {

@@ -15,6 +15,7 @@ from server.authorization import privileges
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.execution.ddl import tables
+from server.execution.ddl.columns import check_types
 from server.execution.ddl.define import change_catalog
 from server.execution.select import rows_without_inputs
 from server.execution.write import retried, rows_to_write
@@ -89,6 +90,7 @@ def _definition(statement: CreateTableAs, plan: QueryPlan) -> CreateTable:
     if len(names) > len(fields):
         raise PgError(SqlState.SYNTAX_ERROR, "too many column names were specified")
     final = [*names, *(Ident(field.name, 0) for field in fields[len(names) :])]
+    check_types(final, (field.type for field in fields))
     columns = tuple(
         ColumnDefinition(name, TEXT if field.type == UNKNOWN else field.type, False, None)
         for name, field in zip(final, fields, strict=True)

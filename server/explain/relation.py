@@ -89,6 +89,10 @@ class _Explainer:
                 return f"Distinct on {self._list(keys)}, first by {self._keys(order)}"
             case r.SetOperation(kind=kind, all=every):
                 return f"{kind.title()}{' all' if every else ''}"
+            case r.Recursive(distinct=distinct):
+                return f"Recursive union{'' if distinct else ' all'}"
+            case r.RecursiveRows():
+                return "Rows of the previous iteration"
             case r.Sort(keys=keys):
                 return f"Sort by {self._keys(keys)}"
             case r.Limit(limit=limit, offset=offset):

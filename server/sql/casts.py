@@ -202,7 +202,7 @@ _TO_TEXT: dict[str, str | None] = {
     "timestamp": _INSTANT_TEXT.replace("{zone}", ""),
     "timestamptz": _INSTANT_TEXT.replace("{zone}", "+00"),
     "bytea": "concat('\\\\x', lower(hex({0})))",
-    **dict.fromkeys(("uuid", "json", "jsonb"), "{0}"),
+    **dict.fromkeys(("uuid", "json", "jsonb", "record"), "{0}"),
 }
 
 
@@ -221,7 +221,7 @@ def text_form(type: PgType, value: Any) -> str:
             return f"{value:f}"
         case "_numeric":
             return "{" + ",".join("NULL" if item is None else f"{item:f}" for item in value) + "}"
-        case "text" | "varchar" | "bpchar" | "json" | "jsonb" | "uuid":
+        case "text" | "varchar" | "bpchar" | "json" | "jsonb" | "uuid" | "record":
             return str(value)
         case "int2" | "int4" | "int8":
             return str(value)
@@ -290,7 +290,7 @@ def find_cast(source: PgType, target: PgType) -> CastRule | None:
     if target.name in _STRINGS:
         spark = _TO_TEXT.get(source.name) if source.element is None else None
         return CastRule(_A, _text_of(source), spark, _zoned_text(source))
-    if source.name in _STRINGS:
+    if source.name in _STRINGS and target.name != "record":
         # no Spark form: Spark accepts different spellings
         return CastRule(
             _E, lambda value, target: parse_text(target.without_modifiers, value), None, _zoned_value(target)

@@ -24,6 +24,7 @@ class Entry:
     """A column that can be named. `table` is its table's alias; None for the merged column of a USING.
 
     `visible`: it can be named without its table and is part of `*`; false for the columns that a USING has merged.
+    `is_extended`: an outer join may have filled its table's row with NULLs.
     `is_row`: an additional entry for a function's only column under the table alias; not part of `*`.
     """
 
@@ -32,6 +33,7 @@ class Entry:
     table: str | None
     visible: bool = True
     is_row: bool = False
+    is_extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

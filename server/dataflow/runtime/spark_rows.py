@@ -44,9 +44,7 @@ async def _in_thread_if_long(plan: QueryPlan, bindings: Bindings) -> list[Recurs
     return plan.recursions(bindings) if bindings.are_short else await asyncio.to_thread(plan.recursions, bindings)
 
 
-async def _iterated(
-    recursion: Recursion, engine: Runner, views: Mapping[str, pa.Table], *, patient: bool
-) -> pa.Table:
+async def _iterated(recursion: Recursion, engine: Runner, views: Mapping[str, pa.Table], *, patient: bool) -> pa.Table:
     """All rows of a recursive query. `views`: those of the inputs, and of the recursive queries that it contains."""
     schema = updates.rows_schema([column.type.arrow for column in recursion.columns])
     new = shaped(await engine.run(recursion.anchor, views, patient=patient), schema)

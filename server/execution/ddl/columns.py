@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import RECORD, PgType
 from server.sql.grammar.statements.parts import Ident
 
 COLUMNS_MAX = 1_600  # as in PostgreSQL
@@ -28,3 +29,14 @@ def check_columns(columns: Sequence[Ident], kind: str) -> None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED, f"{kind}s without columns are not supported", hint=NO_COLUMNS_HINT
         )
+
+
+def check_types(names: Sequence[Ident], types: Iterable[PgType]) -> None:
+    """PgError 42P16 for a column whose values can only be returned: a row."""
+    for name, type in zip(names, types, strict=True):
+        if type == RECORD:
+            raise PgError(
+                SqlState.INVALID_TABLE_DEFINITION,
+                f'column "{name.name}" has pseudo-type record',
+                hint="Name the columns of the row, or make a value of it with to_jsonb().",
+            )

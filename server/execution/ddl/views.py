@@ -8,7 +8,7 @@ from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
-from server.execution.ddl.columns import check_columns
+from server.execution.ddl.columns import check_columns, check_types
 from server.execution.ddl.named_objects import in_use, refuse_system_table, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of
@@ -77,6 +77,7 @@ def plan_view(
         raise PgError(SqlState.SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns")
     final = [*names, *(Ident(field.name, 0) for field in plan.columns[len(names) :])]
     check_columns(final, "view")
+    check_types(final, (field.type for field in plan.columns))
     columns = tuple(
         Column(ident.name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
         for ident, field in zip(final, plan.columns, strict=True)

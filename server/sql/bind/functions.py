@@ -15,6 +15,7 @@ from server.sql.bind.calls import applied, call_or_cast, resolved_function
 from server.sql.bind.casts import rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
+from server.sql.bind.rows import argument, record, row_to_json, selected_field
 from server.sql.bind.session import (
     SESSION_FUNCTIONS,
     check_maintained,
@@ -76,7 +77,7 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
         arguments = [arguments[0], normal_form(binder, arguments[1])]
     nests = is_aggregate(name) and scope.clause is None and not over
     inner = in_clause(scope, clause="aggregate function calls") if nests else scope
-    bound = [binder.expression(a, inner) for a in arguments]
+    bound = [argument(binder, name, a, inner) for a in arguments]
     if name == "age" and len(bound) == 1:
         if bound[0].type == UNKNOWN:
             message = "function age(unknown) is not unique"
@@ -112,7 +113,9 @@ def _own_form(
     if name == "array" and len(arguments) == 1 and isinstance(arguments[0], (exp.Query, exp.Values)):
         return array_query(binder, arguments[0], scope, call)
     if name == "row":
-        raise binder.unsupported("a row as a value", call)
+        return record(binder, call, scope)
+    if name == "row_to_json" and not star:
+        return row_to_json(binder, arguments, scope)
     if name in SESSION_FUNCTIONS and not arguments and not star:
         return session_value(binder, name, call)
     if name in ("current_timestamp", "localtimestamp", "localtime") and len(arguments) == 1:
@@ -141,9 +144,11 @@ def _own_form(
 
 @form(exp.Dot)
 def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expression:
-    """pg_catalog.name(...). 3F000 for another schema."""
+    """pg_catalog.name(...), or (row).field. 3F000 for another schema."""
     if isinstance(tree.expression, exp.Anonymous) and tree.this.name == "pg_catalog":
         return function(binder, tree.expression, scope)
+    if (field := selected_field(binder, tree, scope)) is not None:
+        return field
     if isinstance(tree.expression, exp.Anonymous) and isinstance(tree.this, exp.Identifier):
         message = f'schema "{tree.this.name}" does not exist'
         raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=binder.at(tree))

@@ -144,5 +144,5 @@ def _maybe_null(entries: list[Entry], nulls: bool) -> list[Entry]:
         def change(node: Any) -> Any | None:
             return ColumnRef(replace(node.column, nullable=True)) if isinstance(node, ColumnRef) else None
 
-        inner[id(entry)] = replace(entry, expression=transform(expression, change))
+        inner[id(entry)] = replace(entry, expression=transform(expression, change), is_extended=True)
     return [inner[id(entry)] for entry in entries]

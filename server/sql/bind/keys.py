@@ -5,9 +5,28 @@ from __future__ import annotations
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import RECORD
 from server.sql.bind.binder import Binder
-from server.sql.expressions import Expression, SortKey
+from server.sql.expressions import Call, Expression, SortKey, walk
+from server.sql.functions.records import TEXT_OF_ROW
 
+_EQUAL_BY_TEXT = frozenset(
+    (
+        "bool",
+        "int2",
+        "int4",
+        "int8",
+        "numeric",
+        "text",
+        "varchar",
+        "bytea",
+        "date",
+        "time",
+        "timestamp",
+        "timestamptz",
+        "uuid",
+    )
+)
 _UNORDERED = ("json", "jsonb", "interval", "bpchar")
 """Types of array elements that Spark orders differently from PostgreSQL."""
 
@@ -28,6 +47,8 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
             hint="Use an explicit ordering operator or modify the query.",
             position=binder.at(tree),
         )
+    if expression.type == RECORD:
+        raise binder.unsupported("sorting by a row", tree)
     if expression.type.element is not None and expression.type.element.name in _UNORDERED:
         raise binder.unsupported(f"sorting by {expression.type.base_display}", tree)
 
@@ -38,6 +59,15 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None) -> 
     if name == "json":
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
+    if expression.type == RECORD and not _is_equal_by_text(expression):
+        raise binder.unsupported("grouping by this row", tree)
     padded = name == "bpchar" and expression.type.length is not None  # equal values have equal bytes
     if name in ("interval", "jsonb", "bpchar") and not padded:
         raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)
+
+
+def _is_equal_by_text(row: Expression) -> bool:
+    """Whether two values of a row are equal if and only if their texts are."""
+    calls = [node for node in walk(row) if isinstance(node, Call) and node.function is TEXT_OF_ROW]
+    fields = [field.type for call in calls[:1] for field in call.arguments[1:]]
+    return bool(calls) and all((type.element or type).name in _EQUAL_BY_TEXT for type in fields)

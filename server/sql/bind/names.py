@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder, Replacement, form
+from server.sql.bind.rows import record, whole_row
 from server.sql.expressions import Expression
 from server.sql.grammar.lexer import quoted
 from server.sql.scope import Scope, find_column
@@ -18,12 +19,17 @@ def column(binder: Binder, tree: exp.Column, scope: Scope) -> Expression:
     """A column by its name, optionally qualified by table and schema. 42703, 42702, 42P01."""
     forget_schema(binder, tree)
     if isinstance(tree.this, exp.Star):
-        raise binder.unsupported("a row as a value", tree)
+        return record(binder, tree, scope)
     table = tree.table or None
     if table is None and tree.name == "default" and not tree.this.quoted:
         message = "DEFAULT is not allowed in this context"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
-    return find_column(scope, table, tree.name, binder.at(tree))
+    try:
+        return find_column(scope, table, tree.name, binder.at(tree))
+    except PgError as error:
+        if error.sqlstate is not SqlState.FEATURE_NOT_SUPPORTED or whole_row(tree, scope) is None:
+            raise
+    return record(binder, tree, scope)
 
 
 def forget_schema(binder: Binder, tree: exp.Expr) -> None:

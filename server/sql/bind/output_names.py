@@ -21,8 +21,12 @@ def output_name(tree: exp.Expr) -> str:
 def _figured(tree: exp.Expr) -> tuple[str, int]:
     """A name and its strength: 0 none, 1 from a type or CASE, 2 a real name."""
     match tree:
-        case exp.Column():
+        case exp.Column() if isinstance(tree.this, exp.Star):
+            return tree.table, 2
+        case exp.Column() | exp.Identifier():
             return tree.name, 2
+        case exp.Tuple():
+            return "row", 2
         case exp.Anonymous():
             return function_name(tree), 2
         case exp.Dot():

@@ -10,7 +10,7 @@ from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import call, call_of, operator
 from server.sql.bind.connectives import conjunction, disjunction, negation
 from server.sql.bind.row_values import paired_fields, rows_compared
-from server.sql.bind.shapes import row_of
+from server.sql.bind.rows import row_fields
 from server.sql.bind.subqueries import in_query
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Call, Case, Expression, InList, Literal
@@ -24,7 +24,7 @@ def is_test(binder: Binder, tree: exp.Is, scope: Scope) -> Expression:
     """IS [NOT] NULL, TRUE, FALSE, UNKNOWN, JSON, NORMALIZED"""
     value = tree.expression
     negate = bool(tree.args.get("negate"))
-    if isinstance(value, exp.Null) and (fields := row_of(tree.this)) is not None:
+    if isinstance(value, exp.Null) and (fields := row_fields(tree.this, scope)) is not None:
         null_test = syntax.IS_NOT_NULL if negate else syntax.IS_NULL
         bound = [binder.default_unknown(binder.expression(field, scope)) for field in fields]
         return conjunction([Call(null_test, (field,), BOOL, False) for field in bound] or [Literal(True, BOOL)])
@@ -55,7 +55,7 @@ def is_test(binder: Binder, tree: exp.Is, scope: Scope) -> Expression:
 @form(exp.NullSafeEQ, exp.NullSafeNEQ)
 def distinct_test(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
     """IS [NOT] DISTINCT FROM, of values or rows."""
-    fields = row_of(tree.this), row_of(tree.expression)
+    fields = row_fields(tree.this, scope), row_fields(tree.expression, scope)
     differ: Expression
     if fields[0] is not None and fields[1] is not None:
         pairs = paired_fields(binder, fields[0], fields[1], tree)
@@ -82,7 +82,7 @@ def _differ(binder: Binder, left: Expression, right: Expression, tree: exp.Expr)
 @form(exp.Between)
 def between(binder: Binder, tree: exp.Between, scope: Scope) -> Expression:
     """BETWEEN [SYMMETRIC], of values or rows."""
-    if row_of(tree.this) is not None:
+    if row_fields(tree.this, scope) is not None:
         below = rows_compared(binder, ">=", tree.this, tree.args["low"], scope, tree)
         return conjunction([below, rows_compared(binder, "<=", tree.this, tree.args["high"], scope, tree)])
     value, low, high = (binder.expression(tree.args[k], scope) for k in ("this", "low", "high"))
@@ -104,7 +104,7 @@ def in_test(binder: Binder, tree: exp.In, scope: Scope) -> Expression:
         query = items[0]
     if query is not None:
         return in_query(binder, tree.this, query, scope, tree)
-    if row_of(tree.this) is not None:
+    if row_fields(tree.this, scope) is not None:
         alternatives = [rows_compared(binder, "=", tree.this, item, scope, tree) for item in items]
         return disjunction(alternatives)
     if not items:

@@ -11,6 +11,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
 from server.sql.bind.names import forget_schema
 from server.sql.bind.output_names import output_name
+from server.sql.bind.rows import field_names, row_fields
 from server.sql.expressions import Expression
 from server.sql.relations import Project, Relation
 from server.sql.scope import Scope, in_clause, located, no_table
@@ -31,11 +32,22 @@ def select_list(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list
     for tree in trees:
         if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
             items += _star(binder, tree, scope)
+        elif isinstance(tree, exp.Dot) and isinstance(tree.expression, exp.Star):
+            items += _fields(binder, tree, scope)
         elif isinstance(tree, exp.Alias):
             items.append(Item(tree.alias, binder.expression(tree.this, scope), tree))
         else:
             items.append(Item(output_name(tree), binder.expression(tree, scope), tree))
     return items
+
+
+def _fields(binder: Binder, tree: exp.Dot, scope: Scope) -> list[Item]:
+    """(row).*"""
+    fields = row_fields(tree.this, scope)
+    if fields is None:
+        raise binder.unsupported("the expansion of this row", tree)
+    names = field_names(tree.this, scope)
+    return [Item(name, binder.expression(field, scope), tree) for name, field in zip(names, fields, strict=True)]
 
 
 def returning_items(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list[Item]:

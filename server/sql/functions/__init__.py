@@ -8,6 +8,8 @@ from importlib import import_module
 for _chapter in (
     *("arithmetic", "mathematics", "comparison", "strings", "binary_strings", "matching", "formatting"),
     *("arrays", "json", "intervals", "datetimes", "datetime_fields", "aggregates", "windows", "sets"),
-    "sizes", "json_paths",
+    "sizes",
+    "json_paths",
+    "records",
 ):  # each adds its rows to the table
     import_module(f"{__name__}.{_chapter}")

@@ -405,7 +405,7 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
     if type.element is not None:
         return "[" + separator.join(json_of(type.element, item) for item in value) + "]"
     match type.name:
-        case "json" | "jsonb":
+        case "json" | "jsonb" | "record":
             return str(value)
         case "bool":
             return "true" if value else "false"

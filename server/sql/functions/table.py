@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType, array_of, scalar
+from protocol.pgwire.types import RECORD, PgType, array_of, scalar
 from server.sql.decimals import DIVISION_SCALE, Shape
 from server.sql.expressions import Expression, Literal, precision
 
@@ -25,7 +25,7 @@ ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same for all such ar
 ANYARRAY = PgType("anyarray", 2277, -1)  # an array of anyelement
 ANYCOMPATIBLE = PgType("anycompatible", 5077, 4)  # types with a common type, to which they are cast
 ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of anycompatible
-_PSEUDO = {type.name: type for type in (ANY, ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
+_PSEUDO = {type.name: type for type in (RECORD, ANY, ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
 POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

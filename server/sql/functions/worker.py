@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import TEXT, PgType, array_of, scalar
+from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, scalar
 from server.sql.casts import find_cast
 from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of
 
@@ -51,6 +51,7 @@ _CARRIERS: dict[str, Carrier] = {
     **dict.fromkeys(("float4", "float8"), Carrier("pg_double", pa.float64(), "double", "CAST({0} AS {t})")),
     "numeric": Carrier("pg_text", pa.string(), "string", "CAST({0} AS {t})"),
     **dict.fromkeys(("text", "varchar", "bpchar", "json", "jsonb", "uuid"), _TEXT),
+    "record": _TEXT,
     "bytea": Carrier("pg_bytes", pa.binary(), "binary", "{0}"),
     "date": Carrier(*_LONG, "date_from_unix_date(CAST({0} AS INT))"),
     "time": Carrier(*_LONG, "time_from_micros({0})"),
@@ -72,8 +73,9 @@ def carrier(type: PgType) -> Carrier:
 
 def carriers() -> dict[str, Carrier]:
     """Every carrier, by its UDF's name."""
-    scalars = [carrier(scalar(name)) for name in _CARRIERS]
-    arrays = [carrier(array_of(scalar(name))) for name in _CARRIERS]
+    types = [scalar(name) for name in _CARRIERS if name != RECORD.name]  # its carrier is that of text
+    scalars = [carrier(type) for type in types]
+    arrays = [carrier(array_of(type)) for type in types]
     return {c.udf: c for c in (*scalars, *arrays, carrier(list_of(array_of(TEXT))))}
 
 

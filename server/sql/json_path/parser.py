@@ -84,7 +84,7 @@ def _unescaped(text: str) -> str:
         code = int(escape.strip("ux{}"), 16)
         if code > 0x10FFFF:
             message = "invalid Unicode escape value"
-            raise PgError(SqlState.SYNTAX_ERROR, f"{message} at or near \"{match[0]}\" of jsonpath input")
+            raise PgError(SqlState.SYNTAX_ERROR, f'{message} at or near "{match[0]}" of jsonpath input')
         if code == 0:
             raise PgError(
                 SqlState.UNTRANSLATABLE_CHARACTER,

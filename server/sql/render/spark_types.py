@@ -8,7 +8,7 @@ _SPARK_TYPES: dict[str, str] = {
     "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",
     "text": "STRING", "varchar": "STRING", "bpchar": "STRING", "json": "STRING", "jsonb": "STRING", "uuid": "STRING",
     "bytea": "BINARY", "date": "DATE", "time": "TIME(6)", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP_LTZ",
-    "interval": "STRUCT<months: INT, days: INT, us: BIGINT>", "unknown": "STRING",
+    "interval": "STRUCT<months: INT, days: INT, us: BIGINT>", "unknown": "STRING", "record": "STRING",
 }  # fmt: skip
 
 
