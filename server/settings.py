@@ -125,6 +125,15 @@ def _utf8(text: str) -> str:
     return "UTF8"
 
 
+MESSAGE_LEVELS = ("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error")
+"""The values of client_min_messages, from the least to the most severe."""
+
+
+def _message_level(text: str) -> str:
+    aliases = {"debug": "debug2", "info": "notice"}
+    return aliases.get(text.lower()) or _one_of(*MESSAGE_LEVELS)(text)
+
+
 ISOLATION_LEVELS = ("strict serializable", "serializable")
 
 
@@ -141,7 +150,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("application_name", "", reported=True),
         Variable("bytea_output", "hex", _one_of("hex", "escape")),
         Variable("client_encoding", "UTF8", _utf8, reported=True),
-        Variable("client_min_messages", "notice", _one_of("debug", "log", "notice", "warning", "error")),
+        Variable("client_min_messages", "notice", _message_level),
         Variable("cluster", "quickstart", _one_of("quickstart")),
         Variable("database", "materialize"),
         Variable("DateStyle", "ISO, MDY", _date_style, reported=True),

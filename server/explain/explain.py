@@ -78,7 +78,7 @@ async def explain(
     statement = prepared.statement
     assert isinstance(statement, s.Explain)
     if statement.stage is ExplainStage.TIMESTAMP:
-        return explained_timestamp(statement, await _timestamp(context, statement.statement))
+        return explained_timestamp(statement, await _timestamp(context, statement.statement, as_json=statement.json))
     called: Prepared | None = None
     if isinstance(about := statement.statement, s.Execute):
         called = named(about.name.name)
@@ -333,7 +333,7 @@ async def _of_dataflow(context: Context, statement: s.Explain, subject: _Subject
 # -- TIMESTAMP ------------------------------------------------------------------------------------------------------
 
 
-async def _timestamp(context: Context, inner: Explained) -> str:
+async def _timestamp(context: Context, inner: Explained, *, as_json: bool) -> str:
     match inner:
         case s.Select(as_of=as_of):
             plan = plan_statement(context, inner)
@@ -349,4 +349,4 @@ async def _timestamp(context: Context, inner: Explained) -> str:
                 hint="Write EXPLAIN TIMESTAMP FOR SELECT ...",
             )
     privileges.require_query(context.state, context.role, plan)
-    return await explain_timestamp(context, plan, as_of)
+    return await explain_timestamp(context, plan, as_of, as_json=as_json)

@@ -5,6 +5,7 @@ The result is one text value in Materialize's format, so that programs that pars
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from catalog.objects import TIMESTAMP_MAX, Collection
@@ -17,8 +18,8 @@ from server.sql.plan import QueryPlan
 _LABEL_WIDTH = 31
 
 
-async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | None) -> str:
-    """Returns the text. PgError 22000 if the time of AS OF can no longer be read."""
+async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | None, *, as_json: bool) -> str:
+    """Returns the text, or with `as_json` a JSON object. PgError 22000 if the time of AS OF can no longer be read."""
     frontiers = context.coordinator.frontiers
     latest = context.coordinator.latest_time()
     since, upper = frontiers.greatest_since(plan.inputs), frontiers.least_upper(plan.inputs)
@@ -34,13 +35,16 @@ async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | Non
             time = max(time, since)
         hold_at(context, plan.inputs, time).release()
     wall_us = context.statement_us
+    immediately = not plan.inputs or time < upper
+    if as_json:
+        return _json(context, plan, time, latest, since, upper, immediately=immediately)
     lines = [
         _line("query timestamp", with_clock(time), " "),
         _line("oracle read timestamp", with_clock(latest), " "),
         _line("largest not in advance of upper", with_clock(upper - 1), " "),
         _line("upper", f"[{with_clock(upper)}]"),
         _line("since", f"[{with_clock(since)}]"),
-        _line("can respond immediately", str(not plan.inputs or time < upper).lower(), " "),
+        _line("can respond immediately", str(immediately).lower(), " "),
         _line("timeline", "Some(EpochMilliseconds)" if plan.inputs else "None", " "),
         _line("session wall time", with_clock(wall_us // 1_000), " "),
         *_inputs(context, plan),
@@ -57,15 +61,45 @@ def _line(label: str, value: str, space: str = "") -> str:
     return f"{label:>{_LABEL_WIDTH}}:{space}{value}"
 
 
+def _json(
+    context: Context, plan: QueryPlan, time: int, latest: int, since: int, upper: int, *, immediately: bool
+) -> str:
+    chosen = {"timeline": "EpochMilliseconds", "chosen_ts": time, "oracle_ts": latest}
+    determination = {
+        "timestamp_context": {"TimelineTimestamp": chosen} if plan.inputs else "NoTimestamp",
+        "since": {"elements": [since]},
+        "upper": {"elements": [upper]},
+        "largest_not_in_advance_of_upper": upper - 1,
+        "oracle_read_ts": latest,
+    }
+    sources = [
+        {"name": name, "read_frontier": [read], "write_frontier": [written]}
+        for name, read, written in _frontiers(context, plan)
+    ]
+    shown = {
+        "determination": determination,
+        "sources": sources,
+        "session_wall_time": context.statement_us / 1_000_000,
+        "respond_immediately": immediately,
+    }
+    return json.dumps(shown, indent=2)
+
+
 def _inputs(context: Context, plan: QueryPlan) -> Iterator[str]:
-    """The frontiers of each input, and of each index through which the input can be read."""
+    for name, read, written in _frontiers(context, plan):
+        yield ""
+        yield f"source {name}:"
+        yield _line("read frontier", f"[{with_clock(read)}]")
+        yield _line("write frontier", f"[{with_clock(written)}]")
+
+
+def _frontiers(context: Context, plan: QueryPlan) -> Iterator[tuple[str, int, int]]:
+    """The name and the frontiers of each input, and of each index through which the input can be read."""
     frontiers, state = context.coordinator.frontiers, context.state
     for input in sorted(plan.inputs):
         for id in frontiers.ways(input):
             if id in frontiers.floors:
                 item = state.items[id]
                 kind = "storage" if isinstance(item, Collection) else "compute"
-                yield ""
-                yield f"source {'.'.join(state.full_name(item))} ({id}, {kind}):"
-                yield _line("read frontier", f"[{with_clock(frontiers.since(id))}]")
-                yield _line("write frontier", f"[{with_clock(frontiers.upper(id))}]")
+                name = f"{'.'.join(state.full_name(item))} ({id}, {kind})"
+                yield name, frontiers.since(id), frontiers.upper(id)

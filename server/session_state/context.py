@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import TypeVar
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.transaction import Mode, Savepoint, Transaction
-from server.settings import SERVER_VERSION, Settings
+from server.settings import MESSAGE_LEVELS, SERVER_VERSION, Settings
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext
@@ -37,6 +38,7 @@ Planned = TypeVar("Planned")
 
 IN_MEMORY_BYTES_MAX = 8 << 20  # of the changes of a statement that are kept in memory until the commit
 VERSION = f"PostgreSQL {SERVER_VERSION} (Tidewire)"
+MZ_VERSION = f"v{version('tidewire')} (Tidewire)"
 
 
 def nobody_to_notify(error: PgError) -> None:
@@ -123,6 +125,7 @@ class Context:
             user=self.current_user,
             session_user=self.user,
             version=VERSION,
+            mz_version=MZ_VERSION,
             backend_pid=self.process_id,
             settings=self.settings,
             signal=self._signal,
@@ -166,7 +169,12 @@ class Context:
         return next((name for name in names if self.state.schema_named(id, name) is not None), None)
 
     def notice(self, notice: Notice) -> None:
-        self.notices.append(notice)
+        """Has a notice sent with the statement's response, unless client_min_messages excludes its severity."""
+        level = notice.severity.lower()
+        if level not in MESSAGE_LEVELS or MESSAGE_LEVELS.index(level) >= MESSAGE_LEVELS.index(
+            self.settings["client_min_messages"]
+        ):
+            self.notices.append(notice)
 
     def set_local(self, name: str, value: str) -> None:
         """SET LOCAL: sets a variable until the end of the transaction."""

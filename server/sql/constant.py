@@ -45,6 +45,7 @@ class Bindings(NamedTuple):
     user: str = ""
     session_user: str = ""
     version: str = ""
+    mz_version: str = ""
     backend_pid: int = 0
     settings: Mapping[str, str] = MappingProxyType({})
     signal: Callable[[str, int], bool] | None = None
@@ -70,6 +71,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     "current_catalog": lambda bindings: bindings.database,
     "current_schema": lambda bindings: bindings.schema,
     "version": lambda bindings: bindings.version,
+    "mz_version": lambda bindings: bindings.mz_version,
     **dict.fromkeys(("current_user", "user", "current_role"), lambda bindings: bindings.user),
     "session_user": lambda bindings: bindings.session_user,
     "pg_backend_pid": lambda bindings: bindings.backend_pid,

@@ -27,6 +27,7 @@ from server.sql.expressions import Cast, Expression, Literal, Parameter, Session
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.statements.parts import Query
+from server.sql.group_keys import grouped_by_keys
 from server.sql.index_lookups import Lookup, lookups_of
 from server.sql.key_conditions import KeyCondition, key_filters
 from server.sql.recursion import Recursion, recursions, statements_of
@@ -192,6 +193,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
             message = f"could not determine data type of parameter ${number}"
             raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
         parameters.append(type)
+    relation = grouped_by_keys(relation)
     if binder.maintained:
         check_temporal(relation)
     checkpoint()

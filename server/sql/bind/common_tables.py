@@ -94,7 +94,7 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
             raise binder.unsupported("a recursive query whose numbers get more decimals in each round", tree)
         outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
         if distinct:
-            groupable(binder, coerced, union)
+            groupable(binder, coerced, union, by_keys=False)
     step = with_outputs(binder, step, outputs)
     columns = tuple(
         binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)

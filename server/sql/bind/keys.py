@@ -9,6 +9,7 @@ from protocol.pgwire.types import RECORD
 from server.sql.bind.binder import Binder
 from server.sql.expressions import Call, Expression, SortKey, walk
 from server.sql.functions.records import TEXT_OF_ROW
+from server.sql.group_keys import needs_key
 
 _EQUAL_BY_TEXT = frozenset(
     (
@@ -53,16 +54,15 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
         raise binder.unsupported(f"sorting by {expression.type.base_display}", tree)
 
 
-def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None) -> None:
-    """42883 if the type has no equality, 0A000 if Spark's equality of the type differs from PostgreSQL's."""
+def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, by_keys: bool = True) -> None:
+    """42883 if the type has no equality. `by_keys` False: `group_keys` does not serve this clause, 0A000 if it must."""
     name = expression.type.name
     if name == "json":
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
     if expression.type == RECORD and not _is_equal_by_text(expression):
         raise binder.unsupported("grouping by this row", tree)
-    padded = name == "bpchar" and expression.type.length is not None  # equal values have equal bytes
-    if name in ("interval", "jsonb", "bpchar") and not padded:
+    if needs_key(expression.type) and not by_keys:
         raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)
 
 

@@ -37,7 +37,7 @@ SESSION_FUNCTIONS: dict[str, PgType] = {
     "localtimestamp": TIMESTAMP,
     "localtime": TIME,
     "current_date": DATE,
-    **dict.fromkeys(("current_database", "current_catalog", "current_schema", "version"), TEXT),
+    **dict.fromkeys(("current_database", "current_catalog", "current_schema", "version", "mz_version"), TEXT),
     **dict.fromkeys(("current_user", "session_user", "user", "current_role"), TEXT),
     "pg_backend_pid": INT4,
     "mz_now": MZ_TIMESTAMP,

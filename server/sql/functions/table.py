@@ -119,7 +119,7 @@ def _result(spelling: str) -> PgType:
 
 def list_of(type: PgType) -> PgType:
     """The type of a list of values, which may be arrays."""
-    return array_of(type) if type.element is None else PgType(f"_{type.name}", 0, -1, element=type)
+    return array_of(type) if type.element is None and type != RECORD else PgType(f"_{type.name}", 0, -1, element=type)
 
 
 def row(

@@ -104,6 +104,8 @@ def _spelled(type: PgType) -> str:
 
 
 def _typed(spelling: str) -> PgType:
+    if spelling == RECORD.name:
+        return RECORD
     return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
 
 

@@ -724,6 +724,12 @@ def test_explain_timestamp(db: Connection) -> None:
     assert re.search(rf"source {db.info.dbname}\.public\.t \(u\d+, storage\):\n +read frontier:\[\d+ ", text)
     ((text,),) = db.execute(f"EXPLAIN TIMESTAMP FOR SELECT * FROM t AS OF {upper + 10**9}").fetchall()
     assert "can respond immediately: false" in text
+    ((text,),) = db.execute("EXPLAIN TIMESTAMP AS JSON FOR SELECT * FROM t").fetchall()
+    shown = json.loads(text)
+    assert shown["respond_immediately"] is True
+    context = shown["determination"]["timestamp_context"]["TimelineTimestamp"]
+    assert context["chosen_ts"] == shown["determination"]["oracle_read_ts"] >= query
+    assert [source["name"].split(" ")[0] for source in shown["sources"]] == [f"{db.info.dbname}.public.t"]
     ((text,),) = db.execute("EXPLAIN TIMESTAMP FOR SELECT 1").fetchall()
     assert "timeline: None" in text
     refused(db, "EXPLAIN TIMESTAMP FOR SELECT * FROM t AS OF 1", "22000")

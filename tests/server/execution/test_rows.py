@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
 
@@ -9,8 +11,9 @@ ROW = "SELECT t FROM (SELECT 1 AS a, 'x y' AS b) AS t"
 
 
 @pytest.fixture
-def connection(dsn: str) -> psycopg.Connection:
-    return psycopg.connect(dsn, autocommit=True)
+def connection(dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
 
 
 def test_a_driver_reads_a_row_as_a_tuple(connection: psycopg.Connection) -> None:

@@ -25,6 +25,8 @@ def parse_explain(tokens: TokenReader, parse_statement: Rule) -> Explain:
     stage: ExplainStage | None = None
     options: dict[str, str] = {}
     if tokens.take("timestamp"):
+        if tokens.take("as"):
+            options["format"] = tokens.choose("text", "json")
         tokens.expect("for")
         stage = ExplainStage.TIMESTAMP
     elif tokens.at("plan") or (tokens.at(*_STAGES) and tokens.ahead().value in ("plan", "optimized")):

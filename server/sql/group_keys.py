@@ -1,0 +1,120 @@
+"""Grouping by types of which equal values may be different values: jsonb, interval, and char without a length.
+
+'1.0' and '1' are equal jsonb values, '1 month' and '30 days' equal intervals. Spark would put them into different
+groups. The rows are grouped by a key instead, which is the same for equal values, and the output is any value of the
+group:
+
+    GROUP BY j                        GROUP BY key(j), any_value(j)
+    DISTINCT, UNION                   the same, over all columns
+    DISTINCT ON (j), PARTITION BY j   key(j)
+    count(DISTINCT j)                 count(DISTINCT key(j))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from protocol.pgwire.types import BYTEA, INTERVAL, JSONB, TEXT, PgType
+from server.sql.expressions import Aggregate as AggregateCall
+from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, WindowCall, transform, walk
+from server.sql.functions.intervals import length_of
+from server.sql.functions.json import JSONB_SORT_KEY
+from server.sql.functions.table import FUNCTIONS
+from server.sql.relations import Aggregate, Distinct, DistinctOn, Project, Relation, SetKind, SetOperation
+
+
+def needs_key(type: PgType) -> bool:
+    """Whether equal values of the type may be different values."""
+    return type in (JSONB, INTERVAL) or (type.name == "bpchar" and type.length is None)
+
+
+def key_of(value: Expression) -> Expression:
+    """An expression that is equal for equal values, also in Spark; the value itself for all other types."""
+    if value.type == JSONB:
+        return Call(JSONB_SORT_KEY, (value,), BYTEA, value.nullable)
+    if value.type == INTERVAL:
+        return length_of(value)
+    return Cast(value, TEXT) if needs_key(value.type) else value
+
+
+def grouped_by_keys(relation: Relation) -> Relation:
+    """An equivalent relation that groups by keys where values need them. INTERSECT and EXCEPT are unchanged."""
+    nodes = list(walk(relation))
+    if not any(_is_grouped(node) for node in nodes):
+        return relation
+    ids = count(1 + max((c.id for node in nodes for c in _columns(node)), default=0))
+    return transform(relation, _Rewriter(ids).changed)
+
+
+def _columns(node: Any) -> Sequence[Column]:
+    element = getattr(node, "element", None)
+    bound = (element,) if isinstance(element, Column) else ()
+    return [*getattr(node, "columns", ()), *getattr(node, "holders", ()), *bound]
+
+
+def _is_grouped(node: Any) -> bool:
+    match node:
+        case Aggregate(keys=keys) | DistinctOn(keys=keys):
+            return any(needs_key(key.type) for key in keys)
+        case WindowCall(partition=partition):
+            return any(needs_key(key.type) for key in partition)
+        case Distinct() | SetOperation(kind=SetKind.UNION, all=False):
+            return any(needs_key(column.type) for column in node.columns)
+        case AggregateCall(distinct=True):
+            return node.function.name == "count" and any(needs_key(a.type) for a in node.arguments)
+    return False
+
+
+class _Rewriter:
+    def __init__(self, ids: count[int]) -> None:
+        self._ids = ids
+
+    def changed(self, node: Any) -> Any | None:
+        if not _is_grouped(node):
+            return None
+        inner = transform(node, lambda part: None if part is node else self.changed(part))
+        match inner:
+            case Aggregate():
+                return self._aggregate(inner)
+            case Distinct(input=input):
+                return self._distinct(input, input.columns)
+            case SetOperation():
+                return self._distinct(replace(inner, all=True), inner.columns)
+            case DistinctOn(keys=keys):
+                return replace(inner, keys=tuple(map(key_of, keys)))
+            case WindowCall(partition=partition):
+                return replace(inner, partition=tuple(map(key_of, partition)))
+        return replace(inner, arguments=tuple(map(key_of, inner.arguments)))
+
+    def _distinct(self, input: Relation, columns: tuple[Column, ...]) -> Relation:
+        """The distinct rows of the input. `columns`: its output columns, which the result has, too."""
+        below = tuple(replace(column, id=next(self._ids)) for column in columns)
+        renamed = Project(input, below, tuple(ColumnRef(column) for column in input.columns))
+        keys = tuple(ColumnRef(column) for column in below)
+        return self._aggregate(Aggregate(renamed, keys, (), columns))
+
+    def _aggregate(self, node: Aggregate) -> Relation:
+        """The aggregate grouped by keys. Its output columns have the same ids as before."""
+        width = len(node.keys)
+        keyed = [number for number, key in enumerate(node.keys) if needs_key(key.type)]
+        keys, columns = list(node.keys), list(node.columns)
+        shown: list[Expression] = [ColumnRef(column) for column in columns]
+        calls: list[AggregateCall] = []
+        for number in keyed:
+            keys[number] = key_of(node.keys[number])
+            digits = 38 if keys[number].type.name == "numeric" else 0
+            columns[number] = Column(next(self._ids), "key", keys[number].type, True, digits)
+            value = node.columns[number]
+            calls.append(AggregateCall(_ANY_VALUE, (node.keys[number],), value.type, value.nullable))
+            value = replace(value, id=next(self._ids))
+            columns.append(value)
+            shown[number] = ColumnRef(value)
+        grouped = Aggregate(node.input, tuple(keys), (*node.calls, *calls), tuple(columns))
+        assert len(grouped.columns) == width + len(grouped.calls)
+        return Project(grouped, node.columns, tuple(shown))
+
+
+(_ANY_VALUE,) = FUNCTIONS["any_value"]
