@@ -125,3 +125,13 @@ SELECT sum(id) + sum(id) FILTER (WHERE active), -avg(id), abs(sum(-id)) FROM peo
 SELECT (SELECT sum(p.id) FROM people p WHERE p.dept = d.id), (SELECT string_agg(p.name, ',' ORDER BY p.id) FROM people p WHERE p.dept = d.id) FROM depts d;
 SELECT count(dept, id) FROM people;
 SELECT nosuch(id) FROM people;
+-- the order of a subquery in FROM
+SELECT array_agg(id) FROM (SELECT id FROM people ORDER BY salary DESC, id) x;
+SELECT string_agg(name, ',') FROM (SELECT name FROM people WHERE name IS NOT NULL ORDER BY id DESC LIMIT 3) x;
+SELECT dept, array_agg(id) FROM (SELECT dept, id FROM people ORDER BY hired DESC, id) x GROUP BY dept ORDER BY dept;
+SELECT json_agg(x) FROM (SELECT id, name FROM depts ORDER BY name DESC) x;
+SELECT array_agg(id) FILTER (WHERE id > 2), array_agg(id ORDER BY id), count(*) FROM (SELECT id FROM people ORDER BY id DESC) x;
+SELECT array_agg(y) FROM (SELECT x.id + 1 AS y FROM (SELECT id FROM people ORDER BY id DESC) x) z;
+WITH s AS (SELECT id FROM people ORDER BY id DESC) SELECT array_agg(id) FROM s;
+SELECT array_agg(id) FROM (SELECT DISTINCT id % 3 AS id FROM people ORDER BY 1 DESC) x;
+SELECT string_agg(name, ',') FROM (SELECT id, name FROM people ORDER BY id DESC) x WHERE id < 4 HAVING string_agg(name, ',') <> '' ORDER BY string_agg(name, ',');

@@ -168,3 +168,16 @@ SELECT id, (regexp_matches(name, '(.)a'))[1] FROM people ORDER BY id;
 SELECT regexp_matches('a', '(a)|(b)', 'g'), regexp_matches('A', 'a', 'i');
 SELECT regexp_matches('a', '(');
 SELECT regexp_matches('a', 'a', 'z');
+-- records of JSON
+SELECT * FROM jsonb_to_recordset('[{"a": 1, "b": "x"}, {"a": "2", "c": 3}, {"b": null}, {"b": {"k": 1}}]') AS t (a int, b text);
+SELECT * FROM json_to_recordset('[{"a": 1.50, "d": "2024-02-29", "l": [1, null, 3], "j": {"k": [1]}, "f": true}]') AS t (a numeric(6, 2), d date, l int[], j json, f boolean, missing text);
+SELECT t.a + 1, upper(b) FROM json_to_record('{"a": 1, "b": "x"}') AS t (a int, b text);
+SELECT * FROM jsonb_to_record('{"a": ["x", "y \"q\"", "{z}"], "b": [{"k": 1}], "c": "{1,2}"}') AS t (a text[], b jsonb[], c int[]);
+SELECT d.id, t.x FROM docs d, jsonb_to_recordset(d.jb -> 'list') AS t (x int) ORDER BY d.id, t.x;
+SELECT count(*) FROM jsonb_to_recordset('[]') AS t (x int);
+SELECT * FROM jsonb_to_recordset('[{"a": "x"}]') AS t (a int);
+SELECT * FROM jsonb_to_recordset('[1]') AS t (a int);
+SELECT * FROM jsonb_to_recordset('{}') AS t (a int);
+SELECT * FROM jsonb_to_record('[]') AS t (a int);
+SELECT * FROM jsonb_to_recordset('[]');
+SELECT * FROM jsonb_to_recordset('[]') AS t;

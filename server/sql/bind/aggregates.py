@@ -19,7 +19,7 @@ from server.sql.functions.table import ANY, FUNCTIONS, Kind
 from server.sql.grammar.lexer import words
 from server.sql.scope import Scope, level_of
 
-_ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
+ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
     """string_agg array_agg json_agg jsonb_agg json_agg_strict jsonb_agg_strict json_object_agg jsonb_object_agg
     json_object_agg_strict jsonb_object_agg_strict"""
 )
@@ -63,7 +63,7 @@ def aggregate_call(
     if distinct and any(key.expression not in coerced for key in order):
         message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list"
         raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))
-    if order and function.name not in _ORDER_MATTERS:
+    if order and function.name not in ORDER_MATTERS:
         order = ()
     for argument in coerced:
         if distinct and argument.type != RECORD:

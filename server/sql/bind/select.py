@@ -15,6 +15,7 @@ from server.sql.bind.distinct import check_distinct_on, distinct_on, distinct_ro
 from server.sql.bind.from_clause import from_clause
 from server.sql.bind.grouping import Grouping, is_aggregated
 from server.sql.bind.grouping_sets import Groups, group_by
+from server.sql.bind.inherited_order import ordered, with_order
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
 from server.sql.bind.row_locks import check_row_locks, row_locks
@@ -68,6 +69,12 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
         binder.row_locks = row_locks(binder, tree, source)
     if is_grouped:
+        relation, keys = with_order(binder, relation)
+        if keys:
+            for item in items:
+                item.expression = ordered(item.expression, level, keys)
+            order = [replace(key, expression=ordered(key.expression, level, keys)) for key in order]
+            having = None if having is None else ordered(having, level, keys)
         grouping = Grouping(binder, relation, groups or Groups([], [()]), items, level)
         for item in items:
             item.expression = grouping.rewrite(item.expression)

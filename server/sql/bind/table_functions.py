@@ -13,6 +13,7 @@ from server.sql import expressions as ex
 from server.sql.bind.binder import Binder
 from server.sql.bind.calls import set_array
 from server.sql.bind.from_item import FromItem, alias_columns, check_width, column_aliases
+from server.sql.bind.json_records import RECORD_FUNCTIONS, json_records
 from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.coerce import INT8_MAX
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, walk
@@ -32,6 +33,10 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
     ordinality = bool(tree.args.get("ordinality") or offset)
     name = _called(calls[0])
     alias = tree.alias or name
+    if len(calls) == 1 and name in RECORD_FUNCTIONS:
+        if ordinality:
+            raise binder.unsupported("WITH ORDINALITY with a column definition list", tree)
+        return json_records(binder, calls[0], alias_columns(tree), alias, inner)  # type: ignore[arg-type]
     constant = _series(binder, calls[0], inner) if len(calls) == 1 and not ordinality else None
     if constant is not None:
         relation: Relation = constant

@@ -517,6 +517,24 @@ def _as_jsonb(make: Callable[..., str]) -> Callable[..., str]:
 # -- table rows -------------------------------------------------------------------------------------------------------
 
 
+def _array_text(text: str) -> str | None:
+    """A JSON array as the text of an array, for the conversion of a member to an array type."""
+    kind = kind_of(text)
+    if kind == "null":
+        return None
+    if kind == "string":
+        return _unquoted(text.strip())
+    if kind != "array":
+        message = "expected JSON array"
+        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
+    elements = []
+    for item in _items(text):
+        value = item if kind_of(item) in ("array", "object") else json_text(item)
+        escaped = None if value is None else value.replace("\\", "\\\\").replace('"', '\\"')
+        elements.append("NULL" if escaped is None else f'"{escaped}"')
+    return "{" + ",".join(elements) + "}"
+
+
 def _compared(test: Callable[[Any, Any], bool]) -> Callable[[str, str], bool]:
     return lambda a, b: test(order_key(a), order_key(b))
 
@@ -540,7 +558,9 @@ def _is_json(text: str, kind: str) -> bool:
 
 row(GRAMMAR, "is json", "text text", "bool", python=_is_json)
 row(GRAMMAR, "jsonb sort key", "jsonb", "bytea", python=_sort_key)
+row(GRAMMAR, "json array text", "text", "text", nulls=Nulls.OPTIONAL, python=_array_text)
 (IS_JSON,), (JSONB_SORT_KEY,) = GRAMMAR["is json"], GRAMMAR["jsonb sort key"]
+(ARRAY_TEXT,) = GRAMMAR["json array text"]
 for _j in ("json", "jsonb"):
     _operator("->", f"{_j} text", _j, _field)
     _at = _element if _j == "json" else _element_b

@@ -190,7 +190,27 @@ def _pairs(name: str) -> Callable[[str], list[tuple[str, str]]]:
     return pairs
 
 
+def _records(name: str, *, several: bool) -> Callable[[str], list[str]]:
+    """The objects of json_to_recordset(), or the object of json_to_record()."""
+
+    def records(text: str) -> list[str]:
+        kind = kind_of(text)
+        if kind != ("array" if several else "object"):
+            what = {"object": "an object", "array": "an array"}.get(kind, "a scalar")
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"cannot call {name} on {what}")
+        found = json_elements(text) if several else [text]
+        if any(kind_of(item) != "object" for item in found):
+            message = f"argument of {name} must be an array of objects"
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+        return found
+
+    return records
+
+
 for _json in ("json", "jsonb"):
+    for _several in (False, True):
+        _called = f"{_json}_to_record{'set' if _several else ''}"
+        row(SET_ARRAYS, _called, _json, f"{_json}[]", python=_records(_called, several=_several))
     _each, _keyed = _pairs(f"{_json}_each"), _pairs(f"{_json}_object_keys")
     row(SET_ARRAYS, f"{_json}_array_elements", _json, f"{_json}[]", python=_elements)
     row(SET_ARRAYS, f"{_json}_array_elements_text", _json, "text[]", python=_texts)
