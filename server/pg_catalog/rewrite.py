@@ -21,7 +21,7 @@ from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import TEXT, PgType
+from protocol.pgwire.types import TEXT, PgType, array_of
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Outputs, outputs_of
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
@@ -83,6 +83,8 @@ class _Rewriter:
         outputs = outputs_of(tree, self._pg_relation, type_name)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
+        for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
+            self._parameter_of_array(quantified)
         text = self._visit(tree).sql(dialect="duckdb", identify=True, normalize_functions=False)
         return Rewritten(_with_function_names(text, outputs), self.parameters, outputs)
 
@@ -107,6 +109,29 @@ class _Rewriter:
             number = int(cast.this.this.name)
             if number > len(self._declared) or self._declared[number - 1] is None:
                 self.parameters.setdefault(number, parameter_type(type_name(cast.to)))
+
+    def _parameter_of_array(self, quantified: exp.Expr) -> None:
+        """The type of $1 in `column = ANY ($1)`: an array of the column's type."""
+        array = quantified.this
+        if isinstance(quantified, exp.Anonymous):  # sqlglot parses some of them as calls
+            if quantified.name.lower() not in ("any", "all", "some") or len(quantified.expressions) != 1:
+                return
+            array = quantified.expressions[0]
+        while isinstance(array, exp.Paren):
+            array = array.this
+        if not isinstance(array, exp.Parameter) or quantified.parent is None:
+            return
+        number = int(array.this.name)
+        if number > len(self._declared) or self._declared[number - 1] is None:
+            self.parameters.setdefault(number, array_of(self._type_of_column(quantified.parent.this)))
+
+    def _type_of_column(self, tree: exp.Expr) -> PgType:
+        """The wire type of parameters that are compared with a column; text if it is no column of one relation."""
+        if not isinstance(tree, exp.Column):
+            return TEXT
+        relations = [self._aliases[tree.table]] if tree.table in self._aliases else list(self._aliases.values())
+        found = {column.type for relation in relations for column in relation.columns if column.name == tree.name}
+        return parameter_type(found.pop()) if len(found) == 1 else TEXT
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -201,6 +226,8 @@ class _Rewriter:
         name = call.name.lower()
         if name == "format":
             return self._format(call)
+        if name == "regexp_replace":
+            return _replacing(call)
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=call.expressions)
         if is_function(name):
@@ -377,6 +404,16 @@ _OF_RELATIONS = words(
     "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
 )
 """Functions whose first argument is a regclass, so that a string there is the name of a relation."""
+
+
+def _replacing(call: exp.Anonymous) -> exp.Expr:
+    """regexp_replace(text, pattern, replacement [, flags]). 0A000 with a start, or with flags that DuckDB lacks."""
+    flags = call.expressions[3] if len(call.expressions) > 3 else exp.Literal.string("")
+    if not 3 <= len(call.expressions) <= 4 or not isinstance(flags, exp.Literal) or not set(flags.name) <= set("gic"):
+        raise _not_supported("this form of regexp_replace()")
+    text, pattern, replacement, *_ = call.expressions
+    arguments = [cast_to(text, "VARCHAR"), pattern, replacement, exp.Literal.string(f"s{flags.name}")]
+    return exp.Anonymous(this="regexp_replace", expressions=arguments)
 
 
 def _as_regclass(argument: exp.Expr) -> exp.Expr:

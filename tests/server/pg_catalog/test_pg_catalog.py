@@ -521,6 +521,33 @@ async def test_asyncpg_introspects_types(tidewire: ServerThread, oracle: str) ->
         await other.close()
 
 
+async def test_a_parameter_of_any_is_an_array_of_the_column_s_type(tidewire: ServerThread, oracle: str) -> None:
+    kinds = "SELECT relname FROM pg_class WHERE relkind = ANY($1) AND relname IN ('flights', 'cheap') ORDER BY 1"
+    oids = "SELECT nspname FROM pg_namespace WHERE oid = ANY($1)"
+    names = "SELECT count(*) FROM pg_class c WHERE NOT c.relname <> ALL($1)"
+    for dsn in (tidewire.dsn(), oracle):
+        connection = await asyncpg.connect(dsn)
+        try:
+            assert [row[0] for row in await connection.fetch(kinds, [b"r", b"v"])] == ["cheap", "flights"]
+            assert [row[0] for row in await connection.fetch(kinds, [b"v"])] == ["cheap"]
+            assert await connection.fetchval(oids, [11]) == "pg_catalog"
+            assert await connection.fetchval(names, ["flights", "carriers"]) == 2
+        finally:
+            await connection.close()
+
+
+REPLACED = (
+    "SELECT regexp_replace(relname, '^f(l)', 'x\\1'), regexp_replace(relname, 'A', '-', 'gi'), "
+    "regexp_replace(relname, 'g.*$', '') FROM pg_class WHERE relname = 'flights'"
+)
+
+
+def test_regexp_replace_over_catalogs(tidewire: ServerThread, oracle: str) -> None:
+    for dsn in (tidewire.dsn(), oracle):
+        with psycopg.connect(dsn) as connection:
+            assert connection.execute(REPLACED).fetchone() == ("xlights", "flights", "fli"), dsn
+
+
 # -- SQLAlchemy -----------------------------------------------------------------------------------------------------
 
 
