@@ -135,3 +135,10 @@ SELECT array_agg(y) FROM (SELECT x.id + 1 AS y FROM (SELECT id FROM people ORDER
 WITH s AS (SELECT id FROM people ORDER BY id DESC) SELECT array_agg(id) FROM s;
 SELECT array_agg(id) FROM (SELECT DISTINCT id % 3 AS id FROM people ORDER BY 1 DESC) x;
 SELECT string_agg(name, ',') FROM (SELECT id, name FROM people ORDER BY id DESC) x WHERE id < 4 HAVING string_agg(name, ',') <> '' ORDER BY string_agg(name, ',');
+-- hypothetical sets
+SELECT rank(4000.50) WITHIN GROUP (ORDER BY salary DESC), dense_rank(4000.50) WITHIN GROUP (ORDER BY salary), percent_rank(4000) WITHIN GROUP (ORDER BY salary), cume_dist(4000.50) WITHIN GROUP (ORDER BY salary) FROM people;
+SELECT dept, rank('C') WITHIN GROUP (ORDER BY name), dense_rank(NULL) WITHIN GROUP (ORDER BY name), rank(NULL) WITHIN GROUP (ORDER BY name NULLS FIRST) FROM people GROUP BY dept ORDER BY dept;
+SELECT rank(1, 4000) WITHIN GROUP (ORDER BY dept, salary DESC), dense_rank(1, 'B') WITHIN GROUP (ORDER BY dept DESC, name), cume_dist(2, 'x') WITHIN GROUP (ORDER BY dept, name) FROM people;
+SELECT rank(3) WITHIN GROUP (ORDER BY id) FILTER (WHERE active), percent_rank(3) WITHIN GROUP (ORDER BY id) FILTER (WHERE false), cume_dist(1) WITHIN GROUP (ORDER BY id) FILTER (WHERE false) FROM people;
+SELECT rank(1, 2) WITHIN GROUP (ORDER BY id) FROM people;
+SELECT rank('x') WITHIN GROUP (ORDER BY id) FROM people;

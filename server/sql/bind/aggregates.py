@@ -107,8 +107,6 @@ def ordered_set_terms(
     if within is None:
         message = f"WITHIN GROUP is required for ordered-set aggregate {name}"
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(tree))
-    if name in ("rank", "dense_rank", "percent_rank", "cume_dist"):
-        raise binder.unsupported(f"the hypothetical-set aggregate {name}", tree)
     if name not in ORDERED_SETS:
         raise resolve.no_such("function", f"{name}(...)", 2, binder.at(tree))
     if ordered_inside:

@@ -15,6 +15,7 @@ from server.sql.bind.calls import applied, call_or_cast, resolved_function
 from server.sql.bind.casts import rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
+from server.sql.bind.hypothetical_sets import HYPOTHETICAL_SETS, hypothetical_set
 from server.sql.bind.rows import argument, record, row_to_json, selected_field
 from server.sql.bind.session import (
     SESSION_FUNCTIONS,
@@ -63,6 +64,8 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
         check_maintained(binder, name, call)
         raise binder.unsupported(f"function {name}()", call)
     arguments, distinct, order_trees, star = _argument_list(call)
+    if within is not None and name in HYPOTHETICAL_SETS and not (distinct or order_trees):
+        return hypothetical_set(binder, name, arguments, within, where, scope, call)
     if within is not None or name in ORDERED_SETS:
         order_trees = ordered_set_terms(binder, name, within, distinct or bool(order_trees), call)
         arguments.extend(order.this for order in order_trees)
