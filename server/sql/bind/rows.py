@@ -122,7 +122,7 @@ def argument(binder: Binder, name: str, tree: exp.Expr, scope: Scope) -> Express
     """An argument of a function, which may be a row if the function accepts one. 0A000 if it does not."""
     if name in JSON_FUNCTIONS:
         is_jsonb = name.startswith(("jsonb", "to_jsonb"))
-        type = RECORD if name in ("json_agg", "json_agg_strict") else JSONB if is_jsonb else JSON
+        type = RECORD if name == "json_agg" else JSONB if is_jsonb else JSON
         found = json_of_row(binder, tree, scope, type)
         if found is not None:
             return found

@@ -255,7 +255,6 @@ for _j in ("json", "jsonb"):
     _objects = _jsonb_object_agg if _is_b else _json_object_agg
     if not _is_b:  # the argument is the JSON object of a row
         _json_aggregate("json_agg", "record", "json", _json_agg)
-        _json_aggregate("json_agg_strict", "record", "json", _json_agg_strict)
     _json_aggregate(f"{_j}_object_agg", "any any", _j, _objects)
     _json_aggregate(f"{_j}_object_agg_strict", "any any", _j, _strict(_objects, "{}" if _is_b else "{  }"))
     _json_aggregate(f"{_j}_object_agg_unique", "any any", _j, None)
