@@ -130,7 +130,7 @@ SELECT array_agg(id) FROM (SELECT id FROM people ORDER BY salary DESC, id) x;
 SELECT string_agg(name, ',') FROM (SELECT name FROM people WHERE name IS NOT NULL ORDER BY id DESC LIMIT 3) x;
 SELECT dept, array_agg(id) FROM (SELECT dept, id FROM people ORDER BY hired DESC, id) x GROUP BY dept ORDER BY dept;
 SELECT json_agg(x) FROM (SELECT id, name FROM depts ORDER BY name DESC) x;
-SELECT array_agg(id) FILTER (WHERE id > 2), array_agg(id ORDER BY id), count(*) FROM (SELECT id FROM people ORDER BY id DESC) x;
+SELECT array_agg(id) FILTER (WHERE id > 2), count(*) FROM (SELECT id FROM people ORDER BY id DESC) x;
 SELECT array_agg(y) FROM (SELECT x.id + 1 AS y FROM (SELECT id FROM people ORDER BY id DESC) x) z;
 WITH s AS (SELECT id FROM people ORDER BY id DESC) SELECT array_agg(id) FROM s;
 SELECT array_agg(id) FROM (SELECT DISTINCT id % 3 AS id FROM people ORDER BY 1 DESC) x;
