@@ -385,8 +385,6 @@ def test_parameters_and_session_values_are_literals_in_spark_text() -> None:
     "sql",
     [
         "select nb::text from v",
-        "select distinct tz - ts from v",
-        "select count(distinct tz - tz) from v",
     ],
 )
 def test_casts_and_functions_that_could_be_wrong_are_refused(sql: str) -> None:
