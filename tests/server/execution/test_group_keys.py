@@ -11,7 +11,7 @@ VIEWS = {
     "united": "SELECT j FROM t WHERE id < 3 UNION SELECT j FROM t WHERE id > 1",
     "ranked": "SELECT id, row_number() OVER (PARTITION BY i ORDER BY id) AS n FROM t",
     "counted": "SELECT count(DISTINCT j) AS j, count(DISTINCT i) AS i FROM t",
-    "hypothetical": "SELECT rank(2) WITHIN GROUP (ORDER BY id) AS r, dense_rank(3) WITHIN GROUP (ORDER BY id) AS d FROM t",
+    "placed": "SELECT rank(2) WITHIN GROUP (ORDER BY id), dense_rank(3) WITHIN GROUP (ORDER BY id) FROM t",
 }
 CHANGES = (
     "INSERT INTO t VALUES (1, '1', '1 month'), (2, '1.0', '30 days'), (3, '{\"a\": 1}', '1 day'), (4, NULL, NULL)",
