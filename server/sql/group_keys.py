@@ -20,6 +20,7 @@ from typing import Any
 from protocol.pgwire.types import BYTEA, INTERVAL, JSONB, TEXT, PgType
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, WindowCall, transform, walk
+from server.sql.functions.aggregates import ORDER_FREE
 from server.sql.functions.intervals import length_of
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.table import FUNCTIONS
@@ -117,4 +118,5 @@ class _Rewriter:
         return Project(grouped, node.columns, tuple(shown))
 
 
-(_ANY_VALUE,) = FUNCTIONS["any_value"]
+(_PLAIN_ANY_VALUE,) = FUNCTIONS["any_value"]
+_ANY_VALUE = ORDER_FREE[_PLAIN_ANY_VALUE]  # the same value of each group in every computation

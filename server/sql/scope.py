@@ -198,7 +198,12 @@ _SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid")
 
 def _no_column(scope: Scope, table: str | None, name: str, position: int | None) -> PgError:
     if name in _SYSTEM_COLUMNS:
-        return PgError(SqlState.FEATURE_NOT_SUPPORTED, f'system column "{name}" is not supported', position=position)
+        return PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'system column "{name}" is not supported',
+            hint="Identify rows by a key of the table.",
+            position=position,
+        )
     hint = None
     near = _nearest(scope, table, name)
     if near is not None:

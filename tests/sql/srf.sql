@@ -181,3 +181,8 @@ SELECT * FROM jsonb_to_recordset('{}') AS t (a int);
 SELECT * FROM jsonb_to_record('[]') AS t (a int);
 SELECT * FROM jsonb_to_recordset('[]');
 SELECT * FROM jsonb_to_recordset('[]') AS t;
+-- the columns of a function in a select list
+SELECT id, (jsonb_each(jb -> 'b')).* FROM docs ORDER BY 1, 2;
+SELECT id, (jsonb_each_text(jb)).key FROM docs WHERE id IN (1, 9) ORDER BY 1, 2;
+SELECT (json_each('{"a": 1, "b": [2]}')).value, (json_each('{"a": 1, "b": [2]}')).key;
+SELECT (jsonb_each('{}')).nope;

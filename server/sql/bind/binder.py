@@ -139,8 +139,9 @@ class Binder(Coercer):
         """The error position of a node; None inside a view's text, which the client did not write."""
         return None if self.inside_view or tree is None else position_of(tree)
 
-    def unsupported(self, what: str, tree: exp.Expr | None = None) -> PgError:
-        return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", position=self.at(tree))
+    def unsupported(self, what: str, tree: exp.Expr | None = None, hint: str | None = None) -> PgError:
+        message = f"{what} is not supported"
+        return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=self.at(tree))
 
 
 Form = TypeVar("Form", bound=Callable[..., Expression])

@@ -46,6 +46,21 @@ _OTHER_TYPES = words(
     refcursor aclitem pg_snapshot txid_snapshot int2vector oidvector"""
 )
 """PostgreSQL's types that Tidewire does not support."""
+_RANGE = "Use two columns, for the lower and the upper bound."
+_GEOMETRY = "Use a column of type double precision for each coordinate."
+_INSTEAD = {
+    "money": "Use numeric(12, 2).",
+    "timetz": "Use time, or timestamp with time zone.",
+    "bit": "Use bytea, or an integer with the operators & and |.",
+    "varbit": "Use bytea, or an integer with the operators & and |.",
+    **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8", "xml", "ltree", "hstore"), "Use text."),
+    "tsvector": "Search texts with ILIKE or regular expressions.",
+    "tsquery": "Search texts with ILIKE or regular expressions.",
+    "jsonpath": "Write the path as a string: jsonb_path_query(j, '$.a').",
+    **dict.fromkeys(("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"), _RANGE),
+    **dict.fromkeys(("point", "box", "circle", "line", "lseg", "path", "polygon"), _GEOMETRY),
+}
+"""What to use instead of some of them, for hints."""
 
 
 def type_of(binder: Binder, tree: exp.Expr) -> PgType:
@@ -54,7 +69,7 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
         return parse_type(type_spelling(tree))
     except ValueError as error:
         if (name := type_spelling(tree).removesuffix("[]")) in _OTHER_TYPES or name == '"char"':
-            raise binder.unsupported(f"type {name}", tree) from None
+            raise binder.unsupported(f"type {name}", tree, _INSTEAD.get(name)) from None
         missing = "does not exist" in str(error)
         unsupported = "not supported" in str(error)
         state = (

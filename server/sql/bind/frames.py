@@ -24,6 +24,9 @@ from server.sql.expressions import Aggregate, Cast, Expression, Literal, SortKey
 from server.sql.functions.table import Kind
 from server.sql.scope import Scope
 
+_GROUPS_HINT = "Number the groups with dense_rank() in a subquery, and use RANGE over that number."
+_EXCLUDE_HINT = "Compute the aggregate over the whole frame, and subtract the rows to be excluded."
+
 
 def frame_of(
     binder: Binder, spec: exp.Expr | None, call: Aggregate, order: tuple[SortKey, ...], tree: exp.Expr
@@ -46,9 +49,9 @@ def frame_of(
         return "", order  # these functions ignore the frame
     exclude = spec.args.get("exclude")
     if exclude is not None and exclude.name.upper() != "NO OTHERS":
-        raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree)
+        raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree, _EXCLUDE_HINT)
     if kind == "GROUPS":
-        raise binder.unsupported("a window frame in GROUPS mode", tree)
+        raise binder.unsupported("a window frame in GROUPS mode", tree, _GROUPS_HINT)
     if kind == "RANGE" and not order:
         return "", order  # all rows are peers
     if _is_backwards(*bounds):

@@ -54,7 +54,11 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
     """One item of FROM with its alias. LATERAL items, and functions, can reference `before`."""
     checkpoint()
     if tree.args.get("sample"):
-        raise binder.unsupported("TABLESAMPLE", tree)
+        raise binder.unsupported(
+            "TABLESAMPLE",
+            tree,
+            "Take the rows by a condition on a hash: md5(id::text) < '1a' is true for a tenth of them.",
+        )
     clause = "FROM clause of their own query level"
     seeing = Scope(before, outer.parent, outer.common_tables, clause, hidden=outer.hidden, level=outer.level)
     match tree:

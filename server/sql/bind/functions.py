@@ -26,7 +26,7 @@ from server.sql.bind.session import (
     signal,
     waiting,
 )
-from server.sql.bind.shapes import function_name
+from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.bind.table_functions import set_returning
 from server.sql.constant import PRIVILEGE_FUNCTIONS, SIGNALS
 from server.sql.expressions import Expression, Literal
@@ -152,10 +152,17 @@ def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expressio
         return function(binder, tree.expression, scope)
     if (field := selected_field(binder, tree, scope)) is not None:
         return field
+    called = unparenthesised(tree.this)
+    if (
+        isinstance(called, exp.Anonymous)
+        and function_name(called) in SETS
+        and isinstance(tree.expression, exp.Identifier)
+    ):
+        return set_returning(binder, called, scope, tree.expression.name)
     if isinstance(tree.expression, exp.Anonymous) and isinstance(tree.this, exp.Identifier):
         message = f'schema "{tree.this.name}" does not exist'
         raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=binder.at(tree))
-    raise binder.unsupported("field selection", tree)
+    raise binder.unsupported("field selection", tree, "Name the column in the query that makes the row.")
 
 
 def _argument_list(call: exp.Anonymous) -> tuple[list[exp.Expr], bool, list[exp.Ordered], bool]:

@@ -49,7 +49,7 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
             position=binder.at(tree),
         )
     if expression.type == RECORD:
-        raise binder.unsupported("sorting by a row", tree)
+        raise binder.unsupported("sorting by a row", tree, "Sort by its columns.")
     if expression.type.element is not None and expression.type.element.name in _UNORDERED:
         raise binder.unsupported(f"sorting by {expression.type.base_display}", tree)
 
@@ -61,7 +61,7 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, 
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
     if expression.type == RECORD and not _is_equal_by_text(expression):
-        raise binder.unsupported("grouping by this row", tree)
+        raise binder.unsupported("grouping by this row", tree, "Group by its columns.")
     if needs_key(expression.type) and not by_keys:
         raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)
 

@@ -128,7 +128,8 @@ def argument(binder: Binder, name: str, tree: exp.Expr, scope: Scope) -> Express
             return found
     bound = binder.expression(tree, scope)
     if bound.type == RECORD and name not in TEXT_FUNCTIONS:
-        raise binder.unsupported(f"a row as an argument of {name}()", tree)
+        hint = "Collect rows with json_agg() or jsonb_agg()." if name == "array_agg" else "Name its columns."
+        raise binder.unsupported(f"a row as an argument of {name}()", tree, hint)
     return bound
 
 

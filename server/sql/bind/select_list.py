@@ -12,7 +12,10 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.names import forget_schema
 from server.sql.bind.output_names import output_name
 from server.sql.bind.rows import field_names, row_fields
+from server.sql.bind.shapes import function_name, unparenthesised
+from server.sql.bind.table_functions import set_returning
 from server.sql.expressions import Expression
+from server.sql.functions.sets import SETS
 from server.sql.relations import Project, Relation
 from server.sql.scope import Scope, in_clause, located, no_table
 
@@ -43,6 +46,10 @@ def select_list(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> list
 
 def _fields(binder: Binder, tree: exp.Dot, scope: Scope) -> list[Item]:
     """(row).*"""
+    called = unparenthesised(tree.this)
+    if isinstance(called, exp.Anonymous) and (known := SETS.get(function_name(called))) is not None:
+        names = [column or function_name(called) for column in known.columns]
+        return [Item(name, set_returning(binder, called, scope, name), tree) for name in names]
     fields = row_fields(tree.this, scope)
     if fields is None:
         raise binder.unsupported("the expansion of this row", tree)

@@ -103,21 +103,26 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
     return [(column or alias, set_array(binder, name, array, bound, tree)) for column, array in columns]
 
 
-def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
-    """A set-returning function in a select list: the column of its rows. 0A000 elsewhere."""
+def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope, field: str | None = None) -> Expression:
+    """A set-returning function in a select list: the column of its rows, or the one named `field`. 0A000 elsewhere."""
     if scope.sets is None:
         where = scope.clause or "this context"
         message = f"set-returning functions are not allowed in {where}"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
     name = function_name(tree)
     found = _set_columns(binder, tree, scope, name)
+    if field is not None:
+        found = [pair for pair in found if pair[0] == field]
+        if not found:
+            message = f'could not identify column "{field}" in record data type'
+            raise PgError(SqlState.UNDEFINED_COLUMN, message, position=binder.at(tree))
     if len(found) > 1:
-        raise binder.unsupported("a row as a value", tree)
+        raise binder.unsupported(f"{name}() as a row", tree, f"Call it in FROM, or write ({name}(...)).*.")
     ((_, array),) = found
     nested = {column.id for column, _ in scope.sets}
     if any(isinstance(n, ColumnRef) and n.column.id in nested for n in walk(array)):
         raise binder.unsupported("a set-returning function inside another", tree)
-    column = _element(binder, name, array)
+    column = _element(binder, field or name, array)
     scope.sets.append((column, array))
     return ColumnRef(column)
 

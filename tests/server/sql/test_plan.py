@@ -484,3 +484,24 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
     """The outcome is a plan or a PgError."""
     with suppress(PgError):
         assert plan(f"select {make(3_000)} from t").columns
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("select a from t tablesample bernoulli (10)", "md5(id::text)"),
+        ("select sum(a) over (order by a groups 1 preceding) from t", "dense_rank()"),
+        ("select array[array[1], array[2]]", "jsonb"),
+        ("select '1'::money", "numeric(12, 2)"),
+        ("select '[1,2)'::int4range", "two columns"),
+        ("select ctid from t", "a key of the table"),
+        ("select array_agg(t) from t", "json_agg()"),
+        ("select a from t order by t", "Sort by its columns."),
+        ("select jsonb_each('{}')", "Call it in FROM"),
+    ],
+)
+def test_hints_of_refusals_say_what_to_write_instead(sql: str, hint: str) -> None:
+    with pytest.raises(PgError) as raised:
+        plan(sql)
+    assert raised.value.sqlstate is SqlState.FEATURE_NOT_SUPPORTED
+    assert hint in (raised.value.hint or "")
