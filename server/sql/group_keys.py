@@ -43,10 +43,7 @@ def key_of(value: Expression) -> Expression:
 
 def grouped_by_keys(relation: Relation) -> Relation:
     """An equivalent relation that groups by keys where values need them. INTERSECT and EXCEPT are unchanged."""
-    nodes = list(walk(relation))
-    if not any(_is_grouped(node) for node in nodes):
-        return relation
-    ids = count(1 + max((c.id for node in nodes for c in _columns(node)), default=0))
+    ids = count(1 + max((c.id for node in walk(relation) for c in _columns(node)), default=0))
     return transform(relation, _Rewriter(ids).changed)
 
 

@@ -193,7 +193,8 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
             message = f"could not determine data type of parameter ${number}"
             raise PgError(SqlState.INDETERMINATE_DATATYPE, message)
         parameters.append(type)
-    relation = grouped_by_keys(relation)
+    if binder.has_group_keys:
+        relation = grouped_by_keys(relation)
     if binder.maintained:
         check_temporal(relation)
     checkpoint()

@@ -73,3 +73,5 @@ SELECT jsonb_path_query_first('{}', '! 1');
 SELECT jsonb_path_match('1', '$ == $x', '{"x": 1}'), jsonb_path_match_tz('1', '$ == $x', '{"x": 1}'), jsonb_path_match_tz('1', '$ == $x', '{"x": 1}', false), jsonb_path_exists('1', '$', '{}', false), jsonb_path_exists_tz('1', '$', '{}'), jsonb_path_exists_tz('1', '$', '{}', true);
 SELECT jsonb_path_query_array_tz('1', '$', '{}'), jsonb_path_query_array_tz('1', '$', '{}', true), jsonb_path_query_first('1', '$', '{}'), jsonb_path_query_first('1', '$', '{}', true), jsonb_path_query_first_tz('1', '$', '{}'), jsonb_path_query_first_tz('1', '$', '{}', true);
 SELECT jsonb_path_query('[1, 2]', 'strict $[*] + $x', '{"x": 1}', true), jsonb_path_query_tz('[1, 2]', '$[*]', '{}'), jsonb_path_query_tz('[1, 2]', '$[*]', '{}', true);
+SELECT jsonb_path_query('{}', '$ /* a comment');
+SELECT jsonb_path_query('{}', '$ /* one */ .a /* two');

@@ -79,6 +79,8 @@ class Binder(Coercer):
         self.root: exp.Expr | None = None
         """The query whose rows are returned. Only it may lock rows."""
         self.row_locks: RowLocks | None = None
+        self.has_group_keys = False
+        """The statement groups by a type of which equal values may differ (`server.sql.group_keys`)."""
         self._last_id = 0
         self._last_level = 0
 

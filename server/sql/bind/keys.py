@@ -62,8 +62,10 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, 
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
     if expression.type == RECORD and not _is_equal_by_text(expression):
         raise binder.unsupported("grouping by this row", tree, "Group by its columns.")
-    if needs_key(expression.type) and not by_keys:
-        raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)
+    if needs_key(expression.type):
+        binder.has_group_keys = True
+        if not by_keys:
+            raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)
 
 
 def _is_equal_by_text(row: Expression) -> bool:

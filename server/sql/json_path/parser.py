@@ -104,7 +104,10 @@ def _unescaped(text: str) -> str:
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     at = 0
+    last_end = text.rfind("*/")
     while at < len(text):
+        if text.startswith("/*", at) and last_end < at + 2:  # else the search for its end would be repeated
+            raise PgError(SqlState.SYNTAX_ERROR, "unexpected end of comment at end of jsonpath input")
         match = _TOKEN.match(text, at)
         if match is None:
             raise _syntax_error(_Token("symbol", text[at], text[at]))
