@@ -72,6 +72,8 @@ class _Explainer:
                 return f"Index lookup {self._name_of(lookup.index)} of {self._name_of(id)} ({asked})"
             case r.Scan(id=id):
                 return f"Scan {self._name_of(id)}"
+            case r.Sample(percent=percent):
+                return f"Sample of {percent.rstrip('0').rstrip('.')} percent"
             case r.Values(rows=rows):
                 return f"Values, {len(rows)} row{'s' if len(rows) != 1 else ''}"
             case r.Project(columns=columns, expressions=expressions):

@@ -26,6 +26,19 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """TABLESAMPLE: each row of the input with a probability of `percent`, a decimal number. `seed`: bigint or time."""
+
+    input: Scan
+    percent: str
+    seed: Expression
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+
+@dataclass(frozen=True, slots=True)
 class RowLocks:
     """SELECT ... FOR UPDATE: the tables whose rows it locks. `nowait`: it fails if another session holds a lock."""
 
@@ -223,6 +236,7 @@ class Limit:
 
 Relation = (
     Scan
+    | Sample
     | Values
     | Series
     | Unnest

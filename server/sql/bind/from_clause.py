@@ -8,6 +8,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
 from server.sql.bind.from_item import FromItem, aliased, column_aliases
 from server.sql.bind.joins import crossed, joined
+from server.sql.bind.samples import sampled
 from server.sql.bind.shapes import real_names, tables_of
 from server.sql.bind.table_functions import functions_in_from
 from server.sql.bind.tables import named_relation
@@ -53,12 +54,8 @@ def other_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> FromItem:
 def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]) -> FromItem:
     """One item of FROM with its alias. LATERAL items, and functions, can reference `before`."""
     checkpoint()
-    if tree.args.get("sample"):
-        raise binder.unsupported(
-            "TABLESAMPLE",
-            tree,
-            "Take the rows by a condition on a hash: md5(id::text) < '1a' is true for a tenth of them.",
-        )
+    if tree.args.get("sample") and not (isinstance(tree, exp.Table) and isinstance(tree.this, exp.Identifier)):
+        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "TABLESAMPLE"', position=binder.at(tree))
     clause = "FROM clause of their own query level"
     seeing = Scope(before, outer.parent, outer.common_tables, clause, hidden=outer.hidden, level=outer.level)
     match tree:
@@ -81,6 +78,8 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
             return _table_with_joins(binder, tree, outer, before)
         case exp.Table():
             relation, default = named_relation(binder, tree, outer), tree.name
+            if tree.args.get("sample"):
+                relation = sampled(binder, tree, relation)
         case exp.Subquery() if _is_join(tree):
             return _parenthesised(binder, tree, outer, before)
         case exp.Subquery():

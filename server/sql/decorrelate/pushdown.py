@@ -108,7 +108,7 @@ class _Pushdown:
                 return self._set_operation(node)
             case Recursive() | RecursiveRows():
                 raise not_supported("WITH RECURSIVE that names columns of the query around it")
-        raise AssertionError(node)  # scans and series name no outer columns
+        raise AssertionError(node)  # scans, samples and series name no outer columns
 
     def _depends(self, part: Any) -> bool:
         return names_any(part, self._ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from server.sql.coerce import INT4_MAX
-from server.sql.expressions import Column, ColumnRef, Expression, Subquery, walk
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, SessionValue, Subquery, walk
 from server.sql.functions.syntax import conjuncts
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
@@ -19,6 +19,7 @@ from server.sql.relations import (
     Recursive,
     RecursiveRows,
     Relation,
+    Sample,
     Scan,
     Series,
     SetOperation,
@@ -58,6 +59,8 @@ class Renderer(ExpressionRenderer):
         match relation:
             case Scan():
                 return self._scan(relation)
+            case Sample():
+                return self._sample(relation)
             case Values():
                 return self._values(relation)
             case Series():
@@ -136,6 +139,13 @@ class Renderer(ExpressionRenderer):
         columns = ", ".join(f"c{i} AS {self.name(c)}" if f"c{i}" != self.name(c) else f"c{i}" for i, c in used)
         hint = "/*+ COALESCE(1) */ " if self._single_partition else ""
         return Block(f"(SELECT {hint}{columns} FROM {scan.id})")
+
+    def _sample(self, sample: Sample) -> Block:
+        seed = sample.seed
+        bound = self.bind(seed) if isinstance(seed, SessionValue) else seed
+        number = bound.value % INT4_MAX if isinstance(bound, Literal) else 0  # 0 in a template
+        chosen = f"TABLESAMPLE ({sample.percent} PERCENT) REPEATABLE ({number})"
+        return Block(f"(SELECT * FROM {self.block(sample.input).as_source} {chosen})")
 
     def _values(self, values: Values) -> Block:
         if not values.columns:
