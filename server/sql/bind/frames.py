@@ -20,18 +20,20 @@ from protocol.pgwire.types import (
 )
 from server.sql.bind.binder import Binder
 from server.sql.coerce import ASSIGNMENT, INT4_MAX
-from server.sql.expressions import Aggregate, Cast, Expression, Literal, SortKey
-from server.sql.functions.table import Kind
+from server.sql.expressions import Aggregate, Cast, Expression, Literal, SortKey, WindowCall
+from server.sql.functions.table import FUNCTIONS, Kind
 from server.sql.scope import Scope
 
-_GROUPS_HINT = "Number the groups with dense_rank() in a subquery, and use RANGE over that number."
 _EXCLUDE_HINT = "Compute the aggregate over the whole frame, and subtract the rows to be excluded."
 
 
 def frame_of(
     binder: Binder, spec: exp.Expr | None, call: Aggregate, order: tuple[SortKey, ...], tree: exp.Expr
 ) -> tuple[str, tuple[SortKey, ...]]:
-    """The frame as Spark SQL, and the order it requires. 42P20; 0A000 if Spark has no such frame."""
+    """The frame as Spark SQL, and the order it requires. 42P20; 0A000 if Spark has no such frame.
+
+    Spark has no mode GROUPS: such a frame becomes one over the numbers of the groups (`over_groups`).
+    """
     if spec is None:
         return "", order
     kind = spec.args["kind"].upper()
@@ -50,8 +52,6 @@ def frame_of(
     exclude = spec.args.get("exclude")
     if exclude is not None and exclude.name.upper() != "NO OTHERS":
         raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree, _EXCLUDE_HINT)
-    if kind == "GROUPS":
-        raise binder.unsupported("a window frame in GROUPS mode", tree, _GROUPS_HINT)
     if kind == "RANGE" and not order:
         return "", order  # all rows are peers
     if _is_backwards(*bounds):
@@ -178,3 +178,12 @@ def _ranged(key: Expression) -> Expression:
         return Cast(key, numeric(NUMERIC_PRECISION_MAX, key.type.scale or 0))
     target = targets.get(key.type.name)
     return key if target is None else Cast(key, target)
+
+
+def over_groups(
+    frame: str, partition: tuple[Expression, ...], order: tuple[SortKey, ...]
+) -> tuple[str, tuple[SortKey, ...]]:
+    """A frame in mode GROUPS as one in mode RANGE over dense_rank(), which numbers the groups of peers."""
+    (rank,) = FUNCTIONS["dense_rank"]
+    number = WindowCall(Aggregate(rank, (), INT8, False), partition, order, "")
+    return f"RANGE{frame.removeprefix('GROUPS')}", (SortKey(number, False, False),)

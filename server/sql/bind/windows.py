@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder, form
-from server.sql.bind.frames import frame_of
+from server.sql.bind.frames import frame_of, over_groups
 from server.sql.bind.functions import function
 from server.sql.bind.keys import groupable, sort_key
 from server.sql.bind.select_list import Item
@@ -69,6 +69,8 @@ def window_call(binder: Binder, tree: exp.Window, scope: Scope) -> Expression:
         for o in (order_tree.expressions if order_tree is not None else ())
     )
     frame, order = frame_of(binder, spec, call, order, tree)
+    if frame.startswith("GROUPS"):
+        frame, order = over_groups(frame, partition, order)
     call = replace(call, function=IN_WINDOW.get(call.function, call.function))
     return WindowCall(call, partition, order, frame, binder.at(tree))
 
@@ -115,12 +117,24 @@ def windowed(
     """Adds a node for all window functions of the items and the order. Returns both rewritten over its columns."""
     calls: list[WindowCall] = []
     columns: list[Column] = []
+    numbers: list[WindowCall] = []  # of the groups of frames in mode GROUPS, which have a node of their own
+    number_columns: list[Column] = []
+
+    def numbered(key: SortKey) -> SortKey:
+        if not _is_group_number(key.expression):
+            return key
+        if key.expression not in numbers:
+            numbers.append(key.expression)
+            number_columns.append(binder.new_column("group", key.expression))
+        return replace(key, expression=ColumnRef(number_columns[numbers.index(key.expression)]))
 
     def change(node: Any) -> Any | None:
         if isinstance(node, Subquery):
             return node
         if not isinstance(node, WindowCall):
             return None
+        if node.frame.startswith("RANGE"):
+            node = replace(node, order=tuple(map(numbered, node.order)))
         if any(contains(child, WindowCall) for child in children(node)):
             message = "window function calls cannot be nested"
             raise PgError(SqlState.WINDOWING_ERROR, message, position=node.position)
@@ -132,6 +146,17 @@ def windowed(
     for item in items:
         item.expression = transform(item.expression, change)
     order = [replace(key, expression=transform(key.expression, change)) for key in order]
+    if numbers:
+        relation = Window(relation, tuple(numbers), (*relation.columns, *number_columns))
     if calls:
         relation = Window(relation, tuple(calls), (*relation.columns, *columns))
     return relation, items, order
+
+
+def _is_group_number(expression: Expression) -> TypeGuard[WindowCall]:
+    """Whether it is the number of a group that `over_groups` made. Calls that a query contains have a position."""
+    return (
+        isinstance(expression, WindowCall)
+        and expression.call.function.name == "dense_rank"
+        and expression.call.position is None
+    )

@@ -11,6 +11,7 @@ VIEWS = {
     "united": "SELECT j FROM t WHERE id < 3 UNION SELECT j FROM t WHERE id > 1",
     "ranked": "SELECT id, row_number() OVER (PARTITION BY i ORDER BY id) AS n FROM t",
     "counted": "SELECT count(DISTINCT j) AS j, count(DISTINCT i) AS i FROM t",
+    "neighbours": "SELECT id, sum(id) OVER (PARTITION BY i ORDER BY id % 3 GROUPS 1 PRECEDING) AS total FROM t",
     "placed": "SELECT rank(2) WITHIN GROUP (ORDER BY id), dense_rank(3) WITHIN GROUP (ORDER BY id) FROM t",
 }
 CHANGES = (

@@ -489,7 +489,6 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
 @pytest.mark.parametrize(
     ("sql", "hint"),
     [
-        ("select sum(a) over (order by a groups 1 preceding) from t", "dense_rank()"),
         ("select array[array[1], array[2]]", "jsonb"),
         ("select '1'::money", "numeric(12, 2)"),
         ("select '[1,2)'::int4range", "two columns"),
