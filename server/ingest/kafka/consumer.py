@@ -219,7 +219,13 @@ class TopicConsumer:
     async def assign(self, offsets: Mapping[int, int]) -> None:
         """Reads these partitions, too, from these offsets on."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        await self._run(lambda: self._consumer.incremental_assign(places))
+        await self._run(lambda: self._assign(places))
+
+    def _assign(self, places: list[TopicPartition]) -> None:
+        if not self._consumer.assignment():
+            # Without it, the first fetch waits for up to a second until the consumer looks for the leaders.
+            self._consumer.list_topics(self.topic, REQUEST_S)
+        self._consumer.incremental_assign(places)
 
     async def poll(self, bytes_max: int, *, with_headers: bool = False) -> Poll | None:
         """The next messages, about `bytes_max` bytes at most; None if there are none for now.
