@@ -171,6 +171,9 @@ VARIABLES: dict[str, Variable] = {
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
         Variable("authentication_timeout", "1min", _milliseconds_between(1_000, 600_000), system=True),
+        Variable("failed_logins_max", "20", _integer(0, 1_000_000), system=True),
+        # psql's \password asks for it.
+        Variable("password_encryption", "scram-sha-256", _one_of("scram-sha-256")),
         Variable("max_connections", "5000", _integer(1, 262_143), system=True),
         Variable("superuser_reserved_connections", "3", _integer(0, 262_143), system=True),
         Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
