@@ -45,8 +45,8 @@ Acl = Mapping[ObjectId, frozenset[Privilege]]
 class Role:
     """`inherit`: the role has the privileges of the roles it is a member of; if false, only after SET ROLE.
 
-    `verifier`: the SCRAM verifier of the password in PostgreSQL's form; None without a password. `valid_until`: when the
-    password expires, in microseconds since 1970; None: never. `connection_limit`: -1 is no limit.
+    `verifier`: the SCRAM verifier of the password in PostgreSQL's form; None without a password. `valid_until`: when
+    the password expires, in microseconds since 1970; None: never. `connection_limit`: -1 is no limit.
     """
 
     id: ObjectId

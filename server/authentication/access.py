@@ -64,6 +64,11 @@ class _Loaded(NamedTuple):
         return cls(rules, tls)
 
 
+def check_config(config: AccessConfig) -> None:
+    """AccessError if the rules or the certificates cannot be used."""
+    _Loaded.of(config)
+
+
 class Client(NamedTuple):
     """A client before its authentication. `certificate_name`: the CN of its verified certificate.
 

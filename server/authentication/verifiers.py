@@ -1,7 +1,7 @@
 """Passwords, and the SCRAM verifiers that are stored instead of them.
 
-A verifier has PostgreSQL's form `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (RFC 5803). Computing one takes
-milliseconds, in one thread for the whole server: logins cannot take more than one core.
+A verifier has PostgreSQL's form `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` (RFC 5803). Computing one
+takes milliseconds, in one thread for the whole server: logins cannot take more than one core.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def stored_form(text: str) -> str:
 
 
 def _prepared(password: str) -> bytes:
-    """The bytes of a password after SASLprep. As in PostgreSQL, a password that SASLprep prohibits is used unchanged."""
+    """The bytes of a password after SASLprep. As in PostgreSQL, one that SASLprep prohibits is used unchanged."""
     try:
         return (saslprep(password) or password).encode()
     except ScramException:
