@@ -130,14 +130,21 @@ class App:
             return None
         # Imported here because the import takes 0.2 s, in which the JVM starts and clients can already connect.
         from server.introspection.http import HttpPort
-        from server.introspection.pages import monitoring_pages
+        from server.introspection.http_access import http_access
+        from server.introspection.pages import PUBLIC_PAGES, monitoring_pages
 
         pages = monitoring_pages(
             engine=self.engine,
             is_listening=lambda: self.listener.is_listening,
             registry=self.coordinator.metrics.registry,
         )
-        self._http = HttpPort(pages, host_names=self._config.http_names)
+        self._http = HttpPort(
+            pages,
+            host_names=self._config.http_names,
+            check=http_access(self.access, self.coordinator),
+            public=PUBLIC_PAGES,
+            tls=lambda: self.access.tls.http_context if self.access.tls is not None else None,
+        )
         return await self._http.listen(*address)
 
     async def close(self, grace_s: float) -> None:

@@ -14,7 +14,8 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Iterable, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import cast
 
 import structlog
@@ -28,6 +29,9 @@ REQUEST_S = 5.0  # from the connection to the end of the request's head
 ANSWER_S = 10.0  # for the client to read the answer
 SHUTDOWN_S = 0.5  # for the requests that are in progress at shutdown
 CONNECTIONS_MAX = 64
+
+Check = Callable[[web.Request], Awaitable[web.Response | None]]
+"""Returns the refusal of a request, None if it may be answered."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
 _FOREIGN_NAME = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
@@ -52,9 +56,25 @@ def _last(response: web.StreamResponse) -> web.StreamResponse:
 class HttpPort:
     """Serves `pages` by path."""
 
-    def __init__(self, pages: Mapping[str, Handler], *, host_names: Iterable[str] = ()) -> None:
-        """`host_names`: the Host names that are accepted in addition to localhost and IP addresses."""
+    def __init__(
+        self,
+        pages: Mapping[str, Handler],
+        *,
+        host_names: Iterable[str] = (),
+        check: Check | None = None,
+        public: Iterable[str] = (),
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        """`host_names`: the Host names that are accepted in addition to localhost and IP addresses.
+
+        `check`: who may have the pages, except those whose paths are `public`. `tls`: the certificate for a new
+        connection; None for connections without TLS.
+        """
         self._pages = pages
+        self._check = check
+        self._public = frozenset(public)
+        self._tls = tls
+        self._handshakes: set[_Handshake] = set()
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._answer])
@@ -78,12 +98,19 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        return _Refusal() if len(server.connections) >= CONNECTIONS_MAX else _Connection(server)
+        if len(server.connections) + len(self._handshakes) >= CONNECTIONS_MAX:
+            return _Refusal()
+        connection = _Connection(server)
+        context = self._tls()
+        return connection if context is None else _Handshake(connection, context, self._handshakes)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The middleware of all requests."""
-        response = _last(self._refusal(request) or await self._page(request, handler))
+        refusal = self._refusal(request)
+        if refusal is None and self._check is not None and request.path not in self._public:
+            refusal = await self._check(request)
+        response = _last(refusal or await self._page(request, handler))
         if request.transport is not None:
             asyncio.get_running_loop().call_later(ANSWER_S, request.transport.abort)
         return response
@@ -158,6 +185,45 @@ class _Connection(web.RequestHandler):
         if isinstance(exc, LineTooLong):
             return _last(text_response(431, "the request's head is too large"))
         return _last(text_response(400, "malformed HTTP request"))
+
+
+class _Handshake(asyncio.Protocol):
+    """A connection until its TLS handshake is complete. Then `connection` takes it over."""
+
+    def __init__(self, connection: _Connection, context: ssl.SSLContext, handshakes: set[_Handshake]) -> None:
+        self._connection = connection
+        self._context = context
+        self._handshakes = handshakes
+        self._received = bytearray()  # decrypted before `connection` has taken over
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._handshakes.add(self)
+        plain = cast(asyncio.Transport, transport)
+        plain.pause_reading()  # nothing that arrives before the handshake may be taken for a part of a request
+        self._task = asyncio.create_task(self._encrypt(plain))
+
+    async def _encrypt(self, transport: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            encrypted = await loop.start_tls(
+                transport, self, self._context, server_side=True, ssl_handshake_timeout=REQUEST_S
+            )
+        except OSError as error:  # also ssl.SSLError, ConnectionError and TimeoutError
+            _log.info("TLS failed", port="http", reason=getattr(error, "reason", None) or type(error).__name__)
+            transport.abort()
+            return
+        finally:
+            self._handshakes.discard(self)
+        if encrypted is None or encrypted.is_closing():
+            return
+        encrypted.set_protocol(self._connection)
+        self._connection.connection_made(encrypted)
+        if self._received:
+            self._connection.data_received(bytes(self._received))
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
 
 
 class _Refusal(asyncio.Protocol):

@@ -89,7 +89,10 @@ def test_a_busy_port(tmp_path: Path) -> None:
 
 
 def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
-    assert "--allow-remote" in refused_options("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path))
+    for trusting in ([], ["--auth", "trust"]):
+        message = refused_options("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path), *trusting)
+        assert "0.0.0.0:0 can be reached from other machines, and clients would not authenticate" in message
+        assert "--auth scram-sha-256 or --hba-file" in message
 
 
 @pytest.mark.parametrize(
