@@ -34,8 +34,8 @@ from server.frontend.authentication import Authentication
 from server.frontend.client_registry import ClientRegistry
 from server.frontend.session import Session
 from server.frontend.startup import Login, Sessions
-from server.frontend.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream
 from server.runtime.errors import to_pg_error
+from server.runtime.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream
 from server.settings import milliseconds
 
 log = structlog.get_logger()

@@ -11,8 +11,8 @@ from server.evaluation.evaluator import Evaluator
 from server.frontend.client import Client, OutputQueue
 from server.frontend.client_registry import ClientRegistry, terminated
 from server.frontend.startup import Sessions
-from server.frontend.tls_stream import Handshakes
 from server.pg_catalog.engine import CatalogEngine
+from server.runtime.tls_stream import Handshakes
 from server.spark import Engine
 
 

@@ -23,6 +23,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
+from server.introspection.tls_transport import TlsConnection
+from server.runtime.tls_stream import Handshakes
+
 LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
 REQUEST_S = 5.0  # from the connection to the end of the request's head
@@ -74,7 +77,8 @@ class HttpPort:
         self._check = check
         self._public = frozenset(public)
         self._tls = tls
-        self._handshakes: set[_Handshake] = set()
+        self._handshakes = Handshakes()
+        self._pending: set[TlsConnection] = set()
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._answer])
@@ -98,11 +102,13 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        if len(server.connections) + len(self._handshakes) >= CONNECTIONS_MAX:
+        if len(server.connections) + len(self._pending) >= CONNECTIONS_MAX:
             return _Refusal()
         connection = _Connection(server)
         context = self._tls()
-        return connection if context is None else _Handshake(connection, context, self._handshakes)
+        if context is None:
+            return connection
+        return TlsConnection(connection, context, self._handshakes, self._pending, REQUEST_S)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -185,45 +191,6 @@ class _Connection(web.RequestHandler):
         if isinstance(exc, LineTooLong):
             return _last(text_response(431, "the request's head is too large"))
         return _last(text_response(400, "malformed HTTP request"))
-
-
-class _Handshake(asyncio.Protocol):
-    """A connection until its TLS handshake is complete. Then `connection` takes it over."""
-
-    def __init__(self, connection: _Connection, context: ssl.SSLContext, handshakes: set[_Handshake]) -> None:
-        self._connection = connection
-        self._context = context
-        self._handshakes = handshakes
-        self._received = bytearray()  # decrypted before `connection` has taken over
-        self._task: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._handshakes.add(self)
-        plain = cast(asyncio.Transport, transport)
-        plain.pause_reading()  # nothing that arrives before the handshake may be taken for a part of a request
-        self._task = asyncio.create_task(self._encrypt(plain))
-
-    async def _encrypt(self, transport: asyncio.Transport) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            encrypted = await loop.start_tls(
-                transport, self, self._context, server_side=True, ssl_handshake_timeout=REQUEST_S
-            )
-        except OSError as error:  # also ssl.SSLError, ConnectionError and TimeoutError
-            _log.info("TLS failed", port="http", reason=getattr(error, "reason", None) or type(error).__name__)
-            transport.abort()
-            return
-        finally:
-            self._handshakes.discard(self)
-        if encrypted is None or encrypted.is_closing():
-            return
-        encrypted.set_protocol(self._connection)
-        self._connection.connection_made(encrypted)
-        if self._received:
-            self._connection.data_received(bytes(self._received))
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
 
 
 class _Refusal(asyncio.Protocol):

@@ -123,7 +123,7 @@ def test_a_fault_is_reported_with_file_and_line(text: str, fault: str) -> None:
 
 
 def test_all_faults_are_reported() -> None:
-    with pytest.raises(RulesError, match="line 1 of .*\nline 3 of"):
+    with pytest.raises(RulesError, match=r"line 1 of .*\nline 3 of"):
         rules("x\nlocal all all trust\ny")
 
 

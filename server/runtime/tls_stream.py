@@ -13,8 +13,6 @@ from collections import deque
 from time import monotonic
 from typing import Any, Protocol
 
-from server.dataflow.stream.encoding import Data
-
 HANDSHAKE_BYTE = 0x16  # the first byte of a TLS connection; a startup packet begins with 0
 HANDSHAKE_BYTES_MAX = 64 * 1024  # of the client, until the handshake is complete
 READ_BYTES = 64 * 1024
@@ -62,7 +60,7 @@ class TlsStream:
             self.is_ended = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def encrypt(self, data: Data) -> None:
+    def encrypt(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypts data for `to_send`."""
         view = memoryview(data)
         while view:
@@ -77,6 +75,11 @@ class TlsStream:
     def to_send(self) -> bytes:
         """Returns bytes for the socket."""
         return self._out.read() if self._out.pending else b""
+
+    @property
+    def connection(self) -> ssl.SSLObject:
+        """The connection, for those who ask for its properties."""
+        return self._tls
 
     @property
     def protocol(self) -> str | None:
