@@ -138,7 +138,7 @@ def test_verify_full_refuses_another_authority(server: ServerThread, tmp_path: P
 
 
 def test_old_tls_is_refused(server: ServerThread) -> None:
-    with pytest.raises(psycopg.OperationalError, match="SSL error|alert|protocol"):
+    with pytest.raises(psycopg.OperationalError, match=r"SSL error|alert|protocol"):
         connect(server, sslmode="require", ssl_min_protocol_version="TLSv1", ssl_max_protocol_version="TLSv1.1")
 
 
