@@ -27,6 +27,7 @@ from server.authentication.rules import (
 )
 from server.authentication.tls import Tls, TlsError, TlsFiles
 from server.authentication.verifiers import Verifier, in_password_thread
+from server.runtime.limited_log import unauthenticated
 
 log = structlog.get_logger()
 
@@ -181,7 +182,7 @@ class Access:
 
     @staticmethod
     def _log(client: Client, user: str, reason: str) -> None:
-        log.info("login failed", client=client.address, user=user, reason=reason)
+        unauthenticated.info("login failed", client=client.address, user=user, reason=reason)
 
 
 def _refused(message: str) -> PgError:

@@ -12,8 +12,6 @@ import ssl
 from collections.abc import Coroutine
 from typing import Any, cast
 
-import structlog
-
 from protocol.pgwire.connection import EOF, NEED_DATA, Connection
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import ErrorResponse
@@ -35,10 +33,9 @@ from server.frontend.client_registry import ClientRegistry
 from server.frontend.session import Session
 from server.frontend.startup import Login, Sessions
 from server.runtime.errors import to_pg_error
+from server.runtime.limited_log import unauthenticated
 from server.runtime.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream
 from server.settings import milliseconds
-
-log = structlog.get_logger()
 
 WRITE_HIGH_BYTES = 256 * 1024
 SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default holds 4 MB for a client that does not read
@@ -227,7 +224,7 @@ class Client(asyncio.Protocol):
         self.close_when_read()
 
     def _authentication_timed_out(self) -> None:
-        log.info("authentication timed out", client=self.address)
+        unauthenticated.info("authentication timed out", client=self.address)
         if self._tls is not None and not self._tls.is_established:
             self.abort()
             return
@@ -408,7 +405,7 @@ class Client(asyncio.Protocol):
         """Ends a connection whose TLS fails, after the alert that says why."""
         if self._transport is None or self._transport.is_closing():
             return
-        log.info("TLS failed", client=self.address, reason=reason)
+        unauthenticated.info("TLS failed", client=self.address, reason=reason)
         self._is_refused = True
         if self._tls is not None and (data := self._tls.to_send()):
             self._transport.write(data)

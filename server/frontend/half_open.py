@@ -36,7 +36,9 @@ class HalfOpen:
         most = max(self._clients.values(), key=len)
         oldest, since = next(iter(most.items()))
         if now - since > SLOW_S:
-            oldest.abort()  # which removes it later
+            owner = next(address for address, clients in self._clients.items() if clients is most)
+            self.remove(oldest, owner)
+            oldest.abort()
 
     def remove(self, client: Abortable, address: str | None) -> None:
         """Does nothing if it was removed before."""

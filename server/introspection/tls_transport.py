@@ -11,11 +11,8 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, cast
 
-import structlog
-
+from server.runtime.limited_log import unauthenticated
 from server.runtime.tls_stream import Handshakes, TlsStream
-
-_log = structlog.get_logger()
 
 
 class TlsTransport(asyncio.Transport):
@@ -154,7 +151,7 @@ class TlsConnection(asyncio.Protocol):
         """Closes the connection, after the alert that says why."""
         if self._below is None or self._below.is_closing():
             return
-        _log.info("TLS failed", port="http", reason=reason.replace("_", " ").lower())
+        unauthenticated.info("TLS failed", port="http", reason=reason.replace("_", " ").lower())
         if data := self._stream.to_send():
             self._below.write(data)
         self._below.close()

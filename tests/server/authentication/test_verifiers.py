@@ -13,6 +13,7 @@ from protocol.pgwire.errors import PgError
 from server.authentication.failures import ADDRESSES_MAX, FailedLogins
 from server.authentication.scram import BINDING, SCRAM, SCRAM_PLUS, ScramExchange, WrongProof
 from server.authentication.verifiers import PASSWORD_CHARS_MAX, Verifier, stored_form
+from server.runtime import limited_log
 from tests.examples import examples
 
 PASSWORD = "s3cret"
@@ -204,3 +205,15 @@ def test_the_state_of_failures_is_bounded() -> None:
     for number in range(ADDRESSES_MAX + 100):
         failures.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
     assert len(failures) == ADDRESSES_MAX
+
+
+def test_the_log_of_failures_is_bounded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(limited_log, "monotonic", lambda: now)
+    log = limited_log.LimitedLog()
+    for _ in range(1_000):
+        log.info("login failed")
+    assert capsys.readouterr().out.count("login failed") == limited_log.BURST
+    now = 1.0
+    log.info("login failed")
+    assert "omitted=900" in capsys.readouterr().out
