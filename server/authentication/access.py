@@ -143,14 +143,15 @@ class Access:
     def verifier(self, user: str, state: CatalogState) -> tuple[Verifier, str | None]:
         """Returns the verifier for a user's password, and why no password matches it, for the log."""
         role = state.role_named(user)
-        known = None if role is None or role.verifier is None else Verifier.parse(role.verifier)
+        mock = Verifier.mock(self._salt_key, user)
+        known = Verifier.parse(str(mock) if role is None or role.verifier is None else role.verifier)
         if role is None:
             reason: str | None = "unknown role"
-        elif known is None:
+        elif role.verifier is None:
             reason = "no password assigned"
         else:
             reason = "password expired" if self._is_expired(role) else None
-        return (known, None) if known is not None and reason is None else (Verifier.mock(self._salt_key, user), reason)
+        return (known, None) if known is not None and reason is None else (mock, reason)
 
     def _is_expired(self, role: Role) -> bool:
         return role.valid_until is not None and role.valid_until < self._now_us()

@@ -46,6 +46,7 @@ class ClientCertificate(StrEnum):
     OF_USER = "verify-full"
 
 
+_NO_FILE = 0  # the line of a rule that is in no file
 _UNSUPPORTED_METHODS = frozenset(("md5", "gss", "sspi", "ident", "peer", "ldap", "radius", "pam", "bsd"))
 _TYPES: dict[str, bool | None] = {"host": None, "hostssl": True, "hostnossl": False}
 _UNSUPPORTED_TYPES = ("hostgssenc", "hostnogssenc")
@@ -74,7 +75,10 @@ class Peer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line. `is_local`: for Unix-domain sockets, which the server does not have. `encrypted`: None for either."""
+    """One line, counted from 1; 0 for the rule of `--auth`.
+
+    `is_local`: for Unix-domain sockets, which the server does not have. `encrypted`: None for either.
+    """
 
     line: int
     is_local: bool
@@ -85,6 +89,11 @@ class Rule:
     """None: all addresses."""
     method: Method
     certificate: ClientCertificate | None = None
+
+    @property
+    def accepts_any_user(self) -> bool:
+        """Whether a user without a role means `materialize` while this is the only role: with `--auth trust` only."""
+        return self.method is Method.TRUST and self.line == _NO_FILE
 
     def applies(self, peer: Peer, state: CatalogState) -> bool:
         return (
@@ -151,7 +160,7 @@ def rules_of(method: Method) -> Rules:
     """The rules of `--auth`: one method for all clients; `trust` only for those on this machine."""
     all = (Token("all", False),)
     networks = LOOPBACK if method is Method.TRUST else None
-    return Rules((Rule(0, False, True if method.needs_tls else None, all, all, networks, method),))
+    return Rules((Rule(_NO_FILE, False, True if method.needs_tls else None, all, all, networks, method),))
 
 
 def address_of(text: str | None) -> Address | None:

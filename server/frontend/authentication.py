@@ -49,8 +49,8 @@ class Authentication:
         self._scram: ScramExchange | None = None
         self._reason: str | None = None
         self.is_done = False
-        self.is_trusted = False
-        """Whether the rule is `trust`: the client has proved nothing."""
+        self.accepts_any_user = False
+        """See `privileges.login`."""
 
     def begin(self) -> None:
         """Handles the StartupMessage: requests what the rule requires."""
@@ -66,8 +66,8 @@ class Authentication:
             case Method.PASSWORD:
                 self._access.check_rate(self._client)
                 self._connection.send(AuthenticationCleartextPassword())
-            case method:
-                self.is_trusted = method is Method.TRUST
+            case _:
+                self.accepts_any_user = rule.accepts_any_user
                 self.is_done = True
 
     def received(self, message: FrontendMessage) -> Coroutine[Any, Any, None] | None:

@@ -176,7 +176,11 @@ class Client(asyncio.Protocol):
             self._out.clear()
             self._out_bytes = 0
             if self._tls is not None and self._tls.is_established:
-                self._tls.encrypt(data)
+                try:
+                    self._tls.encrypt(data)
+                except ssl.SSLError:  # TLS has ended
+                    self.abort()
+                    return
                 data = self._tls.to_send()
             self._transport.write(data)
 
@@ -317,7 +321,7 @@ class Client(asyncio.Protocol):
 
     def _open_if_authenticated(self) -> None:
         if self._authentication is not None and self._authentication.is_done:
-            self._session = self._open_session(any_user=self._authentication.is_trusted)
+            self._session = self._open_session(any_user=self._authentication.accepts_any_user)
             self._authentication = None
 
     def _check_later(self, work: Coroutine[Any, Any, None]) -> None:

@@ -34,12 +34,12 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
         client = Client(request.remote, is_encrypted)
         state = coordinator.state
         try:
-            method = access.rule(client, VARIABLES["database"].default, user, state).method
-            if method is Method.TRUST:
-                privileges.login(state, user, any_user=True)
+            rule = access.rule(client, VARIABLES["database"].default, user, state)
+            if rule.method is Method.TRUST:
+                privileges.login(state, user, any_user=rule.accepts_any_user)
                 return None
-            if method not in (Method.SCRAM, Method.PASSWORD):
-                return text_response(403, f'authentication method "{method}" is not supported for HTTP')
+            if rule.method not in (Method.SCRAM, Method.PASSWORD):
+                return text_response(403, f'authentication method "{rule.method}" is not supported for HTTP')
             if not is_encrypted:
                 return text_response(403, _NOT_ENCRYPTED)
             if credentials is None:

@@ -187,6 +187,11 @@ def test_psql_and_its_password_command(server: ServerThread) -> None:
     done = psql(server, "typist", "old", "-c", "\\password", input="new\nnew\n", start_new_session=True)
     assert done.returncode == 0, done.stderr
     assert psql(server, "typist", "new", "-c", "SELECT current_user").stdout == "typist\n"
+    with connect(server) as connection:
+        connection.execute("ALTER ROLE typist CONNECTION LIMIT 3 VALID UNTIL '2999-01-01'")
+    shown = psql(server, "typist", "new", "-c", "\\du typist").stdout
+    assert "3 connections" in shown
+    assert "Password valid until 2999-01-01" in shown
     failed = psql(server, "typist", "old", "-c", "SELECT 1")
     assert WRONG.format("typist") in failed.stderr
 
@@ -469,6 +474,16 @@ def test_the_database_of_a_rule_is_the_one_that_is_used(tmp_path: Path) -> None:
         role(server, "bob", f"PASSWORD '{PASSWORD}'")
         with raw_client(server.port) as client:
             assert "rejects connection" in client.start("bob", "bob")[-1][1][2]
+
+
+def test_a_rule_that_trusts_a_user_without_a_role(tmp_path: Path) -> None:
+    """The name does not mean the superuser, also if there is no other role."""
+    rules = tmp_path / "hba.conf"
+    rules.write_text("host all all 127.0.0.1/32 trust\n")
+    with running(tmp_path, None, hba_file=rules) as server:
+        assert refusal(server, "nobody") == ("28000", 'role "nobody" does not exist')
+        assert get(server, "/metrics", None)[0] == 200
+        assert get(server, "/metrics", None, "nobody:x") == (401, 'role "nobody" does not exist\n')
 
 
 def test_certificates_are_reloaded(tmp_path: Path) -> None:
