@@ -284,7 +284,8 @@ def test_who_may_change_a_password(server: ServerThread) -> None:
 
 def test_secrets_are_shown_nowhere(server: ServerThread, capsys: pytest.CaptureFixture[str]) -> None:
     role(server, "hidden", "PASSWORD 'tell-no-one'")
-    with connect(server) as connection:
+    with connect(server) as connection, connect(server) as other:
+        other.execute("ALTER ROLE hidden PASSWORD 'tell-no-one'")  # its last statement, while others are listed
         stored = server.app.coordinator.state.role_named("hidden")
         assert stored is not None
         assert stored.verifier is not None
