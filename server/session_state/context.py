@@ -62,7 +62,7 @@ class Context:
     interrupt: Callable[[PgError], None] = nobody_to_notify
     """Ends the current statement with an error."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
-    """The functions pg_cancel_backend and pg_terminate_backend, which take a process id."""
+    """The functions pg_cancel_backend, pg_terminate_backend and pg_reload_conf, which take a process id."""
     login: ObjectId = MATERIALIZE.id
     """The role with which the session connected."""
     ends_at_sync: bool = False
@@ -138,7 +138,14 @@ class Context:
                 await self.catalog_engine.describe(query.sql)
 
     def _signal(self, function: str, process_id: int) -> bool:
-        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's."""
+        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's.
+
+        pg_reload_conf, which ignores the process id, needs a superuser.
+        """
+        if function == "pg_reload_conf":
+            if not privileges.is_superuser(self.state, self.role):
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for function {function}")
+            return self.signals[function](process_id)
         if function == "pg_cancel_backend" and process_id == self.process_id:
             raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         session = self.coordinator.activity.sessions.get(process_id)

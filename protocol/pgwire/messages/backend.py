@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from protocol.pgwire.errors import Notice, PgError
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyInResponse, CopyOutResponse
+from protocol.pgwire.messages.sasl import AuthenticationSASL, AuthenticationSASLContinue, AuthenticationSASLFinal
 from protocol.pgwire.messages.startup import (
     AuthenticationCleartextPassword,
     AuthenticationOk,
@@ -284,6 +285,9 @@ class NoticeResponse(_Report):
 BackendMessage = (
     AuthenticationOk
     | AuthenticationCleartextPassword
+    | AuthenticationSASL
+    | AuthenticationSASLContinue
+    | AuthenticationSASLFinal
     | NegotiateProtocolVersion
     | ParameterStatus
     | BackendKeyData
