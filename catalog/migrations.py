@@ -168,6 +168,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             WHERE kind = 'sink';
         """,
     ),
+    (
+        "enforced keys",
+        """
+        -- Tables can have keys with a name that are enforced, and indexes can be unique, which earlier versions do not
+        -- know. Existing keys stay as they are: lists of columns, not enforced. See catalog/keys.py.
+        """,
+    ),
 )
 
 
