@@ -49,8 +49,8 @@ class Key:
 def restored_keys(table: str, required: frozenset[str], stored: Sequence[Any]) -> tuple[Key, ...]:
     """The keys of a table. `required`: its NOT NULL columns.
 
-    Catalogs of format 9 and earlier have only lists of column names. These keys were never enforced, so that there may be
-    duplicates. The first one of NOT NULL columns was shown as the primary key.
+    Catalogs of format 9 and earlier have only lists of column names. These keys were never enforced, so that there may
+    be duplicates. The first one of NOT NULL columns was shown as the primary key.
     """
     if not stored or isinstance(stored[0], Mapping):
         return tuple(map(Key.restored, stored))

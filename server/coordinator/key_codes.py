@@ -1,8 +1,8 @@
 """Codes of the keys of rows: two rows have the same key if and only if they have the same code.
 
-The code of a column of at most eight bytes is a 64-bit hash, which is a bijection. Other keys have codes of 128 bits: two
-hashes, computed from the columns and their bytes in opposite orders. Codes of different keys of that kind are equal with
-a probability of 2⁻¹²⁸. A row whose key contains a NULL has no code, unless NULLs are not distinct.
+The code of a column of at most eight bytes is a 64-bit hash, which is a bijection. Other keys have codes of 128 bits:
+two hashes, computed from the columns and their bytes in opposite orders. Two different keys of that kind have the same
+code with a probability of 2⁻¹²⁸. A row whose key contains a NULL has no code, unless NULLs are not distinct.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Run:
     @staticmethod
     def _of(hashes: Hashes, checks: Hashes | None, diffs: Diffs | None) -> Run:
         hashes = np.ascontiguousarray(hashes)
-        return Run(hashes, checks, diffs, memoryview(hashes))
+        return Run(hashes, checks, diffs, memoryview(hashes))  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.hashes)

@@ -21,6 +21,7 @@ from server.execution.ddl import (
     drop,
     grants,
     holds,
+    keys,
     roles,
     schemas,
     secrets,
@@ -54,6 +55,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
+from server.sql.grammar.statements.tables import DropConstraint
 
 RETRIES_MAX = 10
 
@@ -73,6 +75,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
+    DropConstraint: keys.drop_constraint,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,
