@@ -256,7 +256,9 @@ class KeyIndexes:
         request creates, before its changes. `new`: the tables that it creates. `alters`: the request changes the
         catalog. It may have replaced all rows of a table, whose index will then be loaded again.
         """
-        indexes = {id: KeyIndex(counts) for id, counts in created.items()}
+        altered = {ObjectId(id.partition(" ")[0]) for id in created}
+        existing = {key.id for table in altered for key in self.of(state, table)}
+        indexes = {id: KeyIndex(counts) for id, counts in created.items() if id in existing}
         for table in new:
             for key in self.of(state, table):
                 indexes.setdefault(key.id, KeyIndex(KeyCounts(key.layout.is_narrow)))

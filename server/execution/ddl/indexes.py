@@ -44,7 +44,7 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
             relation.id,
             keys,
             statement.unique,
-            statement.nulls_distinct,
+            not statement.nulls_not_distinct,
             retain_ms=retain_ms,
         )
         return state.with_item(index)

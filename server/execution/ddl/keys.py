@@ -46,13 +46,13 @@ def with_keys(
                 message = f'column "{column.name}" appears twice in {what} constraint'
                 raise PgError(SqlState.DUPLICATE_COLUMN, message, position=column.position)
             found.append(column.name)
-            if key.is_enforced:
+            if not key.not_enforced:
                 check_type(names[column.name], column.position)
         if key.primary and any(other.is_primary for other in keys):
             message = f'multiple primary keys for table "{table}" are not allowed'
             raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, position=key.position)
         if key.name is None and any(
-            other.columns == tuple(found) and other.nulls_distinct == key.nulls_distinct and other not in known
+            other.columns == tuple(found) and other.nulls_distinct != key.nulls_not_distinct and other not in known
             for other in keys
         ):
             continue  # as in PostgreSQL, a repeated key is one key
@@ -64,7 +64,7 @@ def with_keys(
         number = next((n for n in range(KEYS_MAX) if all(other.number != n for other in keys)), None)
         if number is None:
             raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"a table can have at most {KEYS_MAX} keys")
-        keys.append(Key(number, name, tuple(found), key.primary, key.is_enforced, key.nulls_distinct))
+        keys.append(Key(number, name, tuple(found), key.primary, not key.not_enforced, not key.nulls_not_distinct))
     required = {name for key in keys if key.is_primary for name in key.columns}
     columns = tuple(replace(c, nullable=False) if c.name in required and c.nullable else c for c in columns)
     return columns, tuple(sorted(keys, key=lambda key: not key.is_primary))

@@ -66,9 +66,9 @@ def _copied_keys(context: Context, part: ColumnDefinition | Like) -> list[Key]:
             tuple(Ident(name, position) for name in key.columns),
             key.is_primary,
             None,
-            key.is_enforced,
-            key.nulls_distinct,
             position,
+            not key.is_enforced,
+            not key.nulls_distinct,
         )
         for key in table.keys
     ]

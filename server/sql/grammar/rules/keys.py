@@ -18,26 +18,26 @@ def parse_key(tokens: TokenReader, name: Ident | None, columns: tuple[Ident, ...
     primary = tokens.choose("primary", "unique") == "primary"
     if primary:
         tokens.expect("key")
-    nulls_distinct = primary or parse_nulls_distinct(tokens)
+    nulls_not_distinct = not primary and parse_nulls_not_distinct(tokens)
     tokens.reject("a key with USING INDEX", "using")
     names = tokens.in_parentheses(tokens.ident) if columns is None else columns
-    enforced = True
+    not_enforced = False
     while True:
         if tokens.at_all("not", "enforced") or tokens.at("enforced"):
-            enforced = not tokens.take("not")
+            not_enforced = tokens.take("not")
             tokens.expect("enforced")
         elif not tokens.take("not", "deferrable") and not tokens.take("initially", "immediate"):
             break
     hint = "Omit it: a key is checked at the end of each statement, and again at COMMIT."
     tokens.reject("a deferrable constraint", "deferrable", "initially", hint=hint)
     tokens.reject("an indexed constraint", "using", "include", "with")
-    return Key(names, primary, name, enforced, nulls_distinct, position)
+    return Key(names, primary, name, position, not_enforced, nulls_not_distinct)
 
 
-def parse_nulls_distinct(tokens: TokenReader) -> bool:
-    """[NULLS [NOT] DISTINCT]: whether rows with NULLs are distinct."""
+def parse_nulls_not_distinct(tokens: TokenReader) -> bool:
+    """[NULLS [NOT] DISTINCT]. Returns whether it is NULLS NOT DISTINCT."""
     if not tokens.take("nulls"):
-        return True
-    distinct = not tokens.take("not")
+        return False
+    not_distinct = tokens.take("not")
     tokens.expect("distinct")
-    return distinct
+    return not_distinct

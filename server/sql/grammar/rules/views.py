@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.rules.keys import parse_nulls_distinct
+from server.sql.grammar.rules.keys import parse_nulls_not_distinct
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.statements.parts import Expr
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
@@ -64,11 +64,11 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     if tokens.take("using"):
         tokens.ident()  # the access method has no effect: every index is an arrangement
     keys = () if default else tokens.in_parentheses(lambda: _parse_index_key(tokens))
-    nulls_distinct = not unique or parse_nulls_distinct(tokens)
+    nulls_not_distinct = unique and parse_nulls_not_distinct(tokens)
     retain = parse_retain_option(tokens, "CREATE INDEX ... WITH")
     if not tokens.at_statement_end and tokens.at("include", "where", "tablespace", "nulls"):
         raise tokens.not_supported(f"CREATE INDEX ... {tokens.token.value.upper()}")
-    return CreateIndex(*tokens.text_from(start), name, relation, keys, exists, retain, unique, nulls_distinct)
+    return CreateIndex(*tokens.text_from(start), name, relation, keys, exists, retain, unique, nulls_not_distinct)
 
 
 def _parse_index_key(tokens: TokenReader) -> Expr:

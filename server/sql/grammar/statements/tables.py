@@ -35,9 +35,9 @@ class Key:
     columns: tuple[Ident, ...]
     primary: bool
     name: Ident | None
-    is_enforced: bool
-    nulls_distinct: bool
     position: int
+    not_enforced: bool = False
+    nulls_not_distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

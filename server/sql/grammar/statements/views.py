@@ -42,4 +42,4 @@ class CreateIndex(Definition):
     if_not_exists: bool
     retain: str | None = None
     unique: bool = False
-    nulls_distinct: bool = True
+    nulls_not_distinct: bool = False
