@@ -373,10 +373,11 @@ def _common(run: Run, changes: Changes) -> list[int]:
 
 def first_duplicate(
     layout: KeyLayout, base: KeyCounts, own: KeyCounts | None, tables: Sequence[pa.Table]
-) -> tuple[pa.Table, int]:
-    """The first added row, by its table and position, whose key another row has: one of others or an earlier one.
+) -> tuple[int, int] | None:
+    """The first added row whose key another row has, one of others or an earlier one; None if there is none.
 
-    There is one. Retractions in `tables` precede additions. `own`: the changes before `tables`. May run in a thread.
+    The result is the number of its table and its position there. Retractions in `tables` precede additions. `own`: the
+    changes before `tables`. May run in a thread.
     """
     parts = [(codes, _diffs(table)) for table in tables if len(codes := layout.codes(table))]
     taken = KeyCounts(layout.is_narrow)
@@ -387,7 +388,7 @@ def first_duplicate(
     sought = {code_at(bad, int(at)) for at in found}
     seen = {code for at in found if before[at] + taken.count(code := code_at(bad, int(at))) > 0}
     hashes = bad.hashes[found]
-    for table in tables:
+    for number, table in enumerate(tables):
         codes, diffs = layout.codes(table), _diffs(table)
         rows = codes.rows if codes.rows is not None else np.arange(len(codes))
         for at in np.flatnonzero(np.isin(codes.hashes, hashes) & (diffs[rows] > 0)).tolist():
@@ -395,10 +396,10 @@ def first_duplicate(
                 int(codes.hashes[at]) if codes.checks is None else int(codes.hashes[at]) << 64 | int(codes.checks[at])
             )
             if code in seen:
-                return table, int(rows[at])
+                return number, int(rows[at])
             if code in sought:
                 seen.add(code)
-    raise AssertionError("no duplicate key")
+    return None
 
 
 def _run(layout: KeyLayout, parts: Sequence[tuple[Codes, NDArray[np.int64]]]) -> Run:

@@ -117,8 +117,9 @@ async def enforce(context: Context, table: Table, key: EnforcedKey | None, requi
     layout, empty = key.layout, KeyCounts(key.layout.is_narrow)
     changes = await asyncio.to_thread(changes_in, layout, [rows])
     if violation(empty, None, changes) is not None:
-        found, position = await asyncio.to_thread(first_duplicate, layout, empty, None, [rows])
-        raise not_unique(context, table, key, found, position)
+        found = await asyncio.to_thread(first_duplicate, layout, empty, None, [rows])
+        assert found is not None
+        raise not_unique(context, table, key, rows, found[1])
     committed = rows
     if has_changes:
         committed = rows.slice(0, 0) if is_new else await coordinator.reads.rows(id, time)

@@ -49,7 +49,8 @@ async def check_keys(
         return
     own = await own_keys(context, table, keys)
     many = is_many(tables)
-    for key in keys:
+    checked: list[tuple[OwnKeys, Changes, int]] = []
+    for at, key in enumerate(keys):
         if assigned is not None and assigned.isdisjoint(key.layout.columns):
             continue
         changes = changes_in(key.layout, tables) if not many else await asyncio.to_thread(
@@ -62,11 +63,25 @@ async def check_keys(
         else:
             found = violation(base, mine.counts, changes)
         if found is not None:
-            rows, position = await asyncio.to_thread(
-                first_duplicate, key.layout, base.snapshot(), mine.counts.snapshot(), tables
-            )
-            raise duplicate_key(context, table, key, rows, position)
+            compared = [
+                (key, _base(context, table.id, key)[0].snapshot(), own[key.id].counts.snapshot()) for key in keys[at:]
+            ]
+            raise duplicate_key(context, table, *await asyncio.to_thread(_first_duplicate, compared, tables))
+        checked.append((mine, changes, version))
+    for mine, changes, version in checked:
         mine.add(changes, version)
+
+
+def _first_duplicate(
+    compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts]], tables: Sequence[pa.Table]
+) -> tuple[EnforcedKey, pa.Table, int]:
+    """The first row that has a key of another one. `compared`: each key with the rows of others and the own changes."""
+    found = []
+    for at, (key, base, own) in enumerate(compared):
+        if (place := first_duplicate(key.layout, base, own, tables)) is not None:
+            found.append((place, at, key))
+    (number, position), _, key = min(found)
+    return key, tables[number], position
 
 
 async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
@@ -142,10 +157,11 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
             changes = changes_in(layout, [table])
         if violation(base, mine.counts, changes) is not None:
             table = table if table is not None else table_of(rows, schema)
-            rows_, position = first_duplicate(layout, base, mine.counts, [table])
             item = context.state.items[id]
             assert isinstance(item, Table)
-            raise duplicate_key(context, item, key, rows_, position)
+            bases = ((key, _find_base(context, id, key)) for key in keys)
+            compared = [(key, base[0], own[key.id].counts) for key, base in bases if base is not None]
+            raise duplicate_key(context, item, *_first_duplicate(compared, [table]))
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)

@@ -32,8 +32,9 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
     id, state = context.state.new_id()
-    given = [*statement.keys, *(key for part in statement.columns for key in _copied_keys(context, part))]
-    columns, keys = with_keys(state, schema.id, name, columns, given)
+    columns, keys = with_keys(state, schema.id, name, columns, statement.keys)
+    for key in (key for part in statement.columns for key in _copied_keys(context, part)):
+        columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
     try:
         state = state.with_item(Table(id, schema.id, name, columns, keys, retain_ms=retain_ms))
