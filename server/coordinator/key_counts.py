@@ -176,11 +176,15 @@ class KeyCounts:
         return found
 
     def counts(self, of: Run) -> Diffs:
-        """The number of rows with each code of a run. Call it on the event loop, or `snapshot` first."""
-        found = np.zeros(len(of), np.int32)
+        """The number of rows with each code of a run. In another thread, call it for a `snapshot`."""
+        return self.counts_of(of.hashes, of.checks)
+
+    def counts_of(self, hashes: Hashes, checks: Hashes | None) -> Diffs:
+        """As `counts`, for codes in any order."""
+        found = np.zeros(len(hashes), np.int32)
         parts = [*self.runs, *([Run.of_counts(self.recent, self.is_narrow)] if self.recent else ())]
         for part in parts:
-            found += part.counts(of.hashes, of.checks)
+            found += part.counts(hashes, checks)
         return found
 
     def snapshot(self) -> KeyCounts:

@@ -24,6 +24,7 @@ from server.coordinator.key_conflicts import Keys
 from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.computation import shaped
+from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
 from server.execution.select import keys_of, relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.trace import step
@@ -47,6 +48,8 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         await load_keys(context, plan.table)
     if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
         return result
+    if (conflict := plan.conflict) is not None:
+        return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
     _require(context, plan, Privilege(verb))
     table = context.state.items[plan.table]
     assert isinstance(table, Table)

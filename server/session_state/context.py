@@ -234,7 +234,7 @@ class Context:
         if transaction.read_time is None or transaction.read_time < latest:
             changed = self.coordinator.changed(transaction.unchanged, transaction.keys)
             if changed is not None:
-                raise self._serialization_failure(changed)
+                raise self.serialization_failure(changed)
             before, transaction.holder = transaction.holder, None
             self._read_at(latest, ids)
             transaction.unchanged = dict.fromkeys(transaction.unchanged, latest)
@@ -368,13 +368,15 @@ class Context:
         """The error for the client, when the committer has refused a request that wrote the tables `written`."""
         match error:
             case Conflict():
-                return self._serialization_failure(error.relation)
+                return self.serialization_failure(error.relation)
+            case Duplicate() if error.key.id in self.transaction.arbiters:
+                return self.serialization_failure(error.table)
             case Duplicate():
                 return key_checks.committed_duplicate(self, error.table, error.key, error.code, written(error.table))
             case _:
                 return error
 
-    def _serialization_failure(self, relation: ObjectId | None) -> PgError:
+    def serialization_failure(self, relation: ObjectId | None) -> PgError:
         """`relation`: what was changed; None: the definition of an object."""
         item = None if relation is None else self.state.items.get(relation)
         changed = "An object" if item is None else f'{item.kind.capitalize()} "{item.name}"'

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import ObjectId, Table
@@ -16,7 +18,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import plain_column, text_column
 from protocol.pgwire.types import parse_type
 from server.coordinator.coordinator import Coordinator
-from server.coordinator.key_counts import Changes, KeyCounts
+from server.coordinator.key_codes import Codes
+from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, first_duplicate, is_many, violation
 from server.coordinator.row_buffer import table_of
 from server.session_state.transaction import Transaction
@@ -177,6 +180,19 @@ async def prepare_commit(context: Session) -> None:
         keys = context.coordinator.key_indexes.of(context.state, id)
         if keys and isinstance(item, Table):
             await own_keys(context, item, keys)
+
+
+async def are_taken(context: Session, table: Table, key: EnforcedKey, codes: Codes) -> NDArray[np.bool_]:
+    """Whether a row has each of the codes, with the changes of the transaction. The key's index is in memory."""
+    own = (await own_keys(context, table, [key]))[key.id].counts
+    base, _ = _base(context, table.id, key)
+    if len(codes) <= FEW_KEYS:
+        return np.array([base.count(code) + own.count(code) > 0 for code in codes.to_list()], np.bool_)
+
+    def counted(base: KeyCounts, own: KeyCounts) -> NDArray[np.bool_]:
+        return (base.counts_of(codes.hashes, codes.checks) + own.counts_of(codes.hashes, codes.checks)) > 0
+
+    return await asyncio.to_thread(counted, base.snapshot(), own.snapshot())
 
 
 def duplicate_key(context: Session, table: Table, key: EnforcedKey, rows: pa.Table, position: int) -> PgError:

@@ -84,6 +84,7 @@ class Transaction:
     `bytes`: the size of `writes`.
     `key_changes`, `new_keys`: as in `Request`. A table of which the former has nothing was not written yet, or its
     changes of keys have to be computed again.
+    `arbiters`: the ids of enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures.
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
@@ -105,6 +106,7 @@ class Transaction:
     keys: dict[ObjectId, Keys] = field(default_factory=dict)
     key_changes: dict[ObjectId, dict[str, OwnKeys]] = field(default_factory=dict)
     new_keys: dict[str, KeyCounts] = field(default_factory=dict)
+    arbiters: set[str] = field(default_factory=set)
     locked: tuple[str, ...] = ()
     advisory: dict[Advisory, None] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
