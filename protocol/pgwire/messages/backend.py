@@ -214,6 +214,9 @@ class _Report:
     hint: str | None = None
     position: int | None = None
     where: str | None = None
+    schema_name: str | None = None
+    table_name: str | None = None
+    constraint_name: str | None = None
 
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:
@@ -232,6 +235,9 @@ class _Report:
                 fields.get(_HINT),
                 None if position is None else int(position),
                 fields.get(_WHERE),
+                fields.get(_SCHEMA),
+                fields.get(_TABLE),
+                fields.get(_CONSTRAINT),
             )
         except (KeyError, ValueError):
             raise malformed("invalid message format") from None
@@ -248,6 +254,9 @@ class _Report:
             ("H", self.hint),
             ("P", self.position),
             ("W", self.where),
+            ("s", self.schema_name),
+            ("t", self.table_name),
+            ("n", self.constraint_name),
         )
         parts = (
             f"{letter}{value}".replace("\0", "?").encode(errors="replace") + b"\0"
@@ -258,6 +267,7 @@ class _Report:
 
 
 _SEVERITY, _SQLSTATE, _MESSAGE, _DETAIL, _HINT, _POSITION, _WHERE = b"VCMDHPW"
+_SCHEMA, _TABLE, _CONSTRAINT = b"stn"
 
 
 class ErrorResponse(_Report):
@@ -268,7 +278,18 @@ class ErrorResponse(_Report):
 
     @classmethod
     def of(cls, error: PgError) -> Self:
-        return cls(error.severity, error.sqlstate, error.message, error.detail, error.hint, error.position, error.where)
+        return cls(
+            error.severity,
+            error.sqlstate,
+            error.message,
+            error.detail,
+            error.hint,
+            error.position,
+            error.where,
+            error.schema_name,
+            error.table_name,
+            error.constraint_name,
+        )
 
 
 class NoticeResponse(_Report):

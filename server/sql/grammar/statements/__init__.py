@@ -56,7 +56,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import CreateTable, CreateTableAs
+from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -70,6 +70,7 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddKey",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -103,6 +104,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
+    "DropConstraint",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -152,6 +154,8 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddKey
+    | DropConstraint
     | CreateView
     | CreateMaterializedView
     | CreateIndex
