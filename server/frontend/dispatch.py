@@ -11,6 +11,7 @@ from typing import assert_never
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
+from server.coordinator.notifications import Notification
 from server.execution import show, write
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
@@ -121,8 +122,8 @@ class Dispatcher:
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):
                 return self._cursor_statement(statement, prepared.parameters, parameters)
-            case s.Unlisten(), _:
-                return Result("UNLISTEN")
+            case ((s.Listen() | s.Unlisten() | s.Notify()), _):
+                return self._notification_statement(statement)
             case _:
                 raise AssertionError(statement)
 
@@ -158,6 +159,7 @@ class Dispatcher:
                         )
                     self.portals.close_all()
                     self.statements.clear()
+                    context.listening.end()
                     context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
@@ -199,6 +201,22 @@ class Dispatcher:
                 self.statements.get(ident.name)  # raises for an unknown name
                 self.statements.remove(ident.name)
                 return Result("DEALLOCATE")
+            case _:
+                assert_never(statement)
+
+    def _notification_statement(self, statement: s.Listen | s.Unlisten | s.Notify) -> Result:
+        """LISTEN, UNLISTEN and NOTIFY. They take effect when the transaction commits."""
+        pending = self.context.transaction.pending
+        match statement:
+            case s.Listen(channel=channel):
+                pending.change(True, channel.name)
+                return Result("LISTEN")
+            case s.Unlisten(channel=name):
+                pending.change(False, None if name is None else name.name)
+                return Result("UNLISTEN")
+            case s.Notify(channel=channel, payload=payload):
+                pending.notify(Notification.checked(channel.name, payload))
+                return Result("NOTIFY")
             case _:
                 assert_never(statement)
 

@@ -26,6 +26,7 @@ from server.coordinator.payloads import prepare_payloads
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state.advisory_locks import AdvisoryLocks
+from server.session_state.listening import Listening, Pending
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
@@ -69,9 +70,11 @@ class Context:
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
     advisory_locks: AdvisoryLocks = field(init=False)
+    listening: Listening = field(init=False)
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
+        self.listening = Listening(self.coordinator.notifications, self.process_id)
 
     @property
     def state(self) -> CatalogState:
@@ -275,8 +278,11 @@ class Context:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
+            self.listening.check(transaction.pending)
             if transaction.written or transaction.catalog is not None:
                 await self._commit(transaction)
+            elif transaction.pending:
+                self.listening.commit(transaction.pending, self.settings["database"])
         except BaseException:
             self.rollback()
             raise
@@ -301,9 +307,9 @@ class Context:
             if locked is None:
                 return None
             transaction.locked = locked
-        return coordinator.submit(
-            Request(rows=rows, changes=changes, unchanged=transaction.unchanged, keys=transaction.keys)
-        )
+        request = Request(rows=rows, changes=changes, unchanged=transaction.unchanged, keys=transaction.keys)
+        self._notify_after(request, transaction.pending)
+        return coordinator.submit(request)
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
         """As the end of `commit`, when the future of `begin_commit` is done."""
@@ -345,11 +351,26 @@ class Context:
                 if holder is not None:  # the request may commit although this task is cancelled
                     request.done.add_done_callback(functools.partial(_let_go, holder))
             transaction.holder = transaction.beginning = None
+            self._notify_after(request, transaction.pending)
             await coordinator.commit(request)
         except Conflict as conflict:
             raise self._serialization_failure(conflict.relation) from None
         finally:
             coordinator.locks.release(shared, self)
+
+    def _notify_after(self, request: Request, pending: Pending) -> None:
+        """Applies what LISTEN and NOTIFY do when the request is committed, even if this session no longer waits for it.
+
+        The callbacks of requests run in the order of their commits, and before the waiting session continues.
+        """
+        if pending:
+            database = self.settings["database"]
+
+            def notify(done: asyncio.Future[Commit]) -> None:
+                if not done.cancelled() and done.exception() is None:
+                    self.listening.commit(pending, database)
+
+            request.done.add_done_callback(notify)
 
     def _serialization_failure(self, relation: ObjectId | None) -> PgError:
         """`relation`: what was changed; None: the definition of an object."""
@@ -409,6 +430,7 @@ class Context:
         """Ends the session: rolls back, and releases what it holds beyond its transaction."""
         self.rollback()
         self.advisory_locks.unlock_all({})
+        self.listening.end()
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""

@@ -23,10 +23,11 @@ from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
+from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
 from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.rules.roles import parse_grant, parse_reassign_owned, parse_revoke
-from server.sql.grammar.rules.settings import parse_discard, parse_reset, parse_set, parse_unlisten
+from server.sql.grammar.rules.settings import parse_discard, parse_reset, parse_set
 from server.sql.grammar.rules.show import parse_show
 from server.sql.grammar.rules.sources import parse_validate
 from server.sql.grammar.rules.subscribe import parse_subscribe
@@ -69,7 +70,9 @@ _RULES: dict[str, Rule] = {
     "fetch": parse_fetch,
     "grant": parse_grant,
     "insert": parse_insert,
+    "listen": parse_listen,
     "lock": parse_lock,
+    "notify": parse_notify,
     "reassign": parse_reassign_owned,
     "release": parse_release,
     "reset": parse_reset,
@@ -101,11 +104,9 @@ _UNSUPPORTED: dict[str, str | None] = {
     "cluster": None,
     "do": None,
     "import": None,
-    "listen": "Use SUBSCRIBE to receive changes.",
     "load": None,
     "merge": "Use INSERT, UPDATE and DELETE.",
     "move": "Use FETCH.",
-    "notify": "Use SUBSCRIBE to receive changes.",
     "refresh": "A materialized view is always up to date.",
     "reindex": None,
     "security": None,

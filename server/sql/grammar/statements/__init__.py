@@ -19,6 +19,7 @@ from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
@@ -41,7 +42,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
-from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
+from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -113,7 +114,9 @@ __all__ = [
     "GrantPrivileges",
     "GrantRoles",
     "Insert",
+    "Listen",
     "LockTable",
+    "Notify",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
@@ -201,5 +204,7 @@ Statement = (
     | Declare
     | Fetch
     | CloseCursor
+    | Listen
     | Unlisten
+    | Notify
 )
