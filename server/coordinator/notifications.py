@@ -1,13 +1,13 @@
 """Delivers notifications (NOTIFY) to the sessions that listen on their channel, in the order of the commits.
 
-A receiver gets the messages of a transaction that are for it as encoded bytes, which the receivers of a channel share.
+A receiver gets the messages of a transaction that are for it as encoded bytes, which the receivers of the same
+channels share.
 Nothing is stored: a notification reaches the sessions that listen when its transaction commits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -31,6 +31,10 @@ class Notification(NamedTuple):
         if len(payload.encode()) > PAYLOAD_BYTES_MAX:
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, "payload string too long")
         return cls(channel, payload)
+
+    def message(self, process_id: int) -> bytes:
+        """The encoded message to a receiver. `process_id`: of the session that sends it."""
+        return NotificationResponse(process_id, self.channel, self.payload).serialize()
 
 
 class Receiver(Protocol):
@@ -56,11 +60,15 @@ class Notifications:
             if not receivers:
                 del self._receivers[database, channel]
 
-    def send(self, database: str, process_id: int, notifications: Iterable[Notification]) -> None:
-        """Delivers the notifications of one transaction. `process_id`: of the session that sends them."""
-        for channel, of_channel in groupby(notifications, lambda notification: notification.channel):
-            receivers = self._receivers.get((database, channel))
-            if receivers:
-                data = b"".join(NotificationResponse(process_id, *sent).serialize() for sent in of_channel)
-                for receiver in list(receivers):
-                    receiver.notified(data)
+    def send(self, database: str, notifications: Sequence[tuple[str, bytes]]) -> None:
+        """Delivers the notifications of one transaction: the channel of each, and the encoded message."""
+        channels: dict[Receiver, list[str]] = {}
+        for channel in dict.fromkeys(channel for channel, _ in notifications):
+            for receiver in self._receivers.get((database, channel), ()):
+                channels.setdefault(receiver, []).append(channel)
+        messages: dict[frozenset[str], bytes] = {}
+        for receiver, names in channels.items():
+            key = frozenset(names)
+            if key not in messages:
+                messages[key] = b"".join(message for channel, message in notifications if channel in key)
+            receiver.notified(messages[key])

@@ -40,7 +40,7 @@ async def _called(context: Context, call: SessionValue, bindings: Bindings) -> A
     values = [await _value(context, argument, bindings) for argument in call.argument.elements]
     if call.name == "pg_notify":
         channel, payload = values
-        context.transaction.pending.notify(Notification.checked(channel or "", payload or ""))
+        context.transaction.pending.notify(Notification.checked(channel or "", payload or ""), context.process_id)
         return ""
     if None in values:
         return None

@@ -215,7 +215,7 @@ class Dispatcher:
                 pending.change(False, None if name is None else name.name)
                 return Result("UNLISTEN")
             case s.Notify(channel=channel, payload=payload):
-                pending.notify(Notification.checked(channel.name, payload))
+                pending.notify(Notification.checked(channel.name, payload), self.context.process_id)
                 return Result("NOTIFY")
             case _:
                 assert_never(statement)

@@ -74,7 +74,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
-        self.listening = Listening(self.coordinator.notifications, self.process_id)
+        self.listening = Listening(self.coordinator.notifications)
 
     @property
     def state(self) -> CatalogState:

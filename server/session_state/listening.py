@@ -8,7 +8,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.notifications import Notification, Notifications, Receiver
 
 CHANNELS_MAX = 10_000  # per session
-NOTIFICATIONS_MAX = 65_536  # per transaction
+NOTIFICATIONS_MAX = 16_384  # per transaction
 NOTIFICATION_BYTES_MAX = 16 << 20  # per transaction
 
 
@@ -30,30 +30,31 @@ class Pending:
     def __init__(self) -> None:
         self.changes: list[tuple[bool, str | None]] = []
         """Whether to listen, and the channel; None: all channels."""
-        self._notifications: dict[Notification, None] = {}
+        self._notifications: dict[Notification, bytes] = {}
         self._bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self.changes or self._notifications)
 
     @property
-    def notifications(self) -> Sequence[Notification]:
-        return [*self._notifications]
+    def messages(self) -> Sequence[tuple[str, bytes]]:
+        """The channel and the encoded message of each notification."""
+        return [(notification.channel, message) for notification, message in self._notifications.items()]
 
-    def notify(self, notification: Notification) -> None:
+    def notify(self, notification: Notification, process_id: int) -> None:
         """PgError 54000 if the transaction has too many notifications."""
         if notification in self._notifications:
             return
-        size = len(notification.channel) + len(notification.payload)
-        if len(self._notifications) >= NOTIFICATIONS_MAX or self._bytes + size > NOTIFICATION_BYTES_MAX:
+        message = notification.message(process_id)
+        if len(self._notifications) >= NOTIFICATIONS_MAX or self._bytes + len(message) > NOTIFICATION_BYTES_MAX:
             raise PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
                 "too many notifications in the NOTIFY queue",
                 detail=f"A transaction can send at most {NOTIFICATIONS_MAX} notifications, "
                 f"of at most {NOTIFICATION_BYTES_MAX >> 20} MiB together.",
             )
-        self._notifications[notification] = None
-        self._bytes += size
+        self._notifications[notification] = message
+        self._bytes += len(message)
 
     def change(self, listens: bool, channel: str | None) -> None:
         """PgError 54000 if the transaction has too many changes."""
@@ -70,22 +71,17 @@ class Pending:
         changes, notifications = counts
         del self.changes[changes:]
         while len(self._notifications) > notifications:
-            notification, _ = self._notifications.popitem()
-            self._bytes -= len(notification.channel) + len(notification.payload)
+            _, message = self._notifications.popitem()
+            self._bytes -= len(message)
 
 
 class Listening:
     """The channels of one session. `receiver`: gets their notifications."""
 
-    def __init__(self, notifications: Notifications, process_id: int) -> None:
+    def __init__(self, notifications: Notifications) -> None:
         self._notifications = notifications
-        self._process_id = process_id
         self._channels: dict[tuple[str, str], None] = {}
         self.receiver: Receiver = Nobody()
-
-    def channels(self, database: str) -> list[str]:
-        """The channels of a database."""
-        return [channel for of, channel in self._channels if of == database]
 
     def check(self, pending: Pending) -> None:
         """PgError 54000 if the session would listen on too many channels after the changes."""
@@ -104,7 +100,8 @@ class Listening:
             else:
                 self._channels.pop((database, channel), None)
                 self._notifications.unlisten(database, channel, self.receiver)
-        self._notifications.send(database, self._process_id, pending.notifications)
+        if messages := pending.messages:
+            self._notifications.send(database, messages)
 
     def end(self) -> None:
         """Listens on no channel any more."""

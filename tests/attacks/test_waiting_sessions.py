@@ -21,7 +21,7 @@ from tests.server.frontend.raw_client import RawClient, raw_client
 
 pytestmark = pytest.mark.attacks
 
-SESSIONS = 60
+SESSIONS = 40
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def until_sessions(connection: psycopg.Connection[Any], count: int) -> None:
         time.sleep(0.05)
 
 
-def sent(stack: ExitStack, server: ServerProcess, text: str) -> RawClient:
-    """A session that has sent a query and reads no answer."""
+def sent(stack: ExitStack, server: ServerProcess, *texts: str) -> RawClient:
+    """A session that has sent queries and reads no answers."""
     client = stack.enter_context(raw_client(server.port))
     client.start("materialize", "materialize")
-    client.send(Query(text).serialize())
+    client.send(b"".join(Query(text).serialize() for text in texts))
     return client
 
 
@@ -102,7 +102,7 @@ def test_many_savepoints(server: ServerProcess, connection: psycopg.Connection[A
             connection.execute("ROLLBACK TO s1")
             connection.execute("COMMIT")
     assert resident_bytes(server.process.pid) < 1 << 30
-    assert connection.execute("SELECT * FROM saved ORDER BY a").fetchall() == [(0,)] * 3
+    assert connection.execute("SELECT * FROM saved").fetchall() == [(0,)] * 3
 
 
 def test_listeners_that_never_read_are_ended(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
@@ -115,19 +115,19 @@ def test_listeners_that_never_read_are_ended(server: ServerProcess, connection: 
         for _ in range(SESSIONS):
             sent(stack, server, "LISTEN c")
         for _ in range(SESSIONS):
-            sent(stack, server, "LISTEN c; BEGIN")
+            sent(stack, server, "LISTEN c", "BEGIN")
         until_sessions(connection, before + 1 + 2 * SESSIONS)
         time.sleep(1)
         begun_bytes, worst_bytes, count = resident_bytes(server.process.pid), 0, 0
         with watched(server):
-            while sessions(connection) > before + 1:
+            while sessions(connection) > before + 2:  # the reader, and the one that `watched` opens
                 with connection.transaction(), connection.pipeline():
                     for _ in range(100):
                         count += 1
                         connection.execute("SELECT pg_notify('c', %s)", [f"{count:08}" + "x" * 7_900])
                 reader.execute("SELECT 1")
                 worst_bytes = max(worst_bytes, resident_bytes(server.process.pid) - begun_bytes)
-                assert count < 100_000
+                assert count < 20_000
         connection.execute("NOTIFY c, 'last'")
         while received[-1:] != ["last"]:
             reader.execute("SELECT 1")
