@@ -20,7 +20,7 @@ from sqlglot import exp
 from server.sql.grammar.literal_rows import split
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.copy import parse_copy
-from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch
+from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
@@ -72,6 +72,7 @@ _RULES: dict[str, Rule] = {
     "insert": parse_insert,
     "listen": parse_listen,
     "lock": parse_lock,
+    "move": parse_move,
     "notify": parse_notify,
     "reassign": parse_reassign_owned,
     "release": parse_release,
@@ -106,7 +107,6 @@ _UNSUPPORTED: dict[str, str | None] = {
     "import": None,
     "load": None,
     "merge": "Use INSERT, UPDATE and DELETE.",
-    "move": "Use FETCH.",
     "refresh": "A materialized view is always up to date.",
     "reindex": None,
     "security": None,

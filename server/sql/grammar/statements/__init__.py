@@ -16,7 +16,7 @@ resolved and columns are not checked.
 from __future__ import annotations
 
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
-from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
+from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
@@ -116,6 +116,7 @@ __all__ = [
     "Insert",
     "Listen",
     "LockTable",
+    "Move",
     "Notify",
     "Prepare",
     "ReassignOwned",
@@ -203,6 +204,7 @@ Statement = (
     | Explain
     | Declare
     | Fetch
+    | Move
     | CloseCursor
     | Listen
     | Unlisten
