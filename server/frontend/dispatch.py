@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import assert_never
 
 from catalog import spill
@@ -36,7 +37,7 @@ from server.session_state.prepared import CatalogPlan, Prepared, PreparedStateme
 from server.session_state.results import Result, Rows, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
-from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.parts import Definition, Name
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
@@ -104,6 +105,9 @@ class Dispatcher:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables)
+            case s.Maintain(tag=tag, tables=tables), _:
+                self._check_maintained(tag, tables)
+                return Result(tag)
             case s.LockTable(), _:
                 return await lock_tables(context, statement)
             case s.AdvanceHold(), _:
@@ -211,6 +215,13 @@ class Dispatcher:
                 return Result("DEALLOCATE")
             case _:
                 assert_never(statement)
+
+    def _check_maintained(self, tag: str, tables: Sequence[Name]) -> None:
+        """VACUUM, ANALYZE. PgError 42P01 for an unknown relation, 25001 for VACUUM in a block."""
+        if tag == "VACUUM" and (self.context.transaction.explicit or self.has_several_statements):
+            raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
+        for name in tables:
+            find_item(self.context, name)
 
     def _notification_statement(self, statement: s.Listen | s.Unlisten | s.Notify) -> Result:
         """LISTEN, UNLISTEN and NOTIFY. They take effect when the transaction commits."""

@@ -23,6 +23,7 @@ from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
+from server.sql.grammar.rules.maintenance import parse_maintain
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
 from server.sql.grammar.rules.queries import parse_select
@@ -56,6 +57,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(QUERY_HEADS, parse_select),
     "abort": parse_rollback,
     "alter": parse_alter,
+    "analyze": parse_maintain,
     "begin": parse_begin,
     "close": parse_close,
     "comment": parse_comment,
@@ -87,6 +89,7 @@ _RULES: dict[str, Rule] = {
     "truncate": parse_truncate,
     "unlisten": parse_unlisten,
     "update": parse_update,
+    "vacuum": parse_maintain,
     "validate": parse_validate,
     "with": parse_with,
 }
@@ -99,7 +102,6 @@ _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
 }
 # Statements that Tidewire lacks, with the hint for each.
 _UNSUPPORTED: dict[str, str | None] = {
-    "analyze": "There are no statistics to collect.",
     "call": None,
     "checkpoint": None,
     "cluster": None,
@@ -110,7 +112,6 @@ _UNSUPPORTED: dict[str, str | None] = {
     "refresh": "A materialized view is always up to date.",
     "reindex": None,
     "security": None,
-    "vacuum": "The log is compacted in the background.",
 }
 
 

@@ -19,6 +19,7 @@ from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.maintenance import Maintain
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -116,6 +117,7 @@ __all__ = [
     "Insert",
     "Listen",
     "LockTable",
+    "Maintain",
     "Move",
     "Notify",
     "Prepare",
@@ -205,6 +207,7 @@ Statement = (
     | Declare
     | Fetch
     | Move
+    | Maintain
     | CloseCursor
     | Listen
     | Unlisten
