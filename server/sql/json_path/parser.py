@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
@@ -101,8 +102,8 @@ def _unescaped(text: str) -> str:
     return joined
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
+def _tokens(text: str) -> Iterator[_Token]:
+    """The tokens, then the end. A faulty path is not read beyond its first fault."""
     at = 0
     last_end = text.rfind("*/")
     while at < len(text):
@@ -121,30 +122,26 @@ def _tokens(text: str) -> list[_Token]:
         if match["name"]:
             plain = _unescaped(found)
             is_keyword = plain.lower() in _KEYWORDS or plain in ("true", "false", "null")
-            tokens.append(_Token("keyword" if is_keyword else "name", plain, found))
+            yield _Token("keyword" if is_keyword else "name", plain, found)
         elif kind == "string":
-            tokens.append(_Token(kind, _unescaped(found[1:-1]), found))
+            yield _Token(kind, _unescaped(found[1:-1]), found)
         elif kind == "variable":
             name = found[1:]
-            tokens.append(_Token(kind, _unescaped(name[1:-1] if name[0] == '"' else name), found))
+            yield _Token(kind, _unescaped(name[1:-1] if name[0] == '"' else name), found)
         else:
-            tokens.append(_Token(kind, found, found))
-    return tokens
+            yield _Token(kind, found, found)
+    yield _Token("end", "", "")
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens = _tokens(text)
-        self._at = 0
+        self._next = next(self._tokens)
         self._filters = self._subscripts = 0  # the nesting at the current token, which decides where @ and last may be
-
-    @property
-    def _next(self) -> _Token:
-        return self._tokens[self._at] if self._at < len(self._tokens) else _Token("end", "", "")
 
     def _advance(self) -> _Token:
         token = self._next
-        self._at += 1
+        self._next = next(self._tokens, token)
         return token
 
     def _is(self, text: str) -> bool:
@@ -157,7 +154,7 @@ class _Parser:
     def _match(self, text: str) -> bool:
         if not self._is(text):
             return False
-        self._at += 1
+        self._advance()
         return True
 
     def _expect(self, text: str) -> None:
@@ -302,8 +299,7 @@ class _Parser:
         return Chain(inner, tuple(accessors)) if accessors else inner
 
     def _start(self) -> Node:
-        token = self._next
-        self._at += 1
+        token = self._advance()
         match token.kind:
             case "number":
                 return Value(_number(token.text))
