@@ -21,6 +21,7 @@ from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.runtime.dataflow import Dataflow
+from server.dataflow.runtime.spark_rows import with_recursive_views
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.create_table_as import create_table_as
@@ -263,7 +264,9 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
         await context.enter(Mode.READ, "EXPLAIN")
         time = context.hold(plan.inputs)
         views = {id: await input_rows(context, id, time) for id in plan.inputs}
-    sql = plan.spark_sql(context.bindings(mz_now=time))
+    bindings = context.bindings(mz_now=time)
+    views = dict(await with_recursive_views(plan, bindings, context.engine, views))
+    sql = plan.spark_sql(bindings)
     explained = await context.engine.run(f"EXPLAIN {(statement.spark_mode or '').upper()} {sql}", views)
     return str(explained.column(0)[0].as_py()).rstrip()
 

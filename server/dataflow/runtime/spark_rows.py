@@ -28,11 +28,20 @@ async def spark_rows(
     54000 if the parameters are too long for one statement, or if a recursive query has too many iterations or rows;
     53200 if its rows are too large. Cancel safety: cancellation stops the statement that runs.
     """
-    if plan.recursive:
-        views = dict(views)
-        for recursion in await _in_thread_if_long(plan, bindings):
-            views[view_of(recursion.name)] = await _iterated(recursion, engine, views, patient=patient)
+    views = await with_recursive_views(plan, bindings, engine, views, patient=patient)
     return await engine.run(await bound_sql(plan, bindings), views, patient=patient)
+
+
+async def with_recursive_views(
+    plan: QueryPlan, bindings: Bindings, engine: Runner, views: Mapping[str, pa.Table], *, patient: bool = False
+) -> Mapping[str, pa.Table]:
+    """The views with those of the plan's recursive queries, which its statement reads. As `spark_rows`."""
+    if not plan.recursive:
+        return views
+    views = dict(views)
+    for recursion in await _in_thread_if_long(plan, bindings):
+        views[view_of(recursion.name)] = await _iterated(recursion, engine, views, patient=patient)
+    return views
 
 
 async def bound_sql(plan: QueryPlan, bindings: Bindings) -> str:

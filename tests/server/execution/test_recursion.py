@@ -89,6 +89,8 @@ def test_a_maintained_recursion_follows_its_tables(dsn: str) -> None:
         assert connection.execute("SELECT * FROM reach ORDER BY 1, 2").fetchall() == [(1, 2), (3, 1), (3, 2)]
         explained = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {REACH}"))
         assert "Recursive union" in explained
+        spark = "\n".join(line for (line,) in connection.execute(f"EXPLAIN SPARK PLAN FOR {REACH}"))
+        assert "Physical Plan" in spark
         assert (
             "Kept up to date: recomputed when an input changes, because there is no rule for WITH RECURSIVE"
             in explained
