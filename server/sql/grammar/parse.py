@@ -23,6 +23,7 @@ from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
+from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
 from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.rules.roles import parse_grant, parse_reassign_owned, parse_revoke
@@ -69,6 +70,7 @@ _RULES: dict[str, Rule] = {
     "fetch": parse_fetch,
     "grant": parse_grant,
     "insert": parse_insert,
+    "merge": parse_merge,
     "lock": parse_lock,
     "reassign": parse_reassign_owned,
     "release": parse_release,
@@ -103,7 +105,6 @@ _UNSUPPORTED: dict[str, str | None] = {
     "import": None,
     "listen": "Use SUBSCRIBE to receive changes.",
     "load": None,
-    "merge": "Use INSERT, UPDATE and DELETE.",
     "move": "Use FETCH.",
     "notify": "Use SUBSCRIBE to receive changes.",
     "refresh": "A materialized view is always up to date.",

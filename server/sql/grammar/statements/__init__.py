@@ -19,6 +19,7 @@ from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
@@ -116,6 +117,7 @@ __all__ = [
     "GrantRoles",
     "Insert",
     "LockTable",
+    "Merge",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
@@ -146,6 +148,7 @@ Statement = (
     | Insert
     | Update
     | Delete
+    | Merge
     | Truncate
     | LockTable
     | CopyFrom
