@@ -28,9 +28,13 @@ def parse_merge(tokens: TokenReader) -> Merge:
     condition = _expression(tokens, "when")
     if not tokens.at("when"):
         raise tokens.syntax_error()
-    clauses = []
+    clauses: list[MergeClause] = []
     while tokens.take("when"):
-        clauses.append(_parse_clause(tokens))
+        clause = _parse_clause(tokens)
+        if any(other.unmatched is clause.unmatched and other.condition is None for other in clauses):
+            message = "unreachable WHEN clause specified after unconditional WHEN clause"
+            raise PgError(SqlState.SYNTAX_ERROR, message)
+        clauses.append(clause)
     tokens.reject(
         "MERGE ... RETURNING", "returning", hint="Read the rows after the statement, in the same transaction."
     )
