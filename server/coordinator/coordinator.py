@@ -51,6 +51,7 @@ from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import KeyIndexes
 from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
+from server.coordinator.notifications import Notifications
 from server.coordinator.queries import Queries
 from server.coordinator.reads import DataflowInputs, Reads, error_of
 from server.coordinator.snapshot_cache import SnapshotCache
@@ -110,6 +111,7 @@ class Coordinator:
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
+        self.notifications = Notifications()
         self.row_batches = RowBatches(engine)
         self.activity = Activity()
         self.backpressure = Backpressure(metrics)

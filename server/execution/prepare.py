@@ -68,7 +68,7 @@ def prepare(
             prepared.plan, prepared.fields = plan, plan.envelope.fields
             prepared.parameters = plan.query.parameters
         case Declare(statement=inner) if _takes_parameters(inner):
-            # The parameter types are needed now. Without parameters the cursor is planned when it is first used.
+            # The parameter types are needed now. Without parameters the cursor is planned when it is declared.
             prepared.parameters = prepare(context, inner, types).parameters
         case ShowVariable() | ShowObjects() | ShowColumns() | ShowCreate():
             if isinstance(statement, ShowVariable) and statement.name is not None:

@@ -40,18 +40,21 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if not plan.inputs:
         return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
     await context.enter(Mode.READ, "SELECT")
-    if plan.row_locks is not None and context.transaction.ends_later:
-        await _lock_rows(context, plan, plan.row_locks, Bindings(parameters))
+    locks = plan.row_locks if context.transaction.ends_later else None
+    if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
+        schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+        return Result("SELECT {}", TableRows(plan.columns, schema.empty_table()))
     time = context.hold(plan.inputs)
     if context.transaction.ends_later:
         depend_on(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
 
 
-async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> None:
+async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> bool:
     """Locks rows for the rest of the block as an UPDATE of them would, and moves the read time to the latest one.
 
-    All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT.
+    All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT. False with SKIP LOCKED
+    if another session holds a lock.
     """
     if context.transaction.read_only:
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
@@ -61,12 +64,16 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
     await context.admit(wanted.tables)
     for table in sorted(wanted.tables):
         try:
-            await context.lock((table,), keys_of(plan, table, bindings), nowait=wanted.nowait)
+            keys = keys_of(plan, table, bindings)
+            await context.lock((table,), keys, nowait=wanted.nowait or wanted.skips)
         except Unavailable:
+            if wanted.skips:
+                return False
             name = context.state.items[table].name
             message = f'could not obtain lock on row in relation "{name}"'
             raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
     context.hold_latest(plan.inputs)
+    return True
 
 
 async def rows_without_inputs(

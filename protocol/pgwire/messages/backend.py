@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from protocol.pgwire.errors import Notice, PgError
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyInResponse, CopyOutResponse
+from protocol.pgwire.messages.sasl import AuthenticationSASL, AuthenticationSASLContinue, AuthenticationSASLFinal
 from protocol.pgwire.messages.startup import (
     AuthenticationCleartextPassword,
     AuthenticationOk,
@@ -32,6 +33,7 @@ from protocol.pgwire.messages.wire_format import (
 from protocol.pgwire.types import PgType
 
 _FIELD = Struct(">IhIhih")
+_PROCESS_ID = Struct(">I")
 
 TransactionStatus = Literal["I", "T", "E"]  # idle, in a transaction block, in a failed one
 
@@ -202,6 +204,26 @@ class CommandComplete:
 
 
 @dataclass(slots=True)
+class NotificationResponse:
+    """A NOTIFY of the session with this process id."""
+
+    code: ClassVar[bytes] = b"A"
+    process_id: int
+    channel: str
+    payload: str
+
+    @classmethod
+    def parse(cls, data: bytes, at: int, end: int) -> Self:
+        need(_PROCESS_ID.size, at, end)
+        (process_id,) = _PROCESS_ID.unpack_from(data, at)
+        channel, at = read_string(data, at + _PROCESS_ID.size, end)
+        return cls(process_id, channel, read_last_string(data, at, end))
+
+    def serialize(self) -> bytes:
+        return frame(self.code, _PROCESS_ID.pack(self.process_id), cstring(self.channel), cstring(self.payload))
+
+
+@dataclass(slots=True)
 class _Report:
     """The fields of an ErrorResponse or NoticeResponse; see `PgError`. `parse` ignores other fields."""
 
@@ -305,6 +327,9 @@ class NoticeResponse(_Report):
 BackendMessage = (
     AuthenticationOk
     | AuthenticationCleartextPassword
+    | AuthenticationSASL
+    | AuthenticationSASLContinue
+    | AuthenticationSASLFinal
     | NegotiateProtocolVersion
     | ParameterStatus
     | BackendKeyData
@@ -325,4 +350,5 @@ BackendMessage = (
     | CopyDone
     | ErrorResponse
     | NoticeResponse
+    | NotificationResponse
 )

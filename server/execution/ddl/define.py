@@ -44,6 +44,7 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.roles import AlterRole, CreateRole
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -89,6 +90,8 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
     CreateSourceTable: sources.evaluate_part,
     AddSubsources: sources.evaluate_part,
     CreateSink: sinks.evaluate,
+    CreateRole: roles.evaluate,
+    AlterRole: roles.evaluate,
 }
 """What is computed or asked of an external system before the change. The change then gets the result."""
 

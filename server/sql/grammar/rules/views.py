@@ -71,8 +71,13 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     return CreateIndex(*tokens.text_from(start), name, relation, keys, exists, retain, unique, nulls_not_distinct)
 
 
+_OPERATOR_CLASSES = ("text_ops", "text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops")
+
+
 def _parse_index_key(tokens: TokenReader) -> Expr:
-    key = tokens.expression(",", "asc", "desc", "nulls")
+    key = tokens.expression(",", "asc", "desc", "nulls", *_OPERATOR_CLASSES)
+    if tokens.at(*_OPERATOR_CLASSES):
+        tokens.advance()  # an index finds rows by equal keys, for which these classes do not differ
     hint = "Omit the order: an index finds rows by equal keys."
     tokens.reject("an index with an order", "asc", "desc", "nulls", hint=hint)
     return key

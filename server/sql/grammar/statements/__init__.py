@@ -16,10 +16,12 @@ resolved and columns are not checked.
 from __future__ import annotations
 
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
-from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
+from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.maintenance import Maintain
 from server.sql.grammar.statements.merges import Merge
+from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
@@ -42,7 +44,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
-from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
+from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -116,8 +118,12 @@ __all__ = [
     "GrantPrivileges",
     "GrantRoles",
     "Insert",
+    "Listen",
     "LockTable",
+    "Maintain",
     "Merge",
+    "Move",
+    "Notify",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
@@ -207,6 +213,10 @@ Statement = (
     | Explain
     | Declare
     | Fetch
+    | Move
+    | Maintain
     | CloseCursor
+    | Listen
     | Unlisten
+    | Notify
 )
