@@ -183,6 +183,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         INSERT INTO keys VALUES ('salts', randomblob(32));
         """,
     ),
+    (
+        "enforced keys",
+        """
+        -- Tables can have keys with a name that are enforced, and indexes can be unique, which earlier versions do not
+        -- know. Existing keys stay as they are: lists of columns, not enforced. See catalog/keys.py.
+        """,
+    ),
 )
 
 

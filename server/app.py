@@ -89,6 +89,7 @@ class App:
             coordinator=self.coordinator,
             engine=self.engine,
             sources=self.sources,
+            sinks=self.sinks,
             buffered_bytes=lambda: self.listener.clients.buffered_bytes,
         )
         metrics.registry.register(collector)

@@ -11,4 +11,5 @@ portal_runner.py     runs portals and sends their rows; `copy`: COPY
 dispatch.py          executes statements by their class, with the modules of `execution`
 transactions.py      begins and ends transactions
 statement_task.py    the task of a message that must wait; `responses`: errors and ReadyForQuery
+notification_sender.py  sends notifications between transactions
 """

@@ -21,6 +21,7 @@ from server.execution.ddl import (
     drop,
     grants,
     holds,
+    keys,
     roles,
     schemas,
     secrets,
@@ -55,6 +56,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
+from server.sql.grammar.statements.tables import DropConstraint
 
 RETRIES_MAX = 10
 
@@ -74,6 +76,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
+    DropConstraint: keys.drop_constraint,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,
