@@ -278,6 +278,8 @@ class _Rewriter:
         name = type_name(cast.to)
         if name in REGISTERED:
             return self._registered(cast, name)
+        if name == "regtype[]":
+            return _function("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
