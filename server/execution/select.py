@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -126,12 +127,21 @@ def keys_of(plan: QueryPlan, table: ObjectId, bindings: Bindings, but: Set[int] 
 
 
 async def rows_at(
-    context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...], *, committed: bool = False
+    context: Context,
+    plan: QueryPlan,
+    time: Timestamp,
+    parameters: tuple[object, ...],
+    *,
+    committed: bool = False,
+    given: Mapping[ObjectId, pa.Table] = MappingProxyType({}),
 ) -> pa.Table:
-    """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself."""
+    """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself.
+
+    `given`: the rows of relations that exist only in the plan.
+    """
     bindings = context.bindings(parameters, mz_now=time) if plan.uses_session else Bindings(parameters)
     views: dict[ObjectId, pa.Table] = {}
-    for view in plan.scanned - plan.inputs:
+    for view in plan.scanned - plan.inputs - given.keys():
         changed = not committed and is_changed(context, view)
         found = None if changed else await _indexed(context, plan, view, bindings, time)
         if found is None:
@@ -140,6 +150,8 @@ async def rows_at(
         views[view] = found
 
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        if id in given:
+            return given[id]
         if id in views:
             return views[id]
         if not committed and is_changed(context, id):
@@ -153,10 +165,15 @@ async def rows_at(
     return await compute(plan, bindings, context.engine, rows, time, batches=context.coordinator.row_batches)
 
 
-async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp) -> pa.Table:
-    """The rows of a collection at `time`, which the caller holds, with the transaction's own changes."""
+async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp, wanted: Wanted = ()) -> pa.Table:
+    """The rows of a collection at `time`, which the caller holds, with the transaction's own changes.
+
+    `wanted`: only those.
+    """
     if is_changed(context, id):
-        return await changed_rows(context, id, time, (), rows_at)
+        return await changed_rows(context, id, time, wanted, rows_at)
+    if wanted:
+        return await context.coordinator.reads.rows(id, time, wanted)
     return await input_rows(context, id, time)
 
 

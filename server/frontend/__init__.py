@@ -1,6 +1,7 @@
 """Connections of clients.
 
 listener.py          accepts connections and shuts down; `client`: one connection; `client_registry`: limits, signals
+authentication.py    the messages of a login; `half_open`: the limit of connections before it
 startup.py           what the startup parameters mean; opens sessions
 session.py           one client's messages, one at a time
 simple_query.py      Query messages; `extended_query`: Parse, Bind, Describe, Execute, Close

@@ -16,6 +16,7 @@ from protocol.pgwire.types import PgType
 from server.authorization import privileges
 from server.coordinator.notifications import Notification
 from server.execution import show, write
+from server.execution.add_key import add_key
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
@@ -114,6 +115,8 @@ class Dispatcher:
                 return await holds.advance_hold(context, statement)
             case s.ValidateConnection(), _:
                 return await connections.validate(context, statement)
+            case ((s.AddKey() | s.CreateIndex(unique=True)), _):
+                return await add_key(context, statement)
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.SetTransaction()), _):

@@ -25,6 +25,8 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.key_counts import KeyCounts
+from server.coordinator.key_indexes import OwnKeys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
 from server.session_state.advisory_locks import Advisory
@@ -83,6 +85,9 @@ class Transaction:
     `pending`: what LISTEN, UNLISTEN and NOTIFY do at COMMIT.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
     `bytes`: the size of `writes`.
+    `key_changes`, `new_keys`: as in `Request`. A table of which the former has nothing was not written yet, or its
+    changes of keys have to be computed again.
+    `arbiters`: the ids of enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures.
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
@@ -102,6 +107,9 @@ class Transaction:
     payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
     keys: dict[ObjectId, Keys] = field(default_factory=dict)
+    key_changes: dict[ObjectId, dict[str, OwnKeys]] = field(default_factory=dict)
+    new_keys: dict[str, KeyCounts] = field(default_factory=dict)
+    arbiters: set[str] = field(default_factory=set)
     locked: tuple[str, ...] = ()
     advisory: dict[Advisory, None] = field(default_factory=dict)
     pending: Pending = field(default_factory=Pending)
@@ -293,6 +301,7 @@ class Transaction:
             else:
                 del self.writes[id]
         self._merged.clear()
+        self.key_changes.clear()
         self.bytes = savepoint.bytes
         self.pending.truncate(savepoint.pending)
         payloads = [payload for _, payload in self.payloads[savepoint.payloads :]]

@@ -58,7 +58,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import CreateTable, CreateTableAs
+from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -72,6 +72,7 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddKey",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -105,6 +106,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
+    "DropConstraint",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -158,6 +160,8 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddKey
+    | DropConstraint
     | CreateView
     | CreateMaterializedView
     | CreateIndex
