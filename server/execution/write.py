@@ -126,7 +126,7 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
             return None
         buffer = transaction.rows.get(plan.table)
         if buffer is None:
-            buffer = transaction.rows[plan.table] = RowBuffer(added.schema)
+            buffer = transaction.rows[plan.table] = RowBuffer(added.schema, context.coordinator.scratch)
         buffer.add(rows)
         writing.rows = len(rows)
     return Result(f"INSERT 0 {len(rows)}")

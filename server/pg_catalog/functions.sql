@@ -47,6 +47,9 @@ CREATE MACRO fn.regtype_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_t.tw_text || tw_t.tw_dimensions FROM (SELECT dimensions AS tw_dimensions, oid AS
       tw_oid, text AS tw_text FROM pg.tw_types) tw_t WHERE tw_t.tw_oid = p_oid), p_oid::VARCHAR) END);
+CREATE MACRO fn.regtype_texts(p_oids) AS (
+  CASE WHEN p_oids IS NOT NULL
+       THEN coalesce((SELECT list(fn.regtype_text(tw_u.tw_oid)) FROM (SELECT unnest(p_oids) AS tw_oid) tw_u), []) END);
 CREATE MACRO fn.regnamespace_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT fn.quote_ident(tw_n.tw_nspname) FROM (SELECT nspname AS tw_nspname, oid AS tw_oid FROM

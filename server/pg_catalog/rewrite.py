@@ -166,7 +166,19 @@ class _Rewriter:
         return table
 
     def _unnest(self, node: exp.Unnest) -> exp.Expr:
+        """In FROM. DuckDB's unnest takes one list: several become a lateral subquery with one column for each."""
         alias = node.args.get("alias")
+        lists, names = node.expressions, [] if alias is None else list(alias.args.get("columns") or ())
+        if alias is not None and len(lists) > 1 and len(names) == len(lists):
+            if (ordinality := node.args.get("offset")) is not None:
+                longest = exp.Greatest(this=_length(lists[0]), expressions=[_length(each) for each in lists[1:]])
+                lists = [*lists, exp.Anonymous(this="generate_series", expressions=[exp.Literal.number(1), longest])]
+                names.append(ordinality)
+            columns = [
+                exp.alias_(exp.Anonymous(this="unnest", expressions=[each.copy()]), name.copy())
+                for each, name in zip(lists, names, strict=True)
+            ]
+            return exp.Subquery(this=exp.Select(expressions=columns), alias=exp.TableAlias(this=alias.this))
         if alias is not None and not alias.args.get("columns") and alias.this is not None:
             alias.set("columns", [alias.this.copy()])
         return node
@@ -278,6 +290,8 @@ class _Rewriter:
         name = type_name(cast.to)
         if name in REGISTERED:
             return self._registered(cast, name)
+        if name == "regtype[]":
+            return _function("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
@@ -415,6 +429,10 @@ def _with_function_names(text: str, outputs: Outputs | None) -> str:
     columns = [f"fn.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
     names = [f"c{n}" for n in range(len(outputs))]
     return f"SELECT {', '.join(columns)} FROM ({text}) AS q({', '.join(names)})"
+
+
+def _length(array: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="len", expressions=[array.copy()])
 
 
 def _function(name: str, argument: exp.Expr) -> exp.Expr:
