@@ -18,6 +18,7 @@ from server.dataflow.runtime.computation import bound_sql, compute, shaped
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
 from server.execution.times import timestamp_of
+from server.execution.volatile import completed_rows, constant_rows
 from server.execution.waiting import rows_after_waiting
 from server.runtime.trace import step
 from server.session_state.context import Context, not_readable
@@ -77,7 +78,12 @@ async def rows_without_inputs(
     """
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
-        if plan.waits:
+        if plan.volatile is not None and plan.constant is not None:
+            rows = await constant_rows(context, plan, bindings)
+        elif plan.volatile is not None and plan.volatile.lower is not None:
+            lower = await rows_without_inputs(context, plan.volatile.lower, parameters, time)
+            rows = await completed_rows(context, plan, lower, bindings)
+        elif plan.waits:
             rows = await rows_after_waiting(context, plan.relation, bindings)
         elif plan.constant is not None:
             rows = await context.evaluator.evaluate(plan.constant, bindings)
@@ -122,7 +128,10 @@ async def rows_at(
     context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...], *, committed: bool = False
 ) -> pa.Table:
     """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself."""
-    bindings = context.bindings(parameters, mz_now=time) if plan.uses_session else Bindings(parameters)
+    if plan.volatile is not None and plan.volatile.lower is not None:
+        rows_below = await rows_at(context, plan.volatile.lower, time, parameters, committed=committed)
+        return await completed_rows(context, plan, rows_below, context.short_bindings(plan, parameters, time))
+    bindings = context.short_bindings(plan, parameters, time)
     views: dict[ObjectId, pa.Table] = {}
     for view in plan.scanned - plan.inputs:
         changed = not committed and is_changed(context, view)

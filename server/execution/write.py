@@ -102,9 +102,7 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
         return None
     transaction.enter(Mode.WRITE, "INSERT")
     with step("evaluate") as evaluating:
-        bindings = Bindings(parameters)
-        if plan.query.uses_session:
-            bindings = context.bindings(parameters, mz_now=context.read_time)
+        bindings = context.short_bindings(plan.query, parameters, None)
         try:
             rows = added.constant.evaluate_rows(bindings)
         except NotCheap:

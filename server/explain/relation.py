@@ -26,6 +26,7 @@ from server.sql.expressions import (
     Parameter,
     Quantified,
     SessionValue,
+    Volatile,
     SortKey,
     Subquery,
     SubqueryKind,
@@ -138,6 +139,8 @@ class _Explainer:
                 return shown if expression.type.name in _BARE else quoted
             case Parameter(index=index):
                 return f"${index + 1}"
+            case Volatile(name=name, arguments=arguments):
+                return f"{name}({', '.join(map(self.text, arguments))})"
             case SessionValue(name=name, argument=argument):
                 return f"{name}({'' if argument is None else self.text(argument)})"
             case ColumnRef(column=column):

@@ -161,6 +161,8 @@ class Dispatcher:
                     context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
+                if target in ("ALL", "SEQUENCES"):
+                    context.volatile.forget()
                 return Result(f"DISCARD {target}")
             case _:
                 assert_never(statement)

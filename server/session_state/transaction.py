@@ -27,6 +27,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
+from server.coordinator.sequences import State
 from server.session_state.advisory_locks import Advisory
 from server.settings import Settings
 from server.timeline.frontiers import Holder
@@ -106,6 +107,8 @@ class Transaction:
     beginning: Holder | None = None
     local: Settings | None = None
     savepoints: list[Savepoint] = field(default_factory=list)
+    sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
+    """The states of sequences that it has created or restarted, by id and generation."""
     _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
     """The first `writes` of a table, consolidated, and their number."""
 

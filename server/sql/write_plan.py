@@ -284,11 +284,13 @@ class _WritePlanner:
             return Literal(None, parse_type(column.type))
         expression: Expr = parse_expression(column.default)
         self.binder.inside_view += 1  # positions in the default's text are not positions in the client's text
+        self.binder.implied_calls = bool(column.identity)
         try:
             value = self.binder.expression(expression.tree, Scope(clause="DEFAULT expressions"))
             return self._assign(value, column, None)
         finally:
             self.binder.inside_view -= 1
+            self.binder.implied_calls = False
 
     def _row(
         self, relation: Relation, expressions: Sequence[Expression], table: Table, others: Sequence[Column] = ()

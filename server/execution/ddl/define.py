@@ -24,6 +24,7 @@ from server.execution.ddl import (
     roles,
     schemas,
     secrets,
+    sequences,
     sinks,
     sources,
     system_settings,
@@ -43,6 +44,7 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -70,6 +72,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterRetention: alter.change_retention,
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
+    AlterSequence: sequences.alter,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,

@@ -14,6 +14,7 @@ from server.sql.grammar.rules.roles import (
     parse_drop_roles,
     parse_role,
 )
+from server.sql.grammar.rules.sequences import parse_alter_sequence, parse_create_sequence
 from server.sql.grammar.rules.settings import parse_alter_system
 from server.sql.grammar.rules.sinks import parse_create_sink
 from server.sql.grammar.rules.sources import (
@@ -62,7 +63,7 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.take("view"):
         return parse_create_view(tokens, start, or_replace)
     if or_replace:
-        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink")
+        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink", "sequence")
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
     if tokens.at_all("default", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
@@ -78,6 +79,8 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_secret(tokens, start)
     if tokens.take("sink"):
         return parse_create_sink(tokens, start)
+    if tokens.take("sequence"):
+        return parse_create_sequence(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -138,6 +141,8 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return parse_alter_secret(tokens, start, name, exists)
     if kind is ObjectKind.CONNECTION and (altered := parse_alter_connection(tokens, start, name, exists)) is not None:
         return altered
+    if kind is ObjectKind.SEQUENCE and (changed := parse_alter_sequence(tokens, start, name, exists)) is not None:
+        return changed
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):

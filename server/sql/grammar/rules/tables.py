@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.parts import Expr, Ident, Name
+from server.sql.grammar.statements.sequences import Identity
 from server.sql.grammar.statements.sources import CreateSourceTable
 from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, CreateTableAs, Key, Like
 from server.sql.grammar.token_reader import TokenReader
@@ -16,7 +21,7 @@ _UNENFORCED = {
     "check": "Omit it; a view can select the rows that violate it.",
     "references": "Omit it; a view can select the rows that violate it.",
     "foreign": "Omit it; a view can select the rows that violate it.",
-    "generated": "Compute the column in a view, or assign the numbers in the client.",
+    "generated": "Compute the column in a view.",
 }
 _LIKE_PROPERTIES = (
     *("comments", "compression", "constraints", "defaults", "generated", "identity", "indexes", "statistics"),
@@ -100,7 +105,9 @@ def _parse_like(tokens: TokenReader) -> Like:
         named = tokens.choose(*_LIKE_PROPERTIES, "all")
         properties = _LIKE_PROPERTIES if named == "all" else (named,)
         included = included.union(properties) if include else included.difference(properties)
-    return Like(relation, "defaults" in included, "indexes" in included, "comments" in included)
+    return Like(
+        relation, "defaults" in included, "indexes" in included, "comments" in included, "identity" in included
+    )
 
 
 def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
@@ -122,7 +129,7 @@ def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple
 
 def _parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -> ColumnDefinition:
     name = tokens.ident()
-    type_ = tokens.type()
+    type_, identity = _parse_column_type(tokens)
     not_null: bool | None = None
     default: Expr | None = None
     while not (tokens.at_statement_end or tokens.at(",", ")")):
@@ -144,6 +151,11 @@ def _parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) 
             )
         elif tokens.at("primary", "unique"):
             _parse_key(tokens, table, keys, columns=(name,))
+        elif tokens.at_all("generated", "always", "as", "identity") or tokens.at_all("generated", "by"):
+            tokens.advance()
+            if identity is not None:
+                _refuse_second(identity, name, table, token.start)
+            identity = parse_identity(tokens)
         elif tokens.at("collate"):
             raise tokens.not_supported("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
         elif tokens.at("check", "references", "generated", "deferrable", "initially", "storage", "compression"):
@@ -152,13 +164,34 @@ def _parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) 
             )
         else:
             raise tokens.syntax_error()
-    return ColumnDefinition(name, type_, bool(not_null), default)
+    if identity is not None and default is not None:
+        what = "default values" if identity.serial else "default and identity"
+        how = "multiple" if identity.serial else "both"
+        raise _conflicting(what, name, table, name.position - 1, how)
+    if identity is not None and not_null is False:
+        raise _conflicting("NULL/NOT NULL declarations", name, table, name.position - 1)
+    return ColumnDefinition(name, type_, bool(not_null) or identity is not None, default, identity)
+
+
+def _parse_column_type(tokens: TokenReader) -> tuple[PgType, Identity | None]:
+    """The type of a column. For SERIAL, the type that it means and its sequence."""
+    serial = SERIAL_TYPES.get(tokens.token.value) if tokens.token.kind is Kind.WORD else None
+    if serial is None:
+        return tokens.type(), None
+    tokens.advance()
+    return serial, Identity(False, serial=True)
+
+
+def _refuse_second(identity: Identity, column: Ident, table: Name, start: int) -> NoReturn:
+    if identity.serial:
+        raise _conflicting("default and identity", column, table, start, "both")
+    raise _conflicting("identity", column, table, start, "multiple")
 
 
 def _conflicting(what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:
     return PgError(
         SqlState.SYNTAX_ERROR,
-        f'{how} {what} {"specified " if how == "multiple" else ""}for column "{column.name}" '
+        f'{how} {what} {"specified " if how in ("both", "multiple") else ""}for column "{column.name}" '
         f'of table "{table.parts[-1]}"',
         position=start + 1,
     )

@@ -41,6 +41,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
+from server.sql.grammar.statements.sequences import AlterSequence, CreateSequence
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
@@ -78,6 +79,7 @@ __all__ = [
     "AlterRetention",
     "AlterRole",
     "AlterSecret",
+    "AlterSequence",
     "AlterSystem",
     "Begin",
     "CloseCursor",
@@ -93,6 +95,7 @@ __all__ = [
     "CreateRole",
     "CreateSchema",
     "CreateSecret",
+    "CreateSequence",
     "CreateSink",
     "CreateSource",
     "CreateSourceTable",
@@ -162,6 +165,8 @@ Statement = (
     | CreateConnection
     | AlterConnection
     | ValidateConnection
+    | CreateSequence
+    | AlterSequence
     | CreateSource
     | CreateSink
     | CreateSourceTable

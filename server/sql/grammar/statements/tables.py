@@ -6,26 +6,29 @@ from dataclasses import dataclass
 
 from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
+from server.sql.grammar.statements.sequences import Identity
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE."""
+    """A column of CREATE TABLE. `identity`: it has a sequence of its own."""
 
     name: Ident
     type: PgType
     not_null: bool
     default: Expr | None
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """LIKE relation [INCLUDING ...]. `defaults`, `keys` and `comments`: whether they are copied."""
+    """LIKE relation [INCLUDING ...]. `defaults`, `keys`, `comments`, `identity`: whether they are copied."""
 
     relation: Name
     defaults: bool
     keys: bool
     comments: bool
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
