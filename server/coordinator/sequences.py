@@ -11,6 +11,7 @@ A reserved value is taken on the event loop without waiting (`State.next`). A tr
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
@@ -148,7 +149,10 @@ class Sequences:
     async def close(self) -> None:
         """Stores the last values that were returned, so that no reserved value is lost."""
         states = [state for state in self._states.values() if state.remaining]
+
+        def act(tx: sqlite3.Connection) -> None:
+            for state in states:
+                sequence_state.save(tx, state.id, state.generation, state.position)
+
         if states:
-            await self._store.transaction(
-                lambda tx: [sequence_state.save(tx, s.id, s.generation, s.position) for s in states]
-            )
+            await self._store.transaction(act)

@@ -20,8 +20,13 @@ def serve(request: bytes, call: Call) -> bytes:
     relation, bindings = pickle.loads(request)
     constant = compiled(relation, bounded=False)
     assert constant is not None
-    functions = {name: partial(call, name) for name in ("signal", "privilege_function", "sequence")}
-    batch = constant.evaluate(bindings._replace(**functions))
+    batch = constant.evaluate(
+        bindings._replace(
+            signal=partial(call, "signal"),
+            privilege_function=partial(call, "privilege_function"),
+            sequence=partial(call, "sequence"),
+        )
+    )
     return arrow_stream(batch)
 
 

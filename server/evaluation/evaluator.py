@@ -60,8 +60,8 @@ class Evaluator:
 
 def _request(relation: Relation, bindings: Bindings) -> bytes:
     settings = {name.lower(): value for name, value in bindings.settings.items()}
-    functions = dict.fromkeys(("signal", "privilege_function", "sequence", "volatile"))
-    return framed(REQUEST, pickle.dumps((relation, bindings._replace(settings=settings, **functions))))
+    sent = bindings._replace(settings=settings, signal=None, privilege_function=None, sequence=None, volatile=None)
+    return framed(REQUEST, pickle.dumps((relation, sent)))
 
 
 def _rows(stream: bytes) -> pa.Table:

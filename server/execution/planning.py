@@ -44,7 +44,8 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[st
     """
     assert definition.default is not None
     _refuse_subquery(definition.default, "DEFAULT expression")
-    text, sequences = definition.default.text, ()
+    text = definition.default.text
+    sequences: tuple[ObjectId, ...] = ()
     if "val" in text.lower():  # nextval(), currval(): their sequences are stored by id
         query = Query(exp.Select(expressions=[definition.default.tree.copy()]), text, definition.default.offset)
         planned = plan_query(query, context, None)

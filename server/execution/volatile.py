@@ -21,7 +21,7 @@ from server.sql.expressions import Cast, Column, ColumnRef, Expression, Literal,
 from server.sql.functions.worker import scalars
 from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import Project, Relation, Scan, Values
-from server.sql.volatile import cell_calls, deferred, with_values
+from server.sql.volatile import Deferred, cell_calls, deferred, with_values
 
 CONSTANT_ROWS_MAX = 200  # more rows are computed by Spark
 _ROWS = ObjectId("rows")
@@ -43,6 +43,13 @@ async def constant_rows(context: Context, plan: QueryPlan, bindings: Bindings) -
     rows = await context.evaluator.evaluate(lower, bindings)
     if divided is None:
         return rows
+    return await divided_rows(context, divided, rows, plan, bindings)
+
+
+async def divided_rows(
+    context: Context, divided: Deferred, rows: pa.Table, plan: QueryPlan, bindings: Bindings
+) -> pa.Table:
+    """The rows of the query `plan`, from those of the lower query. PgError."""
     return await _completed(context, divided.columns, divided.calls, divided.lower.columns, rows, plan, bindings)
 
 

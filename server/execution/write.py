@@ -24,8 +24,10 @@ from server.coordinator.key_conflicts import Keys
 from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.computation import shaped
+from server.execution.ddl.define import change_catalog
+from server.execution.ddl.sequences import restarted
 from server.execution.planning import default_values
-from server.execution.select import keys_of, relation_rows_at, rows_at, rows_without_inputs
+from server.execution.select import RepeatedRow, keys_of, relation_rows_at, repeated_row, rows_at, rows_without_inputs
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
@@ -49,8 +51,11 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
     assert isinstance(table, Table)
     if not plan.query.inputs:
         await context.enter(Mode.WRITE, verb)
-        rows = await rows_without_inputs(context, plan.query, parameters)
-        if plan.literals is not None:
+        if plan.literals is None:
+            rows = await rows_without_inputs(context, plan.query, parameters)
+        else:
+            row = await repeated_row(context, plan.query)
+            rows = await row.rows(len(next(iter(plan.literals.values()))))
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
         return await _changed(context, plan, table, verb, rows)
 
@@ -122,13 +127,10 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
     return Result(f"INSERT 0 {len(rows)}")
 
 
-def _with_literals(row: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
-    """A table's rows with the literals as columns. All other columns repeat their value in `row`."""
-    count = len(next(iter(literals.values())))
-    columns = [
-        literals.get(number, pa.repeat(column[0], count)).cast(column.type) for number, column in enumerate(row.columns)
-    ]
-    return pa.table(columns, names=row.column_names)
+def _with_literals(rows: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
+    """The rows with the literals as columns."""
+    columns = [literals.get(number, column).cast(column.type) for number, column in enumerate(rows.columns)]
+    return pa.table(columns, names=rows.column_names)
 
 
 def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
@@ -238,11 +240,16 @@ def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
     return shaped(rows.select(range(*columns.indices(rows.num_columns))), schema)
 
 
-async def truncate(context: Context, tables: list[Table]) -> Result:
-    """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege."""
+async def truncate(context: Context, tables: list[Table], *, restarts: bool = False) -> Result:
+    """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege.
+
+    `restarts`: the sequences that their columns own begin again, if the transaction commits.
+    """
     for table in tables:
         privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
     await _enter(context, "TRUNCATE TABLE")
+    if restarts and (after := restarted(context, context.state, tables)) is not context.state:
+        change_catalog(context, after)
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
     await context.admit(ids)
@@ -268,10 +275,10 @@ class CopyIn:
         context: Context,
         table: Table,
         positions: tuple[int, ...],
-        defaults: tuple[object, ...],
+        defaults: RepeatedRow | None,
         decoder: CopyDecoder,
     ) -> None:
-        """`positions`: table column numbers of the input's columns; `defaults`: one value per table column."""
+        """`positions`: table column numbers of the input's columns. `defaults` None: every column is copied."""
         self._defaults = defaults
         self._context = context
         self._table = table
@@ -301,7 +308,7 @@ class CopyIn:
 
     async def _take(self, batches: list[pa.RecordBatch]) -> None:
         for batch in batches:
-            rows = self._complete(batch)
+            rows = await self._complete(batch)
             check_not_null(self._table, pa.Table.from_batches([rows]))
             self._batches.append(rows)
             self._bytes += rows.nbytes
@@ -312,15 +319,17 @@ class CopyIn:
                 await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
             )
 
-    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    async def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""
         schema = collection_schema(self._table)
-        columns = [
-            batch.column(self._positions.index(i))
-            if i in self._positions
-            else pa.repeat(pa.scalar(default, type), batch.num_rows)
-            for i, (type, default) in enumerate(zip(schema.types, self._defaults, strict=True))
-        ]
+        others = None if self._defaults is None else (await self._defaults.rows(batch.num_rows)).combine_chunks()
+        columns = []
+        for number, type in enumerate(schema.types):
+            if number in self._positions:
+                columns.append(batch.column(self._positions.index(number)))
+            else:
+                assert others is not None
+                columns.append(pa.concat_arrays(others.column(number).cast(type).chunks))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -331,13 +340,11 @@ async def copy_from(context: Context, table: Table, positions: tuple[int, ...], 
     return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
 
 
-async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> tuple[object, ...]:
-    """The default of each column, as in INSERT ... DEFAULT VALUES. All None if every column is copied."""
+async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> RepeatedRow | None:
+    """The row of INSERT ... DEFAULT VALUES. None if every column is copied."""
     if len(positions) == len(table.columns):
-        return (None,) * len(table.columns)
-    plan = plan_insert(default_values(table), context.plan_context())
-    rows = await rows_without_inputs(context, plan.query, ())
-    return tuple(column[0].as_py() for column in rows.columns)
+        return None
+    return await repeated_row(context, plan_insert(default_values(table), context.plan_context()).query)
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:

@@ -93,10 +93,10 @@ class Dispatcher:
                 return await run_catalog_query(context, plan, parameters)
             case s.Subscribe(), SubscribePlan():
                 return await subscribe(context, statement, plan, parameters)
-            case s.Truncate(tables=names), _:
+            case s.Truncate(tables=names, restarts=restarts), _:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
-                return await write.truncate(context, tables)
+                return await write.truncate(context, tables, restarts=restarts)
             case s.LockTable(), _:
                 return await lock_tables(context, statement)
             case s.AdvanceHold(), _:

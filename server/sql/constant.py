@@ -210,6 +210,14 @@ def _sequence_value(function: str, name: Evaluate) -> Evaluate:
     return evaluate
 
 
+_FUNCTIONS: dict[str, Callable[[str, Evaluate], Evaluate]] = {
+    **dict.fromkeys(SIGNALS, _signal),
+    **dict.fromkeys(PRIVILEGE_FUNCTIONS, _privilege_function),
+    **dict.fromkeys(SEQUENCE_VALUES, _sequence_value),
+}
+"""How each session function with an argument is evaluated. The argument of all others names a setting."""
+
+
 def _volatile(call: Volatile, arguments: Sequence[Evaluate]) -> Evaluate:
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         if bindings.volatile is None:
@@ -236,8 +244,7 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
             return lambda bindings, row: value_of(bindings)
         case SessionValue(argument=argument, name=name) if argument is not None:
             value_of_argument = _evaluator(argument, row, bounded=bounded)
-            make = _signal if name in SIGNALS else _privilege_function if name in PRIVILEGE_FUNCTIONS else None
-            make = _sequence_value if name in SEQUENCE_VALUES else make
+            make = _FUNCTIONS.get(name)
             return _setting(value_of_argument) if make is None else make(name, value_of_argument)
         case Volatile(arguments=arguments):
             return _volatile(expression, [_evaluator(a, row, bounded=bounded) for a in arguments])

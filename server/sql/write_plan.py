@@ -151,6 +151,8 @@ class _WritePlanner:
         width = len(table.columns)
         given = self._source(statement, table, targets)
         refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
+        if statement.overriding == "user":
+            refs = {number: ref for number, ref in refs.items() if not table.columns[number].identity}
         new = [refs.get(i) or self._default(table, i) for i in range(width)]
         relation = self._row(given, new, table)
         return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
@@ -167,6 +169,9 @@ class _WritePlanner:
                 message = f'multiple assignments to same column "{column.name}"'
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
             assigned.add(number)
+            if value is not None and table.columns[number].identity == "a":
+                message = f'column "{column.name}" can only be updated to DEFAULT'
+                raise PgError(SqlState.GENERATED_ALWAYS, message, detail=_always_identity(column.name))
             if value is None:
                 new[number] = self._default(table, number)
             else:
@@ -229,6 +234,8 @@ class _WritePlanner:
             query.tree.args.get(k) for k in ("order", "limit", "offset", "with_")
         ):
             return self._values(query.tree, statement, table, targets)
+        for target in targets if statement.overriding is None else ():
+            _refuse_given(table.columns[target])
         relation = self.binder.query(query.tree, Scope(common_tables=self.common_tables), keep_unknown=True)
         self._check_width(len(relation.columns), statement, targets, query.tree)
         return assigned(
@@ -244,11 +251,15 @@ class _WritePlanner:
                 message = "VALUES lists must all be the same length"
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
             self._check_width(len(cells), statement, targets, cells[-1])
+            if statement.overriding is None:
+                for cell, target in zip(cells, targets, strict=False):
+                    if not _is_default(cell):
+                        _refuse_given(table.columns[target])
             rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
         return values(self.binder, rows, True, tree)
 
     def _cell(self, tree: exp.Expr, target: int, table: Table, scope: Scope) -> Expression:
-        if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
+        if _is_default(tree):
             return self._default(table, target)
         return self._assign(self.binder.expression(tree, scope), table.columns[target], tree)
 
@@ -393,6 +404,25 @@ class _WritePlanner:
             any(tree.find(exp.Column, exp.Star) is not None for tree in _trees_with_names(statement)),
             _added_rows(table, query) if isinstance(statement, Insert) and returning is None else None,
         )
+
+
+def _is_default(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT"
+
+
+def _refuse_given(column: CatalogColumn) -> None:
+    """PgError 428C9 if INSERT gives a value for a column that is GENERATED ALWAYS AS IDENTITY."""
+    if column.identity == "a":
+        raise PgError(
+            SqlState.GENERATED_ALWAYS,
+            f'cannot insert a non-DEFAULT value into column "{column.name}"',
+            detail=_always_identity(column.name),
+            hint="Use OVERRIDING SYSTEM VALUE to override.",
+        )
+
+
+def _always_identity(column: str) -> str:
+    return f'Column "{column}" is an identity column defined as GENERATED ALWAYS.'
 
 
 def _added_rows(table: Table, query: QueryPlan) -> AddedRows | None:
