@@ -658,7 +658,11 @@ class Sequence(Relation):
         return cls(row.id, row.schema_id, row.name, SEQUENCE_COLUMNS, **row.definition)
 
 
-SEQUENCE_COLUMNS = (Column("last_value", "int8", False), Column("log_cnt", "int8", False), Column("is_called", "bool", False))
+SEQUENCE_COLUMNS = (
+    Column("last_value", "int8", False),
+    Column("log_cnt", "int8", False),
+    Column("is_called", "bool", False),
+)
 _SEQUENCE_FIELDS = (
     *("type", "start", "increment", "minimum", "maximum", "cache", "cycle", "owner_table", "owner_column"),
     *("is_identity", "generation", "first"),

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from catalog.objects import QUICKSTART, Database, Index, Item, ObjectId, Schema, Sequence, SystemTable, View, WrittenCollection
+from catalog.objects import (
+    QUICKSTART,
+    Database,
+    Index,
+    Item,
+    ObjectId,
+    Schema,
+    Sequence,
+    SystemTable,
+    View,
+    WrittenCollection,
+)
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

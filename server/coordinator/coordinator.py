@@ -54,8 +54,8 @@ from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.queries import Queries
 from server.coordinator.reads import DataflowInputs, Reads, error_of
-from server.coordinator.snapshot_cache import SnapshotCache
 from server.coordinator.sequences import Sequences
+from server.coordinator.snapshot_cache import SnapshotCache
 from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.coordinator.tasks import BackgroundTasks

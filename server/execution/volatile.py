@@ -30,7 +30,8 @@ _ROWS = ObjectId("rows")
 async def constant_rows(context: Context, plan: QueryPlan, bindings: Bindings) -> pa.Table:
     """The rows of a constant query. PgError."""
     constant, volatile = plan.constant, plan.volatile
-    assert constant is not None and volatile is not None
+    assert constant is not None
+    assert volatile is not None
     with contextlib.suppress(NotCheap):
         return pa.Table.from_batches([constant.evaluate(bindings)])
     await context.volatile.reserve(volatile.calls, len(constant.rows) * len(volatile.calls))
@@ -56,7 +57,8 @@ async def divided_rows(
 async def completed_rows(context: Context, plan: QueryPlan, rows: pa.Table, bindings: Bindings) -> pa.Table:
     """The rows of a divided query, from those of its lower query. PgError."""
     volatile = plan.volatile
-    assert volatile is not None and volatile.lower is not None
+    assert volatile is not None
+    assert volatile.lower is not None
     columns = volatile.lower.relation.columns
     return await _completed(context, volatile.columns, volatile.calls, columns, rows, plan, bindings)
 
@@ -91,7 +93,9 @@ async def _completed(
     values = await _values_of_calls(context, calls, names, rows)
     made = column_factory(plan.relation, *lower)
     known = {call.number: made(call) for call in calls}
-    arrays: dict[int, pa.ChunkedArray | pa.Array] = {c.id: rows.column(number) for c, number in zip(lower, names.values())}
+    arrays: dict[int, pa.ChunkedArray | pa.Array] = {
+        c.id: rows.column(number) for c, number in zip(lower, names.values(), strict=True)
+    }
     arrays |= {known[number].id: array for number, array in values.items()}
     every = [*lower, *known.values()]
 

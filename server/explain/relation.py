@@ -26,10 +26,10 @@ from server.sql.expressions import (
     Parameter,
     Quantified,
     SessionValue,
-    Volatile,
     SortKey,
     Subquery,
     SubqueryKind,
+    Volatile,
     WindowCall,
 )
 from server.sql.functions.table import OPERATORS

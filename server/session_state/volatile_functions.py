@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,16 @@ import pyarrow as pa
 from catalog.objects import ObjectId
 from catalog.objects import Sequence as SequenceItem
 from catalog.roles import Privilege
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.coordinator.coordinator import Coordinator
 from server.coordinator.sequences import State
+from server.session_state.transaction import Transaction
+from server.settings import Settings
 from server.sql.constant import NotCheap
 from server.sql.expressions import Volatile
 from server.sql.sequence_names import find_sequence
-
-if TYPE_CHECKING:
-    from server.session_state.context import Context
 
 _UUID_BYTES = 16
 _PRIVILEGES = {
@@ -37,10 +38,25 @@ _PRIVILEGES = {
 """One of the privileges that each function requires on the sequence."""
 
 
+class Session(Protocol):
+    """What the functions need of a session's `Context`."""
+
+    coordinator: Coordinator
+    settings: Settings
+    transaction: Transaction
+
+    @property
+    def state(self) -> CatalogState: ...
+    @property
+    def role(self) -> ObjectId: ...
+    @property
+    def search_path(self) -> tuple[str, ...]: ...
+
+
 class VolatileFunctions:
     """A session's volatile functions, and the values of sequences that it was given."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Session) -> None:
         self._context = context
         self._values: dict[ObjectId, int] = {}
         self._last: ObjectId | None = None

@@ -24,7 +24,18 @@ import pyarrow as pa
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.casts import find_cast, modify, pads_far
-from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, Volatile, walk
+from server.sql.expressions import (
+    Array,
+    Call,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    Parameter,
+    SessionValue,
+    Volatile,
+    walk,
+)
 from server.sql.functions.worker import evaluator
 from server.sql.relations import Project, Relation, Values
 from server.sql.volatile import unplaced

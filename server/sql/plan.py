@@ -172,7 +172,8 @@ def plan_query(
 
 
 def _lower(plan: QueryPlan) -> QueryPlan:
-    assert plan.volatile is not None and plan.volatile.lower is not None
+    assert plan.volatile is not None
+    assert plan.volatile.lower is not None
     return plan.volatile.lower
 
 
@@ -300,9 +301,7 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
     if calls and constant is None and (divided := deferred(relation, column_factory(relation))) is not None:
         lower = _with_relation(replace(plan, columns=_fields(divided.lower)), divided.lower)
         volatile = VolatilePlan(divided.calls, lower, divided.columns)
-        return replace(
-            plan, relation=relation, scanned=lower.scanned, key_filters=lower.key_filters, volatile=volatile
-        )
+        return replace(plan, relation=relation, scanned=lower.scanned, key_filters=lower.key_filters, volatile=volatile)
     scan = direct_scan(relation)
     if waits := any(map(is_waiting, nodes)):
         check_once(relation, is_constant=constant is not None)

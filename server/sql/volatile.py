@@ -171,12 +171,9 @@ def _check_order(node: Sort | Limit, pending: dict[int, Expression]) -> None:
 def raised(rows: Values, new_column: Callable[[Expression], Column]) -> Relation:
     """VALUES whose columns of volatile calls are computed above it, if they have the same expression in each row."""
     first = rows.rows[0] if rows.rows else ()
-    moved = {
-        number
-        for number, cell in enumerate(first)
-        if any(map(is_volatile, walk(cell))) and len({_form(row[number]) for row in rows.rows}) == 1
-    }
-    if not moved:
+    columns_with_calls = [n for n in range(len(first)) if any(calls_in(row[n]) for row in rows.rows)]
+    moved = {n for n in columns_with_calls if len({_form(row[n]) for row in rows.rows}) == 1}
+    if not moved or len(moved) < len(columns_with_calls):
         return rows
     kept = [number for number in range(len(first)) if number not in moved]
     if kept:

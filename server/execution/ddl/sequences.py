@@ -47,6 +47,8 @@ def create(context: Context, statement: CreateSequence) -> CatalogState:
 def alter(context: Context, statement: AlterSequence) -> CatalogState:
     """Executes ALTER SEQUENCE with options."""
     state = context.state
+    if not statement.if_exists:
+        find_item(context, statement.name)  # PostgreSQL's error names a relation
     found = altered_item(context, ObjectKind.SEQUENCE, statement.name, if_exists=statement.if_exists)
     if found is None:
         return state
@@ -54,7 +56,7 @@ def alter(context: Context, statement: AlterSequence) -> CatalogState:
     privileges.require_owner(state, context.role, found)
     _refuse_name(statement.options)
     given = _given(statement.options)
-    last, is_called = context.volatile.current_state(found).position
+    last, _ = context.volatile.current_state(found).position
     changed = replace(found, **_parameters(given, found, None if "restart" in given else last))
     if "restart" in given:
         changed = _restarted(context, changed, given["restart"])

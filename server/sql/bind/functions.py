@@ -37,6 +37,7 @@ from server.sql.functions.table import Kind
 from server.sql.scope import Scope, in_clause
 from server.sql.waiting import WAITING
 
+
 @form(exp.Anonymous, exp.Filter, exp.WithinGroup)
 def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -> Expression:
     """A call by name with its FILTER and WITHIN GROUP. `over`: OVER follows, so a window function is allowed.

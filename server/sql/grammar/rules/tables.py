@@ -105,9 +105,7 @@ def _parse_like(tokens: TokenReader) -> Like:
         named = tokens.choose(*_LIKE_PROPERTIES, "all")
         properties = _LIKE_PROPERTIES if named == "all" else (named,)
         included = included.union(properties) if include else included.difference(properties)
-    return Like(
-        relation, "defaults" in included, "indexes" in included, "comments" in included, "identity" in included
-    )
+    return Like(relation, "defaults" in included, "indexes" in included, "comments" in included, "identity" in included)
 
 
 def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
@@ -178,7 +176,10 @@ def _parse_column_type(tokens: TokenReader) -> tuple[PgType, Identity | None]:
     serial = SERIAL_TYPES.get(tokens.token.value) if tokens.token.kind is Kind.WORD else None
     if serial is None:
         return tokens.type(), None
+    spelling = tokens.token.value
     tokens.advance()
+    if tokens.at("[", "array"):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"array of {spelling} is not implemented")
     return serial, Identity(False, serial=True)
 
 
