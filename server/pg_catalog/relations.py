@@ -13,6 +13,7 @@ from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.scope import ID_SCHEMA
+from server.sql.sequence_names import with_names
 from server.sql.stored_query import plan_stored
 
 
@@ -23,13 +24,14 @@ def _relkind(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column for pg_attribute. `type` is the type's OID, `modifier` the type modifier."""
+    """A column for pg_attribute. `type` is the type's OID, `modifier` the type modifier; others as in the catalog."""
 
     name: str
     type: int
     modifier: int
     nullable: bool
     default: str | None = None
+    identity: str = ""
 
 
 def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
@@ -48,7 +50,7 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         ]
     assert isinstance(item, Relation)
     return [
-        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default)
+        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default, c.identity)
         for c in item.columns
     ]
 
@@ -137,9 +139,9 @@ def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: boo
         "attstorage": type["typstorage"],
         "attcompression": "",
         "attnotnull": not attribute.nullable and not indexed,
-        "atthasdef": attribute.default is not None and not indexed,
+        "atthasdef": attribute.default is not None and not attribute.identity and not indexed,
         "atthasmissing": False,
-        "attidentity": "",
+        "attidentity": "" if indexed else attribute.identity,
         "attgenerated": "",
         "attisdropped": False,
         "attislocal": True,
@@ -153,10 +155,10 @@ def defaults(visible: Visible) -> Iterator[Row]:
     """pg_attrdef"""
     for item in visible.items:
         for number, column in enumerate(item.columns if isinstance(item, Relation) else (), 1):
-            if column.default is not None:
+            if column.default is not None and not column.identity:
                 yield {
                     "oid": oids.default_oid(item.id, number),
                     "adrelid": oids.oid_of(item.id),
                     "adnum": number,
-                    "adbin": column.default,
+                    "adbin": with_names(column.default, lambda id: visible.relation_names[oids.oid_of(id)]),
                 }

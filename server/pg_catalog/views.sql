@@ -18,6 +18,13 @@ CREATE VIEW pg.pg_indexes AS
          fn.pg_get_indexdef(i.oid) AS indexdef
   FROM pg.pg_index x JOIN pg.pg_class c ON c.oid = x.indrelid JOIN pg.pg_class i ON i.oid = x.indexrelid
   JOIN pg.pg_namespace n ON n.oid = c.relnamespace;
+CREATE VIEW pg.pg_sequences AS
+  SELECT n.nspname AS schemaname, c.relname AS sequencename, fn.pg_get_userbyid(c.relowner) AS sequenceowner,
+         fn.regtype_text(s.seqtypid) AS data_type, s.seqstart AS start_value, s.seqmin AS min_value,
+         s.seqmax AS max_value, s.seqincrement AS increment_by, s.seqcycle AS cycle, s.seqcache AS cache_size,
+         v.last_value
+  FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg.tw_last_values v ON v.oid = c.oid;
 CREATE VIEW pg.pg_roles AS
   SELECT rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolconnlimit,
          '********' AS rolpassword, rolvaliduntil, rolbypassrls, oid
@@ -62,12 +69,27 @@ CREATE VIEW info.columns AS
          CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
          END AS datetime_precision,
          fn.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name,
-         a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing, 'NO' AS is_identity,
-         'NO' AS identity_cycle, 'NEVER' AS is_generated,
+         a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing,
+         CASE WHEN a.attidentity = '' THEN 'NO' ELSE 'YES' END AS is_identity,
+         CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END AS identity_generation,
+         q.seqstart::VARCHAR AS identity_start, q.seqincrement::VARCHAR AS identity_increment,
+         q.seqmax::VARCHAR AS identity_maximum, q.seqmin::VARCHAR AS identity_minimum,
+         CASE WHEN q.seqcycle THEN 'YES' ELSE 'NO' END AS identity_cycle, 'NEVER' AS is_generated,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_updatable
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+  LEFT JOIN (pg.pg_depend e JOIN pg.pg_sequence q ON q.seqrelid = e.objid)
+    ON e.deptype = 'i' AND e.refobjid = c.oid AND e.refobjsubid = a.attnum
   WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v');
+CREATE VIEW info.sequences AS
+  SELECT fn.current_database() AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
+         fn.format_type(s.seqtypid, NULL) AS data_type,
+         CASE s.seqtypid WHEN 21 THEN 16 WHEN 23 THEN 32 ELSE 64 END AS numeric_precision,
+         2 AS numeric_precision_radix, 0 AS numeric_scale, s.seqstart::VARCHAR AS start_value,
+         s.seqmin::VARCHAR AS minimum_value, s.seqmax::VARCHAR AS maximum_value, s.seqincrement::VARCHAR AS increment,
+         CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END AS cycle_option
+  FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.oid NOT IN (SELECT objid FROM pg.pg_depend WHERE deptype = 'i');
 CREATE VIEW info.views AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          fn.pg_get_viewdef(c.oid) AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,

@@ -27,7 +27,7 @@ from server.sql.bind.session import (
 from server.sql.bind.shapes import function_name
 from server.sql.bind.table_functions import set_returning
 from server.sql.bind.volatile import NAMES as VOLATILE_NAMES
-from server.sql.bind.volatile import volatile
+from server.sql.bind.volatile import serial_sequence, volatile
 from server.sql.constant import PRIVILEGE_FUNCTIONS, SIGNALS
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import intervals, resolve
@@ -134,6 +134,8 @@ def _own_form(
         return signal(binder, name, arguments[0], scope, call)
     if name in WAITING and not star:
         return waiting(binder, name, arguments, scope, call)
+    if name == "pg_get_serial_sequence" and len(arguments) == 2:
+        return serial_sequence(binder, arguments, call)
     if name in VOLATILE_NAMES and not star:
         return volatile(binder, name, arguments, scope, call)
     if name in PRIVILEGE_FUNCTIONS and len(arguments) in (2, 3) and not star:

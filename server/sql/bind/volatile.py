@@ -12,9 +12,10 @@ from protocol.pgwire.types import BOOL, INT8, TEXT
 from server.sql.bind.binder import Binder, Replacement
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, SessionValue, Subquery, Volatile, walk
 from server.sql.functions.resolve import no_such
+from server.sql.grammar.lexer import quote_identifier
 from server.sql.relations import Values
-from server.sql.scope import Scope
-from server.sql.sequence_names import by_id, find_sequence
+from server.sql.scope import Scope, find_relation
+from server.sql.sequence_names import by_id, find_sequence, name_parts
 from server.sql.volatile import SEQUENCE_FUNCTIONS, VOLATILE, unplaced
 
 NAMES = (*VOLATILE, "currval", "lastval")
@@ -52,6 +53,23 @@ def volatile(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Sc
         raise unplaced(name, binder.at(tree))
     id = sequence.id if sequence is not None else None
     return Volatile(name, values, VOLATILE[name][0], binder.new_id(), id, binder.implied_calls)
+
+
+def serial_sequence(binder: Binder, arguments: Sequence[exp.Expr], tree: exp.Expr) -> Expression:
+    """pg_get_serial_sequence(table, column) of constants. 42P01, 42703; 0A000 for other arguments."""
+    if not all(isinstance(argument, exp.Literal) and argument.is_string for argument in arguments):
+        raise binder.unsupported("pg_get_serial_sequence() of columns or parameters here", tree)
+    context, (name, column) = binder.context, (argument.this for argument in arguments)
+    state = context.state
+    table = find_relation(state, name_parts(name), context.database, context.search_path, binder.at(tree))
+    if all(known.name != column for known in table.columns):
+        message = f'column "{column}" of relation "{table.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_COLUMN, message)
+    for sequence in state.items_of(SequenceItem):
+        if sequence.owner_table == table.id and sequence.owner_column == column:
+            schema = state.schemas[sequence.schema_id].name
+            return Literal(f"{quote_identifier(schema)}.{quote_identifier(sequence.name)}", TEXT)
+    return Literal(None, TEXT)
 
 
 def _currval(binder: Binder, sequence: SequenceItem | None, bound: list[Expression], tree: exp.Expr) -> Expression:
