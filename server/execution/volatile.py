@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT2, INT4, INT8
+from protocol.pgwire.types import INT2, INT4, INT8, PgType
 from server.dataflow.runtime.computation import shaped
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
@@ -114,7 +114,7 @@ async def _completed(
             others.append(expression)
     if others:
         table = pa.table([arrays[c.id] for c in every], names=[f"c{n}" for n in range(len(every))])
-        computed = iter((await _computed(context, every, others, table, bindings)).columns)
+        computed = iter((await computed_columns(context, every, others, table, bindings)).columns)
         found = [next(computed) if array is None else array for array in found]
     schema = updates.rows_schema([field.type.arrow for field in plan.columns])
     return pa.table([_cast(array, type) for array, type in zip(found, schema.types, strict=True)], schema=schema)
@@ -145,14 +145,15 @@ async def _values_of_calls(
                 arguments.append([argument.value] * count)
             else:
                 assert isinstance(argument, ColumnRef)
-                arguments.append(_scalars(argument, rows.column(numbers[argument.column.id])))
+                arguments.append(scalar_values(argument.type, rows.column(numbers[argument.column.id])))
         found[call.number] = await context.volatile.column(call, arguments, count)
     return found
 
 
-def _scalars(reference: ColumnRef, column: pa.ChunkedArray) -> list[Any]:
+def scalar_values(type: PgType, column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python scalars."""
     array = column.combine_chunks()
-    return array.to_pylist() if reference.type.name == "interval" else scalars(reference.type, array)
+    return array.to_pylist() if type.name == "interval" else scalars(type, array)
 
 
 _RANGES = {INT2: (-(2**15), 2**15 - 1, "smallint"), INT4: (-(2**31), 2**31 - 1, "integer")}
@@ -172,7 +173,7 @@ def _simple(expression: Expression, arrays: Mapping[int, Any]) -> Any | None:
     return None
 
 
-async def _computed(
+async def computed_columns(
     context: Context, columns: Sequence[Column], expressions: Sequence[Expression], table: pa.Table, bindings: Bindings
 ) -> pa.Table:
     """The values of expressions over the columns of a table: by the evaluator for few rows, else by Spark."""
@@ -180,7 +181,7 @@ async def _computed(
     outputs = tuple(made(expression) for expression in expressions)
     if table.num_rows <= CONSTANT_ROWS_MAX:
         cells = [
-            [Literal(value, column.type) for value in _scalars(ColumnRef(column), values)]
+            [Literal(value, column.type) for value in scalar_values(column.type, values)]
             for column, values in zip(columns, table.columns, strict=True)
         ]
         rows = tuple(zip(*cells, strict=True))

@@ -27,18 +27,21 @@ from server.dataflow.runtime.computation import shaped
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.sequences import restarted
 from server.execution.planning import default_values
+from server.execution.row_rules import check_rows, with_generated
 from server.execution.select import RepeatedRow, keys_of, relation_rows_at, repeated_row, rows_at, rows_without_inputs
 from server.runtime.trace import step
-from server.session_state.constraints import check_not_null
+from server.session_state.constraints import check_not_null, check_violation
 from server.session_state.context import Context, not_readable
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
 from server.sql.plan import QueryPlan
+from server.sql.row_rules import rules_of, violated
 from server.sql.write_plan import AddedRows, WritePlan, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
+CHECK_BYTES = 8 * 1024 * 1024  # the size of the rows whose CHECK constraints COPY checks together
 COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
 
 
@@ -57,6 +60,8 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             row = await repeated_row(context, plan.query)
             rows = await row.rows(len(next(iter(plan.literals.values()))))
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
+            if plan.rules is not None:
+                rows = await with_generated(context, plan.rules, rows)
         return await _changed(context, plan, table, verb, rows)
 
     async def attempt(number: int) -> Result:
@@ -112,19 +117,33 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
             rows = added.constant.evaluate_rows(bindings)
         except NotCheap:
             return None
+        try:
+            broken = [name for row in rows if (name := violated(added.conditions, bindings, row)) is not None]
+        except NotCheap:
+            if bindings.volatile is not None:
+                bindings.volatile.undo()
+            return None
         evaluating.rows = len(rows)
     with step("write", plan.table) as writing:
         for row in rows:
             if None in row and any(row[number] is None for number in added.required):
-                table = context.state.items[plan.table]
-                assert isinstance(table, Table)
+                table = _table_of(context, plan)
                 check_not_null(table, table_of(rows, added.schema))  # raises
+        if broken:
+            row = next(row for row in rows if violated(added.conditions, bindings, row) is not None)
+            raise check_violation(_table_of(context, plan), broken[0], table_of([row], added.schema))
         buffer = transaction.rows.get(plan.table)
         if buffer is None:
             buffer = transaction.rows[plan.table] = RowBuffer(added.schema)
         buffer.add(rows)
         writing.rows = len(rows)
     return Result(f"INSERT 0 {len(rows)}")
+
+
+def _table_of(context: Context, plan: WritePlan) -> Table:
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    return table
 
 
 def _with_literals(rows: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
@@ -224,6 +243,8 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
         if plan.new is not None:
             new = _part(rows, plan.new, schema)
             check_not_null(table, new)
+            if plan.rules is not None:
+                await check_rows(context, table, plan.rules, new)
             tables.append(new)
         if rows.num_rows:
             await context.add_changes(table.id, tables)
@@ -285,6 +306,8 @@ class CopyIn:
         self._positions = positions
         self._decoder = decoder
         self._batches: list[pa.RecordBatch] = []
+        self._rules = rules_of(table, context.plan_context())
+        self._unchecked: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
         self._payloads: list[Payload] = []
@@ -295,6 +318,7 @@ class CopyIn:
 
     async def finish(self) -> Result:
         await self._take(self._decoder.finish())
+        await self._check()
         if self._batches:
             await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
         for payload in self._payloads:
@@ -309,15 +333,33 @@ class CopyIn:
     async def _take(self, batches: list[pa.RecordBatch]) -> None:
         for batch in batches:
             rows = await self._complete(batch)
-            check_not_null(self._table, pa.Table.from_batches([rows]))
-            self._batches.append(rows)
-            self._bytes += rows.nbytes
             self._rows += rows.num_rows
+            if self._rules is None:
+                self._add(rows)
+            else:
+                self._unchecked.append(rows)
+        if sum(batch.nbytes for batch in self._unchecked) > CHECK_BYTES:
+            await self._check()
         if self._bytes > COPY_CHUNK_BYTES:
             batches, self._batches, self._bytes = self._batches, [], 0
             self._payloads.append(
                 await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
             )
+
+    async def _check(self) -> None:
+        """Computes the generated columns of the unchecked rows, and checks and adds these rows."""
+        if self._rules is None or not self._unchecked:
+            return
+        rows, self._unchecked = pa.Table.from_batches(self._unchecked), []
+        rows = await with_generated(self._context, self._rules, rows)
+        for batch in rows.combine_chunks().to_batches():
+            self._add(batch)
+        await check_rows(self._context, self._table, self._rules, rows)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        check_not_null(self._table, pa.Table.from_batches([rows]))
+        self._batches.append(rows)
+        self._bytes += rows.nbytes
 
     async def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""

@@ -12,6 +12,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
 from server.execution import show, write
+from server.execution.add_check import change_check
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
@@ -97,6 +98,8 @@ class Dispatcher:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables, restarts=restarts)
+            case ((s.AddCheck() | s.ValidateCheck()), _):
+                return await change_check(context, statement)
             case s.LockTable(), _:
                 return await lock_tables(context, statement)
             case s.AdvanceHold(), _:

@@ -327,6 +327,20 @@ def _is_cheap(node: Any) -> bool:
     return True
 
 
+def compiled_expression(expression: Expression, row: Mapping[int, int]) -> Evaluate | None:
+    """The function that evaluates an expression for a row on the event loop. It raises NotCheap.
+
+    None if the expression is not cheap, needs Spark, or depends on the session. `row`: the columns' numbers, by id.
+    """
+    nodes = list(islice(walk(expression), CELLS_MAX + 1))
+    if len(nodes) > CELLS_MAX or not all(_is_cheap(n) and not isinstance(n, SessionValue) for n in nodes):
+        return None
+    try:
+        return _evaluator(expression, row, bounded=True)
+    except _NotConstant:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A query of constant rows. `rows`: the closures of each row's cells. `levels`: the projections over them.

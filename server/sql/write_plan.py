@@ -18,7 +18,7 @@ from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.coerce import ASSIGNMENT
-from server.sql.constant import Constant
+from server.sql.constant import Constant, Evaluate
 from server.sql.expressions import (
     Aggregate,
     Column,
@@ -37,6 +37,7 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Delete, Insert, RowAssignment, Update
 from server.sql.plan import QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Values, Window
+from server.sql.row_rules import RowRules, over, rules_of
 from server.sql.scope import Entry, Scope, find_relation, in_clause
 
 
@@ -44,12 +45,13 @@ from server.sql.scope import Entry, Scope, find_relation, in_clause
 class AddedRows:
     """The rows of an INSERT that need neither a read nor Spark. `schema`: that of the table's rows.
 
-    `required`: the numbers of the NOT NULL columns.
+    `required`: the numbers of the NOT NULL columns. `conditions`: the CHECK constraints.
     """
 
     constant: Constant
     schema: pa.Schema
     required: tuple[int, ...]
+    conditions: tuple[tuple[str, Evaluate], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class WritePlan:
     or RETURNING names columns. The query's `uses` are the other relations that the statement names.
     `assigned`: the numbers of the columns that an UPDATE assigns.
     `added`: for an INSERT of cheap constants without RETURNING, the query's rows.
+    `rules`: those of the table; None if it has none, and for DELETE.
     `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
     only the first row.
     """
@@ -73,6 +76,7 @@ class WritePlan:
     added: AddedRows | None = None
     literals: Mapping[int, pa.ChunkedArray] | None = None
     assigned: frozenset[int] = frozenset()
+    rules: RowRules | None = None
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -141,6 +145,7 @@ class _WritePlanner:
         self, statement: Insert | Update | Delete, context: PlanContext, parameter_types: Sequence[PgType | None]
     ) -> None:
         self.context = context = replace(context, views_expanded=True)
+        self.rules: RowRules | None = None
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
         scope, query = Scope(), statement.common_tables
         self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
@@ -154,7 +159,7 @@ class _WritePlanner:
         if statement.overriding == "user":
             refs = {number: ref for number, ref in refs.items() if not table.columns[number].identity}
         new = [refs.get(i) or self._default(table, i) for i in range(width)]
-        relation = self._row(given, new, table)
+        relation = self._generated(self._row(given, new, table), table, 0)
         return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
 
     def update(self, statement: Update) -> WritePlan:
@@ -169,16 +174,18 @@ class _WritePlanner:
                 message = f'multiple assignments to same column "{column.name}"'
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
             assigned.add(number)
-            if value is not None and table.columns[number].identity == "a":
+            if value is not None and (detail := _why_not_given(table.columns[number])) is not None:
                 message = f'column "{column.name}" can only be updated to DEFAULT'
-                raise PgError(SqlState.GENERATED_ALWAYS, message, detail=_always_identity(column.name))
+                raise PgError(SqlState.GENERATED_ALWAYS, message, detail=detail)
             if value is None:
                 new[number] = self._default(table, number)
             else:
                 new[number] = self._assign(value, table.columns[number], tree)
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
-        row = self._row(relation, old + new, table, others if statement.returning else ())
+        row = self._generated(
+            self._row(relation, old + new, table, others if statement.returning else ()), table, width
+        )
         plan = self._with_returning(
             statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[width:],
@@ -234,9 +241,9 @@ class _WritePlanner:
             query.tree.args.get(k) for k in ("order", "limit", "offset", "with_")
         ):
             return self._values(query.tree, statement, table, targets)
-        for target in targets if statement.overriding is None else ():
-            _refuse_given(table.columns[target])
         relation = self.binder.query(query.tree, Scope(common_tables=self.common_tables), keep_unknown=True)
+        for target in targets[: len(relation.columns)]:
+            _refuse_given(table.columns[target], statement.overriding)
         self._check_width(len(relation.columns), statement, targets, query.tree)
         return assigned(
             self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
@@ -251,10 +258,9 @@ class _WritePlanner:
                 message = "VALUES lists must all be the same length"
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
             self._check_width(len(cells), statement, targets, cells[-1])
-            if statement.overriding is None:
-                for cell, target in zip(cells, targets, strict=False):
-                    if not _is_default(cell):
-                        _refuse_given(table.columns[target])
+            for cell, target in zip(cells, targets, strict=False):
+                if not _is_default(cell):
+                    _refuse_given(table.columns[target], statement.overriding)
             rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
         return values(self.binder, rows, True, tree)
 
@@ -310,6 +316,20 @@ class _WritePlanner:
         names = [column.name for column in table.columns] * 2
         columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
         return Project(relation, (*columns, *others), (*expressions, *map(ColumnRef, others)))
+
+    def _generated(self, row: Project, table: Table, first: int) -> Project:
+        """The row with the generated columns, computed from the others. `first`: the place of the new row's columns."""
+        self.rules = rules = rules_of(table, self.context)
+        if rules is None or not rules.generated:
+            return row
+        given = row.columns[first : first + len(table.columns)]
+        expressions: list[Expression] = [ColumnRef(column) for column in row.columns]
+        columns = list(row.columns)
+        for number, expression in rules.generated:
+            value = over(expression, rules.columns, given)
+            expressions[first + number] = value
+            columns[first + number] = self.binder.new_column(table.columns[number].name, value)
+        return Project(row, tuple(columns), tuple(expressions))
 
     def _matched(
         self, table: Table, statement: Update | Delete
@@ -402,7 +422,8 @@ class _WritePlanner:
             new if new != slice(0, 0) else None,
             returning,
             any(tree.find(exp.Column, exp.Star) is not None for tree in _trees_with_names(statement)),
-            _added_rows(table, query) if isinstance(statement, Insert) and returning is None else None,
+            _added_rows(table, query, self.rules) if isinstance(statement, Insert) and returning is None else None,
+            rules=self.rules,
         )
 
 
@@ -410,27 +431,33 @@ def _is_default(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT"
 
 
-def _refuse_given(column: CatalogColumn) -> None:
-    """PgError 428C9 if INSERT gives a value for a column that is GENERATED ALWAYS AS IDENTITY."""
-    if column.identity == "a":
+def _refuse_given(column: CatalogColumn, overriding: str | None) -> None:
+    """PgError 428C9 if INSERT may not give a value for a column."""
+    if (detail := _why_not_given(column)) is not None and not (column.identity and overriding is not None):
         raise PgError(
             SqlState.GENERATED_ALWAYS,
             f'cannot insert a non-DEFAULT value into column "{column.name}"',
-            detail=_always_identity(column.name),
-            hint="Use OVERRIDING SYSTEM VALUE to override.",
+            detail=detail,
+            hint="Use OVERRIDING SYSTEM VALUE to override." if column.identity else None,
         )
 
 
-def _always_identity(column: str) -> str:
-    return f'Column "{column}" is an identity column defined as GENERATED ALWAYS.'
+def _why_not_given(column: CatalogColumn) -> str | None:
+    """Why only DEFAULT may be assigned to a column; None if any value may."""
+    if column.generated:
+        return f'Column "{column.name}" is a generated column.'
+    if column.identity == "a":
+        return f'Column "{column.name}" is an identity column defined as GENERATED ALWAYS.'
+    return None
 
 
-def _added_rows(table: Table, query: QueryPlan) -> AddedRows | None:
+def _added_rows(table: Table, query: QueryPlan, rules: RowRules | None) -> AddedRows | None:
     constant, types = query.constant, [parse_type(column.type).arrow for column in table.columns]
     if constant is None or not constant.is_cheap or not types or [type.arrow for type in constant.types] != types:
         return None
     required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
-    return AddedRows(constant, rows_schema(types), required)
+    conditions = rules.conditions() if rules is not None else ()
+    return AddedRows(constant, rows_schema(types), required, conditions) if conditions is not None else None
 
 
 def _trees_with_names(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:

@@ -15,6 +15,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl import (
     alter,
+    checks,
     comments,
     connections,
     databases,
@@ -33,6 +34,7 @@ from server.execution.ddl.kinds import KINDS
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
+from server.sql.grammar.statements.checks import DropCheck
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -73,6 +75,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
     AlterSequence: sequences.alter,
+    DropCheck: checks.drop,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,

@@ -12,6 +12,7 @@ from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
+from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import check_columns
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
@@ -50,6 +51,8 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     keys += tuple(key for part in statement.columns for key in _copied_keys(context, part))
     retain_ms = retained_ms(context, statement.retain)
     table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms)
+    definitions = [part for part in statement.columns if isinstance(part, ColumnDefinition)]
+    table = with_rules(context, table, definitions, statement.rules)
     try:
         state = state.with_item(table)
         identities = [found for part, (made, _) in zip(statement.columns, parts, strict=True)
@@ -137,6 +140,8 @@ def default_clause(context: Context, column: Column) -> str:
         assert isinstance(sequence, SequenceItem)
         how = "ALWAYS" if column.identity == "a" else "BY DEFAULT"
         return f"GENERATED {how} AS IDENTITY ({options_text(sequence)})"
+    if column.generated:
+        return f"GENERATED ALWAYS AS ({column.generated}) STORED"
     if column.default is None:
         return ""
     text = with_names(column.default, lambda id: qualified_name(context, state.items[id]))
@@ -150,6 +155,10 @@ def show_create(context: Context, table: Table) -> str:
         + ("" if c.nullable else " NOT NULL")
         + (f" {text}" if (text := default_clause(context, c)) else "")
         for c in table.columns
+    ]
+    columns += [
+        f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression}){'' if check.is_valid else ' NOT VALID'}"
+        for check in table.checks
     ]
     columns += [f"UNIQUE ({', '.join(map(quote_identifier, key))})" for key in table.keys]
     return f"CREATE TABLE {qualified_name(context, table)} ({', '.join(columns)}){retain_clause(table)}"

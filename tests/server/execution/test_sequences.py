@@ -232,12 +232,14 @@ def differences(ours: Connection, theirs: Connection, commands: Sequence[str]) -
 
 def test_sequences_are_those_of_postgresql(theirs: Connection, passing_server: ServerThread) -> None:
     with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
-        assert not differences(ours, theirs, COMMANDS)
+        found = differences(ours, theirs, COMMANDS)
+        assert not found, found
 
 
 def test_queries_assign_values_to_rows_as_postgresql_does(postgres: str, dsn: str) -> None:
     with own_schema(postgres, "computed") as theirs, psycopg.connect(dsn, autocommit=True) as ours:
-        assert not differences(ours, theirs, COMPUTED)
+        found = differences(ours, theirs, COMPUTED)
+        assert not found, found
 
 
 @pytest.mark.parametrize(

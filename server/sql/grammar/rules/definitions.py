@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.checks import (
+    at_check_change,
+    parse_add_check,
+    parse_drop_check,
+    parse_validate_check,
+)
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
@@ -143,6 +149,12 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered
     if kind is ObjectKind.SEQUENCE and (changed := parse_alter_sequence(tokens, start, name, exists)) is not None:
         return changed
+    if kind is ObjectKind.TABLE and at_check_change(tokens):
+        return parse_add_check(tokens, start, name, exists)
+    if kind is ObjectKind.TABLE and tokens.at_all("drop", "constraint"):
+        return parse_drop_check(tokens, start, name, exists)
+    if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):
+        return parse_validate_check(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):

@@ -15,6 +15,7 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
+from server.sql.grammar.statements.checks import AddCheck, DropCheck, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
 from server.sql.grammar.statements.explain import Explain
@@ -71,6 +72,7 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddCheck",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -106,6 +108,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
+    "DropCheck",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -139,6 +142,7 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
+    "ValidateCheck",
     "ValidateConnection",
 ]
 
@@ -155,6 +159,9 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddCheck
+    | DropCheck
+    | ValidateCheck
     | CreateView
     | CreateMaterializedView
     | CreateIndex

@@ -1,0 +1,92 @@
+"""CHECK constraints and generated columns in CREATE TABLE, and ALTER TABLE ... DROP CONSTRAINT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from catalog.objects import Check, Table
+from catalog.state import CatalogState
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.authorization import privileges
+from server.execution.ddl.named_objects import altered_item
+from server.execution.names import find_relation
+from server.session_state.context import Context
+from server.sql.grammar.statements.checks import CheckConstraint, DropCheck, Reference
+from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.tables import ColumnDefinition
+from server.sql.row_rules import validate
+
+
+def with_rules(
+    context: Context,
+    table: Table,
+    definitions: Sequence[ColumnDefinition],
+    rules: Sequence[CheckConstraint | Reference],
+) -> Table:
+    """The table with the CHECK constraints and generated columns of CREATE TABLE. PgError."""
+    columns = list(table.columns)
+    for number, column in enumerate(columns):
+        for definition in definitions:
+            if definition.name.name == column.name and definition.generated is not None:
+                columns[number] = replace(column, generated=definition.generated.text)
+    table = replace(table, columns=tuple(columns))
+    for definition in definitions:
+        if definition.generated is not None:
+            validate(context.plan_context(), table.name, columns, definition.generated, definition.name.name)
+    for rule in rules:
+        if isinstance(rule, CheckConstraint):
+            table = with_check(context, table, replace(rule, is_valid=True))
+        elif rule.table.parts != (table.name,):
+            find_relation(context, rule.table)  # raises
+    if any(isinstance(rule, Reference) for rule in rules):
+        context.notice(
+            Notice(
+                f'FOREIGN KEY constraints of table "{table.name}" are not enforced',
+                severity=Severity.NOTICE,
+                hint="They are not stored. Rows that refer to no row are not rejected.",
+            )
+        )
+    return table
+
+
+def with_check(context: Context, table: Table, check: CheckConstraint) -> Table:
+    """The table with another CHECK constraint, the last one. PgError 42710 if its name is taken."""
+    used = validate(context.plan_context(), table.name, table.columns, check.expression, "")
+    taken = {known.name for known in table.checks}
+    if check.name is not None:
+        name = check.name.name
+        if name in taken:
+            message = f'constraint "{name}" for relation "{table.name}" already exists'
+            raise PgError(SqlState.DUPLICATE_OBJECT, message)
+    else:
+        stem = "_".join([table.name, *(used if len(used) == 1 else ()), "check"])
+        number, name = 0, stem
+        while name in taken:
+            number += 1
+            name = f"{stem}{number}"
+    return replace(table, checks=(*table.checks, Check(name, check.expression.text, check.is_valid)))
+
+
+def named_check(table: Table, name: str) -> Check:
+    """The CHECK constraint of that name. PgError 42704."""
+    for check in table.checks:
+        if check.name == name:
+            return check
+    raise PgError(SqlState.UNDEFINED_OBJECT, f'constraint "{name}" of relation "{table.name}" does not exist')
+
+
+def drop(context: Context, statement: DropCheck) -> CatalogState:
+    """Executes ALTER TABLE ... DROP CONSTRAINT."""
+    state = context.state
+    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
+    if table is None:
+        return state
+    assert isinstance(table, Table)
+    privileges.require_owner(state, context.role, table)
+    if statement.missing_ok and all(check.name != statement.name.name for check in table.checks):
+        message = f'constraint "{statement.name.name}" of relation "{table.name}" does not exist, skipping'
+        context.notice(Notice(message))
+        return state
+    dropped = named_check(table, statement.name.name)
+    return state.with_item(replace(table, checks=tuple(check for check in table.checks if check is not dropped)))
