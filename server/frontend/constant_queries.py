@@ -100,6 +100,7 @@ class ConstantQueries:
         literals = split_few(text)
         if literals is None:
             return None
+        context.volatile.begin()
         try:
             prepared = self._cache.plan(context, literals.template)
             if prepared is None:
@@ -115,6 +116,7 @@ class ConstantQueries:
             context.begin_statement()
             result = insert_constants(context, plan, plan.added, values)
         except Exception:
+            context.volatile.undo()
             return None  # executing the text value by value reports the error with its position
         return None if result is None else CallAnswer(_complete(result.tag), kind_of(prepared.statement), False)
 
@@ -135,9 +137,12 @@ class ConstantQueries:
         if not call.is_valid(dispatcher):
             self._call = None
             return None
+        volatile = dispatcher.context.volatile
+        volatile.begin()
         try:
             result, answer = call.answer(values)
         except Exception:
+            volatile.undo()
             return None  # handling the messages one by one reports the error at the right message
         shape, prepared = call.shape, call.prepared
         connection.consume_call(end, synced=shape.synced)

@@ -36,6 +36,9 @@ def with_rules(
             validate(context.plan_context(), table.name, columns, definition.generated, definition.name.name)
     for rule in rules:
         if isinstance(rule, CheckConstraint):
+            if rule.name is not None and any(check.name == rule.name.name for check in table.checks):
+                message = f'check constraint "{rule.name.name}" already exists'
+                raise PgError(SqlState.DUPLICATE_OBJECT, message)
             table = with_check(context, table, replace(rule, is_valid=True))
         elif rule.table.parts != (table.name,):
             find_relation(context, rule.table)  # raises
