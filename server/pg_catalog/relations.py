@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog import builtin
-from catalog.objects import DerivedRelation, Index, Item, ObjectId, Relation
+from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
@@ -32,6 +32,7 @@ class Attribute:
     nullable: bool
     default: str | None = None
     identity: str = ""
+    generated: str = ""
 
 
 def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
@@ -50,7 +51,9 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         ]
     assert isinstance(item, Relation)
     return [
-        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default, c.identity)
+        Attribute(
+            c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default, c.identity, c.generated
+        )
         for c in item.columns
     ]
 
@@ -72,12 +75,15 @@ def classes(visible: Visible) -> Iterator[Row]:
             _relkind(item),
             len(attributes_of(visible, item)),
             indexed=item.id in visible.indexed or bool(keys_of(item)),
+            checks=len(item.checks) if isinstance(item, Table) else 0,
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
 
 
-def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False) -> Row:
+def _class(
+    oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False, checks: int = 0
+) -> Row:
     return {
         "oid": oid,
         "relname": name,
@@ -97,7 +103,7 @@ def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: 
         "relpersistence": "p",
         "relkind": kind,
         "relnatts": width,
-        "relchecks": 0,
+        "relchecks": checks,
         "relhasrules": kind in ("v", "m"),
         "relhastriggers": False,
         "relhassubclass": False,
@@ -123,6 +129,11 @@ def attributes(visible: Visible) -> Iterator[Row]:
                 yield _attribute(key.oid, number, found[column - 1], indexed=True)
 
 
+def _has_expression(attribute: Attribute | Column) -> bool:
+    """Whether pg_attrdef has a row for a column."""
+    return bool(attribute.generated) or (attribute.default is not None and not attribute.identity)
+
+
 def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
     type = types_by_oid()[attribute.type]
     return {
@@ -139,10 +150,10 @@ def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: boo
         "attstorage": type["typstorage"],
         "attcompression": "",
         "attnotnull": not attribute.nullable and not indexed,
-        "atthasdef": attribute.default is not None and not attribute.identity and not indexed,
+        "atthasdef": _has_expression(attribute) and not indexed,
         "atthasmissing": False,
         "attidentity": "" if indexed else attribute.identity,
-        "attgenerated": "",
+        "attgenerated": "s" if attribute.generated and not indexed else "",
         "attisdropped": False,
         "attislocal": True,
         "attinhcount": 0,
@@ -155,10 +166,11 @@ def defaults(visible: Visible) -> Iterator[Row]:
     """pg_attrdef"""
     for item in visible.items:
         for number, column in enumerate(item.columns if isinstance(item, Relation) else (), 1):
-            if column.default is not None and not column.identity:
+            if _has_expression(column):
+                text = with_names(column.default or "", lambda id: visible.relation_names[oids.oid_of(id)])
                 yield {
                     "oid": oids.default_oid(item.id, number),
                     "adrelid": oids.oid_of(item.id),
                     "adnum": number,
-                    "adbin": with_names(column.default, lambda id: visible.relation_names[oids.oid_of(id)]),
+                    "adbin": column.generated or text,
                 }

@@ -54,7 +54,8 @@ CREATE VIEW info.tables AS
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v');
 CREATE VIEW info.columns AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         a.attname AS column_name, a.attnum AS ordinal_position, d.adbin AS column_default,
+         a.attname AS column_name, a.attnum AS ordinal_position,
+         CASE WHEN a.attgenerated = '' THEN d.adbin END AS column_default,
          CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
          CASE WHEN t.typcategory = 'A' THEN 'ARRAY' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
          CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 END AS character_maximum_length,
@@ -74,7 +75,8 @@ CREATE VIEW info.columns AS
          CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END AS identity_generation,
          q.seqstart::VARCHAR AS identity_start, q.seqincrement::VARCHAR AS identity_increment,
          q.seqmax::VARCHAR AS identity_maximum, q.seqmin::VARCHAR AS identity_minimum,
-         CASE WHEN q.seqcycle THEN 'YES' ELSE 'NO' END AS identity_cycle, 'NEVER' AS is_generated,
+         CASE WHEN q.seqcycle THEN 'YES' ELSE 'NO' END AS identity_cycle, CASE WHEN a.attgenerated = '' THEN 'NEVER' ELSE 'ALWAYS' END AS is_generated,
+         CASE WHEN a.attgenerated <> '' THEN d.adbin END AS generation_expression,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_updatable
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
@@ -99,13 +101,22 @@ CREATE VIEW info.views AS
 CREATE VIEW info.table_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END AS constraint_type,
-         'NO' AS is_deferrable, 'NO' AS initially_deferred, 'NO' AS enforced,
+         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' WHEN 'c' THEN 'CHECK' ELSE 'UNIQUE' END AS constraint_type,
+         'NO' AS is_deferrable, 'NO' AS initially_deferred, CASE k.contype WHEN 'c' THEN 'YES' ELSE 'NO' END AS enforced,
          CASE WHEN k.contype = 'u' THEN 'YES' END AS nulls_distinct
   FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          fn.current_database(), n.nspname, c.relname, 'CHECK', 'NO', 'NO', 'YES', NULL
+  FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+CREATE VIEW info.check_constraints AS
+  SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
+         regexp_replace(fn.pg_get_constraintdef(k.oid), '^CHECK \(|\)( NOT VALID)?$', '', 'g') AS check_clause
+  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace WHERE k.contype = 'c'
+  UNION ALL
+  SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
+         a.attname || ' IS NOT NULL'
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
 CREATE VIEW info.key_column_usage AS
