@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import errors
+from sqlalchemy import BigInteger, CheckConstraint, Computed, Identity, create_engine, inspect, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from server.coordinator.sequences import AHEAD_MAX
 from tests.fix_postgres import own_schema
@@ -353,3 +355,44 @@ def test_no_value_is_repeated_after_a_kill(tmp_path: Path) -> None:
         finally:
             server.kill()
     assert max(seen) < len(seen) + 4 * AHEAD_MAX
+
+
+def test_an_orm_creates_its_tables_and_gets_the_keys_of_its_rows(dsn: str) -> None:
+    engine = create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Author(Base):
+        __tablename__ = "authors"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        name: Mapped[str]
+
+    class Book(Base):
+        __tablename__ = "books"
+        id: Mapped[int] = mapped_column(BigInteger, Identity(always=True, start=10), primary_key=True)
+        title: Mapped[str] = mapped_column(CheckConstraint("title <> ''"))
+        length: Mapped[int] = mapped_column(Computed("char_length(title)"))
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        authors = [Author(name=f"a{number}") for number in range(5)]
+        session.add_all(authors)
+        book = Book(title="first")
+        session.add(book)
+        session.commit()
+        assert [author.id for author in authors] == [1, 2, 3, 4, 5]
+        assert (book.id, book.length) == (10, 5)
+        found = session.get(Author, 3)
+        assert found is not None
+        assert found.name == "a2"
+        found.name = "changed"
+        session.commit()
+        assert session.scalars(select(Author.name).order_by(Author.id)).all() == ["a0", "a1", "changed", "a3", "a4"]
+    columns = {column["name"]: column for column in inspect(engine).get_columns("books")}
+    assert columns["id"]["identity"]["start"] == 10
+    assert columns["length"]["computed"]["sqltext"] == "char_length(title)"
+    assert inspect(engine).get_columns("authors")[0]["autoincrement"] is True
+    assert inspect(engine).get_check_constraints("books")[0]["name"] == "books_title_check"
+    assert inspect(engine).get_sequence_names() == ["authors_id_seq", "books_id_seq"]
+    engine.dispose()
