@@ -14,7 +14,7 @@ from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 
 PG_CLASS = 1259
-SERIALS = pa.schema([(name, pa.string()) for name in ("relation", "column", "sequence")])
+SERIALS = pa.schema([*((name, pa.string()) for name in ("relation", "column", "sequence")), ("oid", pa.uint32())])
 LAST_VALUES = pa.schema([("oid", pa.uint32()), ("last_value", pa.int64())])
 
 
@@ -74,4 +74,5 @@ def serials(visible: Visible) -> Iterator[Row]:
             texts |= names
         full = f"{quote_identifier(schemas[sequence.schema_id])}.{quote_identifier(sequence.name)}"
         for text in sorted(texts):
-            yield {"relation": text, "column": sequence.owner_column, "sequence": full}
+            oid = oids.oid_of(sequence.id)
+            yield {"relation": text, "column": sequence.owner_column, "sequence": full, "oid": oid}

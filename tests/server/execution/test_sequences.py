@@ -372,7 +372,7 @@ def test_an_orm_creates_its_tables_and_gets_the_keys_of_its_rows(dsn: str) -> No
         __tablename__ = "books"
         id: Mapped[int] = mapped_column(BigInteger, Identity(always=True, start=10), primary_key=True)
         title: Mapped[str] = mapped_column(CheckConstraint("title <> ''"))
-        length: Mapped[int] = mapped_column(Computed("char_length(title)"))
+        length: Mapped[int] = mapped_column(Computed("char_length(title)", persisted=True))
 
     Base.metadata.create_all(engine)
     with Session(engine) as session:
