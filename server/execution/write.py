@@ -28,6 +28,7 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.sequences import restarted
 from server.execution.planning import default_values
 from server.execution.row_rules import check_rows, with_generated
+from server.execution.second_digits import rounded_seconds
 from server.execution.select import RepeatedRow, keys_of, relation_rows_at, repeated_row, rows_at, rows_without_inputs
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null, check_violation
@@ -37,7 +38,7 @@ from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import rules_of, violated
-from server.sql.write_plan import AddedRows, WritePlan, plan_insert
+from server.sql.write_plan import AddedRows, WritePlan, digits_of, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
@@ -368,7 +369,9 @@ class CopyIn:
         columns = []
         for number, type in enumerate(schema.types):
             if number in self._positions:
-                columns.append(batch.column(self._positions.index(number)))
+                values = batch.column(self._positions.index(number))
+                digits = digits_of(self._table.columns[number])
+                columns.append(values if digits is None else rounded_seconds(values, digits))
             else:
                 assert others is not None
                 columns.append(pa.concat_arrays(others.column(number).cast(type).chunks))

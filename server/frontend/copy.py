@@ -86,7 +86,9 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
     table = write.table_for_writing(context, item.id, item.name, "copy to")
     positions = _copied_columns(table, statement)
     options = CopyOptions.of(statement.options, reading=True)
-    columns = [(table.columns[i].name, parse_type(table.columns[i].type)) for i in positions]
+    types = [parse_type(table.columns[i].type) for i in positions]
+    types = [type.without_modifiers if type.has_seconds else type for type in types]
+    columns = [(table.columns[i].name, type) for i, type in zip(positions, types, strict=True)]
     copy = await write.copy_from(
         context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
     )

@@ -31,6 +31,8 @@ CREATE MACRO fn.format_type(p_type, p_modifier) AS (
   CASE WHEN p_type IS NULL THEN NULL WHEN p_type = 0 THEN '-' ELSE coalesce(
     (SELECT CASE
         WHEN p_modifier IS NULL THEN tw_t.tw_text
+        WHEN tw_t.tw_base IN (1083, 1114, 1184, 1186) AND p_modifier >= 0 THEN regexp_replace(tw_t.tw_text, '^(\w+)',
+            '\1(' || (p_modifier % 65536) || ')')
         WHEN tw_t.tw_base = 1042 AND p_modifier = -1 THEN 'bpchar'
         WHEN p_modifier < 4 THEN tw_t.tw_text
         WHEN tw_t.tw_base IN (1042, 1043) THEN tw_t.tw_text || '(' || (p_modifier - 4) || ')'

@@ -67,7 +67,8 @@ CREATE VIEW info.columns AS
          END AS numeric_precision_radix,
          CASE WHEN a.atttypid IN (20, 21, 23) THEN 0
               WHEN a.atttypid = 1700 AND a.atttypmod >= 4 THEN (a.atttypmod - 4) % 65536 END AS numeric_scale,
-         CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
+         CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) AND a.atttypmod >= 0 THEN a.atttypmod % 65536
+              WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
          END AS datetime_precision,
          fn.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name,
          a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing,

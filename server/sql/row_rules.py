@@ -16,6 +16,7 @@ from catalog.objects import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.sql.bind import Binder, PlanContext
+from server.sql.bind.casts import with_second_digits
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, SessionValue, Volatile, transform, walk
@@ -109,9 +110,11 @@ def generation(binder: Binder, column: CatalogColumn, expression: Expr, scope: S
     """The bound expression of a generated column, cast to its type. 42P17 if it is not immutable."""
     inner = replace(scope, clause="column generation expressions")
     bound = binder.expression(expression.tree, inner)
-    target = parse_type(column.type)
+    declared = parse_type(column.type)
+    target = declared.without_modifiers if declared.has_seconds else declared
     try:
         value = binder.rescale(binder.coerce(bound, target, ASSIGNMENT), target)
+        value = with_second_digits(binder, value, declared)
     except PgError as error:
         if error.sqlstate is not SqlState.CANNOT_COERCE:
             raise
@@ -145,6 +148,8 @@ def _columns(binder: Binder, columns: Sequence[CatalogColumn]) -> tuple[Column, 
     found = []
     for column in columns:
         type = parse_type(column.type)
+        if type.has_seconds:
+            type = type.without_modifiers
         digits = (type.precision or 38) if type.name == "numeric" else 0
         found.append(Column(binder.new_id(), column.name, type, column.nullable, digits))
     return tuple(found)

@@ -16,6 +16,7 @@ from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
+from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Constant, Evaluate
@@ -108,6 +109,8 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
     targets = [numbers[column.name] for column in statement.columns] or range(len(table.columns))
     literals: dict[int, pa.ChunkedArray | None] = {}
     bad_rows: list[int] = []
+    if any(digits_of(table.columns[target]) is not None for target in targets):
+        return _plan_each_value(rows, context)
     for number, target in zip(range(rows.raw.num_columns), targets, strict=False):
         try:
             literals[target] = rows.column(number, parse_type(table.columns[target].type), context.timezone)
@@ -117,12 +120,22 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
     if bad_rows and not needs_casts:
         _plan_row(rows, min(bad_rows), context)  # raises the error with the value's position
     if bad_rows or needs_casts:
-        (whole,) = parse_each(rows.text)
-        assert isinstance(whole, Insert)
-        return plan_insert(whole, context)
+        return _plan_each_value(rows, context)
     return replace(
         plan, added=None, literals={target: values for target, values in literals.items() if values is not None}
     )
+
+
+def _plan_each_value(rows: LiteralRows, context: PlanContext) -> WritePlan:
+    (whole,) = parse_each(rows.text)
+    assert isinstance(whole, Insert)
+    return plan_insert(whole, context)
+
+
+def digits_of(column: CatalogColumn) -> int | None:
+    """n of a column of type timestamp(n) and the like; None for other columns."""
+    type = parse_type(column.type)
+    return type.length if type.has_seconds else None
 
 
 def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
@@ -281,6 +294,11 @@ class _WritePlanner:
         """The value cast to the column's type by an assignment cast. 42804 if there is none."""
         target = parse_type(column.type)
         position = self.binder.at(tree)
+        if target.has_seconds:
+            whole = target.without_modifiers
+            if target != whole:
+                rounded = self._assign(value, replace(column, type=str(whole)), tree)
+                return with_second_digits(self.binder, rounded, target)
         try:
             coerced = self.binder.coerce(value, target, ASSIGNMENT, position)
         except PgError as error:

@@ -58,6 +58,8 @@ def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
     columns = []
     for column in item.columns:
         type = parse_type(column.type)
+        if type.has_seconds:
+            type = type.without_modifiers  # the stored values are rounded
         columns.append(Column(binder.new_id(), column.name, type, column.nullable, _digits(type)))
     return Scan(item.id, tuple(columns))
 

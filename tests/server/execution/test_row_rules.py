@@ -123,3 +123,33 @@ def test_references_are_accepted_with_a_notice(passing_server: ServerThread) -> 
             "j int, FOREIGN KEY (k, j) REFERENCES a (k, j) MATCH FULL ON UPDATE SET NULL ON DELETE NO ACTION)"
         )
     assert notices == ['FOREIGN KEY constraints of table "b" are not enforced']
+
+
+SECONDS = (
+    "CREATE TABLE t (a timestamp(3), b time(0), c timestamptz(1), d interval(2), e timestamp, "
+    "f timestamp(0) DEFAULT '2024-01-01 00:00:00.6')",
+    "INSERT INTO t VALUES ('2024-01-01 12:00:00.123456', '12:00:00.5', '1999-12-31 23:59:59.95', '1.235 s', "
+    "'2024-01-01 12:00:00.123456') RETURNING *",
+    "INSERT INTO t VALUES ('1999-01-01 12:00:00.0005', '12:00:00.4', '2024-01-01 12:00:00.05', '-1.235 s', NULL, NULL)",
+    "INSERT INTO t (a) VALUES ('2024-01-01 00:00:00.9996'), (NULL), ('2024-01-01'), ('2024-01-01'), ('2024-01-01'), "
+    "('2024-01-01'), ('2024-01-01'), ('2024-01-01 00:00:00.12345'), ('2024-01-01 00:00:00.12355')",
+    "SELECT * FROM t",
+    "SELECT '2024-01-01 12:00:00.123456'::timestamp(3), '12:00:00.5'::time(0), '1.235 s'::interval(2)",
+    "CREATE TABLE u (a timestamp(9))",
+    "INSERT INTO u VALUES ('2024-01-01 12:00:00.123456') RETURNING a",
+    "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 't'::regclass AND attnum > 0",
+    "SELECT column_name, datetime_precision FROM information_schema.columns WHERE table_name = 't'",
+)
+
+
+def test_seconds_are_rounded_as_in_postgresql(postgres: str, passing_server: ServerThread) -> None:
+    with own_schema(postgres, "seconds") as theirs, psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        ours.execute("SET TimeZone = 'UTC'")
+        found = differences(ours, theirs, SECONDS)
+        assert not found, found
+        for connection in (ours, theirs):
+            connection.execute("TRUNCATE t")
+            with connection.cursor().copy("COPY t (a, b, c, d) FROM STDIN") as copy:
+                copy.write_row(("1999-01-01 12:00:00.0005", "12:00:00.5", "2024-01-01 12:00:00.05", "-1.235 s"))
+                copy.write_row(("2024-01-01 12:00:00.0005", None, "1999-01-01 12:00:00.05", "1.235 s"))
+        assert sorted(ours.execute("SELECT * FROM t")) == sorted(theirs.execute("SELECT * FROM t"))
