@@ -309,7 +309,7 @@ class Table(WrittenCollection):
     relkind = "r"
 
     def stored(self) -> dict[str, object]:
-        options = {column.name: given for column in self.columns if (given := column.options())}
+        options = {number: given for number, column in enumerate(self.columns) if (given := column.options())}
         stored: dict[str, object] = {"keys": self.keys, "retain_ms": self.retain_ms}
         if options:
             stored["columns"] = options
@@ -321,7 +321,7 @@ class Table(WrittenCollection):
     def restored(cls, row: StoredItem) -> Self:
         keys = tuple(tuple(key) for key in row.definition["keys"])
         options = row.definition.get("columns", {})
-        columns = tuple(column.with_options(options.get(column.name, {})) for column in row.columns)
+        columns = tuple(column.with_options(options.get(str(n), {})) for n, column in enumerate(row.columns))
         checks = tuple(Check(*check) for check in row.definition.get("checks", ()))
         retain_ms = row.definition.get("retain_ms")
         return cls(row.id, row.schema_id, row.name, columns, keys, checks, retain_ms=retain_ms)
