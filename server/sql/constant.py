@@ -105,8 +105,11 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     "lastval": lambda bindings: None if bindings.sequence is None else bindings.sequence("lastval", ""),
 }
 
-SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")
-"""Functions of a process id that act on another session. They are called once per row and never by Spark."""
+SIGNALS = ("pg_cancel_backend", "pg_terminate_backend", "pg_reload_conf")
+"""Functions that act on another session or on the server. They are called once per row and never by Spark.
+
+The argument is a process id; pg_reload_conf ignores it.
+"""
 
 PRIVILEGE_FUNCTIONS = (
     "has_table_privilege",

@@ -12,7 +12,7 @@ from server.authorization import privileges
 from server.execution.ddl.named_objects import altered_item
 from server.execution.names import find_relation
 from server.session_state.context import Context
-from server.sql.grammar.statements.checks import CheckConstraint, DropCheck, Reference
+from server.sql.grammar.statements.checks import AddReference, CheckConstraint, Reference
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.row_rules import validate
@@ -43,13 +43,7 @@ def with_rules(
         elif rule.table.parts != (table.name,):
             find_relation(context, rule.table)  # raises
     if any(isinstance(rule, Reference) for rule in rules):
-        context.notice(
-            Notice(
-                f'FOREIGN KEY constraints of table "{table.name}" are not enforced',
-                severity=Severity.NOTICE,
-                hint="They are not stored. Rows that refer to no row are not rejected.",
-            )
-        )
+        context.notice(_not_enforced(table.name))
     return table
 
 
@@ -79,17 +73,20 @@ def named_check(table: Table, name: str) -> Check:
     raise PgError(SqlState.UNDEFINED_OBJECT, f'constraint "{name}" of relation "{table.name}" does not exist')
 
 
-def drop(context: Context, statement: DropCheck) -> CatalogState:
-    """Executes ALTER TABLE ... DROP CONSTRAINT."""
+def add_reference(context: Context, statement: AddReference) -> CatalogState:
+    """Executes ALTER TABLE ... ADD FOREIGN KEY, which has no effect."""
     state = context.state
     table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return state
-    assert isinstance(table, Table)
-    privileges.require_owner(state, context.role, table)
-    if statement.missing_ok and all(check.name != statement.name.name for check in table.checks):
-        message = f'constraint "{statement.name.name}" of relation "{table.name}" does not exist, skipping'
-        context.notice(Notice(message))
-        return state
-    dropped = named_check(table, statement.name.name)
-    return state.with_item(replace(table, checks=tuple(check for check in table.checks if check is not dropped)))
+    if table is not None:
+        privileges.require_owner(state, context.role, table)
+        find_relation(context, statement.reference.table)  # raises
+        context.notice(_not_enforced(table.name))
+    return state
+
+
+def _not_enforced(table: str) -> Notice:
+    return Notice(
+        f'FOREIGN KEY constraints of table "{table}" are not enforced',
+        severity=Severity.NOTICE,
+        hint="They are not stored. Rows that refer to no row are not rejected.",
+    )

@@ -22,6 +22,7 @@ from server.execution.ddl import (
     drop,
     grants,
     holds,
+    keys,
     roles,
     schemas,
     secrets,
@@ -34,7 +35,7 @@ from server.execution.ddl.kinds import KINDS
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
-from server.sql.grammar.statements.checks import DropCheck
+from server.sql.grammar.statements.checks import AddReference
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -46,6 +47,7 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.roles import AlterRole, CreateRole
 from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
@@ -58,6 +60,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
+from server.sql.grammar.statements.tables import DropConstraint
 
 RETRIES_MAX = 10
 
@@ -75,10 +78,11 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
     AlterSequence: sequences.alter,
-    DropCheck: checks.drop,
+    AddReference: checks.add_reference,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
+    DropConstraint: keys.drop_constraint,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,
@@ -92,6 +96,8 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
     CreateSourceTable: sources.evaluate_part,
     AddSubsources: sources.evaluate_part,
     CreateSink: sinks.evaluate,
+    CreateRole: roles.evaluate,
+    AlterRole: roles.evaluate,
 }
 """What is computed or asked of an external system before the change. The change then gets the result."""
 

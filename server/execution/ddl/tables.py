@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import catalog.keys
 from catalog.objects import Column, DerivedRelation, ObjectId, Table
 from catalog.objects import Sequence as SequenceItem
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
-from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import check_columns
+from server.execution.ddl.keys import with_keys
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.sequences import create_owned, options_text
@@ -23,7 +24,7 @@ from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.sequences import Identity
-from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Like
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key, Like
 from server.sql.sequence_names import with_names
 
 
@@ -35,20 +36,10 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     parts = [_columns(context, part) for part in statement.columns]
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
-    names = [column.name for column in columns]
-    for key in statement.keys:
-        for column in key.columns:
-            if column.name not in names:
-                raise PgError(
-                    SqlState.UNDEFINED_COLUMN,
-                    f'column "{column.name}" named in key does not exist',
-                    position=column.position,
-                )
-    primary = {column.name for key in statement.keys if key.primary for column in key.columns}
-    columns = tuple(replace(column, nullable=False) if column.name in primary else column for column in columns)
     id, state = context.state.new_id()
-    keys = tuple(tuple(column.name for column in key.columns) for key in statement.keys)
-    keys += tuple(key for part in statement.columns for key in _copied_keys(context, part))
+    columns, keys = with_keys(state, schema.id, name, columns, statement.keys)
+    for key in (key for part in statement.columns for key in _copied_keys(context, part)):
+        columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
     table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms)
     definitions = [part for part in statement.columns if isinstance(part, ColumnDefinition)]
@@ -60,16 +51,7 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
         state = _with_sequences(context, state, table, identities)
     except NameTaken as error:
         raise name_taken(error) from None
-    state = _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
-    if keys:
-        context.notice(
-            Notice(
-                f'PRIMARY KEY and UNIQUE constraints of table "{name}" are not enforced',
-                severity=Severity.NOTICE,
-                hint="They are stored as documentation. Duplicates are not rejected.",
-            )
-        )
-    return state
+    return _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
 
 
 def _identities(context: Context, part: ColumnDefinition | Like, made: Sequence[Column]) -> list[Identity | None]:
@@ -111,10 +93,21 @@ def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Col
     return columns, part.relation.position
 
 
-def _copied_keys(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[str, ...], ...]:
-    if isinstance(part, Like) and part.keys and isinstance(table := find_relation(context, part.relation), Table):
-        return table.keys
-    return ()
+def _copied_keys(context: Context, part: ColumnDefinition | Like) -> list[Key]:
+    if not (isinstance(part, Like) and part.keys and isinstance(table := find_relation(context, part.relation), Table)):
+        return []
+    position = part.relation.position
+    return [
+        Key(
+            tuple(Ident(name, position) for name in key.columns),
+            key.is_primary,
+            None,
+            position,
+            not key.is_enforced,
+            not key.nulls_distinct,
+        )
+        for key in table.keys
+    ]
 
 
 def _with_copied_comments(
@@ -148,6 +141,13 @@ def default_clause(context: Context, column: Column) -> str:
     return f"DEFAULT {text}"
 
 
+def key_text(key: catalog.keys.Key) -> str:
+    """A key as CREATE TABLE has it, without its name."""
+    words = "PRIMARY KEY" if key.is_primary else "UNIQUE" if key.nulls_distinct else "UNIQUE NULLS NOT DISTINCT"
+    names = ", ".join(map(quote_identifier, key.columns))
+    return f"{words} ({names})" + ("" if key.is_enforced else " NOT ENFORCED")
+
+
 def show_create(context: Context, table: Table) -> str:
     """The CREATE TABLE statement of a table."""
     columns = [
@@ -160,5 +160,5 @@ def show_create(context: Context, table: Table) -> str:
         f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression}){'' if check.is_valid else ' NOT VALID'}"
         for check in table.checks
     ]
-    columns += [f"UNIQUE ({', '.join(map(quote_identifier, key))})" for key in table.keys]
+    columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
     return f"CREATE TABLE {qualified_name(context, table)} ({', '.join(columns)}){retain_clause(table)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.sql.grammar.statements.checks import AddCheck, CheckConstraint, DropCheck, Reference, ValidateCheck
+from server.sql.grammar.statements.checks import AddCheck, AddReference, CheckConstraint, Reference, ValidateCheck
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.token_reader import TokenReader
 
@@ -52,28 +52,24 @@ def parse_reference(tokens: TokenReader) -> Reference:
             return reference
 
 
-def at_check_change(tokens: TokenReader) -> bool:
-    """Whether ALTER TABLE adds a check constraint: ADD [CONSTRAINT name] CHECK."""
-    if tokens.at_all("add", "check"):
-        return True
-    return tokens.at_all("add", "constraint") and tokens.ahead(3).value == "check"
+def at_rule(tokens: TokenReader) -> bool:
+    """Whether ALTER TABLE adds a CHECK or FOREIGN KEY constraint: ADD [CONSTRAINT name] CHECK or FOREIGN."""
+    if not tokens.at("add"):
+        return False
+    word = tokens.ahead(3) if tokens.at_all("add", "constraint") else tokens.ahead()
+    following = tokens.ahead(4) if tokens.at_all("add", "constraint") else tokens.ahead(2)
+    return (word.value, following.value) in (("check", "("), ("foreign", "key"))
 
 
-def parse_add_check(tokens: TokenReader, start: int, table: Name, if_exists: bool) -> AddCheck:
-    """ADD [CONSTRAINT name] CHECK (condition) [NOT VALID]."""
+def parse_add_rule(tokens: TokenReader, start: int, table: Name, if_exists: bool) -> AddCheck | AddReference:
+    """ADD [CONSTRAINT name] CHECK (condition) [NOT VALID], or FOREIGN KEY."""
     tokens.expect("add")
     name = tokens.ident() if tokens.take("constraint") else None
+    if tokens.at("foreign"):
+        reference = parse_reference(tokens)
+        return AddReference(*tokens.text_from(start), table, reference, if_exists)
     check = parse_check(tokens, name)
     return AddCheck(*tokens.text_from(start), table, check, if_exists)
-
-
-def parse_drop_check(tokens: TokenReader, start: int, table: Name, if_exists: bool) -> DropCheck:
-    """DROP CONSTRAINT [IF EXISTS] name."""
-    tokens.expect("drop", "constraint")
-    missing_ok = tokens.if_exists()
-    name = tokens.ident()
-    tokens.drop_behavior()
-    return DropCheck(*tokens.text_from(start), table, name, missing_ok, if_exists)
 
 
 def parse_validate_check(tokens: TokenReader, start: int, table: Name, if_exists: bool) -> ValidateCheck:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
-from server.sql.grammar.rules.checks import (
-    at_check_change,
-    parse_add_check,
-    parse_drop_check,
-    parse_validate_check,
-)
+from server.sql.grammar.rules.checks import at_rule, parse_add_rule, parse_validate_check
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
@@ -32,7 +27,7 @@ from server.sql.grammar.rules.sources import (
     parse_create_source,
     parse_drop_subsources,
 )
-from server.sql.grammar.rules.tables import parse_create_table
+from server.sql.grammar.rules.tables import parse_alter_constraint, parse_create_table
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.objects import (
@@ -62,7 +57,6 @@ def parse_create(tokens: TokenReader) -> Statement:
     or_replace = tokens.take("or", "replace")
     if tokens.at("temp", "temporary", "local", "global", "unlogged"):
         raise tokens.not_supported("CREATE TEMPORARY" if not tokens.at("unlogged") else "CREATE UNLOGGED")
-    tokens.reject("CREATE UNIQUE INDEX", "unique", hint="Keys are not enforced.")
     if tokens.take("materialized"):
         tokens.expect("view")
         return parse_create_materialized_view(tokens, start, or_replace)
@@ -71,7 +65,7 @@ def parse_create(tokens: TokenReader) -> Statement:
     if or_replace:
         kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink", "sequence")
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
-    if tokens.at_all("default", "index") or tokens.at("index"):
+    if tokens.at_all("default", "index") or tokens.at_all("unique", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
     if tokens.take("table"):
         return parse_create_table(tokens, start)
@@ -149,16 +143,16 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered
     if kind is ObjectKind.SEQUENCE and (changed := parse_alter_sequence(tokens, start, name, exists)) is not None:
         return changed
-    if kind is ObjectKind.TABLE and at_check_change(tokens):
-        return parse_add_check(tokens, start, name, exists)
-    if kind is ObjectKind.TABLE and tokens.at_all("drop", "constraint"):
-        return parse_drop_check(tokens, start, name, exists)
+    if kind is ObjectKind.TABLE and at_rule(tokens):
+        return parse_add_rule(tokens, start, name, exists)
     if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):
         return parse_validate_check(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):
         return parse_drop_subsources(tokens, start, name, exists)
+    if kind is ObjectKind.TABLE and (altered_key := parse_alter_constraint(tokens, start, name, exists)) is not None:
+        return altered_key
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
     if tokens.take("owner"):

@@ -9,6 +9,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.checks import parse_check, parse_generation, parse_reference
+from server.sql.grammar.rules.keys import at_key, parse_key
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
@@ -16,7 +17,15 @@ from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sequences import Identity
 from server.sql.grammar.statements.sources import CreateSourceTable
-from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, CreateTableAs, Key, Like
+from server.sql.grammar.statements.tables import (
+    AddKey,
+    ColumnDefinition,
+    CreateTable,
+    CreateTableAs,
+    DropConstraint,
+    Key,
+    Like,
+)
 from server.sql.grammar.token_reader import TokenReader
 
 _LIKE_PROPERTIES = (
@@ -83,8 +92,8 @@ def _parse_table_element(
     constraint = tokens.ident() if tokens.take("constraint") else None
     if constraint is not None and not tokens.at("primary", "unique", "check", "foreign", "exclude"):
         raise tokens.syntax_error()
-    if tokens.at("primary", "unique"):
-        _parse_key(tokens, table, keys, columns=None)
+    if at_key(tokens):
+        _add_key(keys, parse_key(tokens, constraint, None), table)
     elif tokens.at_all("check", "("):
         rules.append(parse_check(tokens, constraint))
     elif tokens.at_all("foreign", "key"):
@@ -110,23 +119,6 @@ def _parse_like(tokens: TokenReader) -> Like:
         properties = _LIKE_PROPERTIES if named == "all" else (named,)
         included = included.union(properties) if include else included.difference(properties)
     return Like(relation, "defaults" in included, "indexes" in included, "comments" in included, "identity" in included)
-
-
-def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
-    """PRIMARY KEY or UNIQUE, as a table constraint (`columns` None: the list follows) or a column constraint."""
-    token = tokens.token
-    primary = tokens.choose("primary", "unique") == "primary"
-    if primary:
-        tokens.expect("key")
-        if any(key.primary for key in keys):
-            raise PgError(
-                SqlState.INVALID_TABLE_DEFINITION,
-                f'multiple primary keys for table "{table.parts[-1]}" are not allowed',
-                position=token.start + 1,
-            )
-    tokens.reject("UNIQUE NULLS NOT DISTINCT", "nulls")
-    keys.append(Key(tokens.in_parentheses(tokens.ident) if columns is None else columns, primary))
-    tokens.reject("a deferrable or indexed constraint", "deferrable", "initially", "using", "include", "with")
 
 
 def _parse_column_definition(
@@ -156,8 +148,8 @@ def _parse_column_definition(
                 *(",", "not", "null", "primary", "unique", "check", "references", "constraint", "generated"),
                 *("collate", "default", "deferrable", "initially"),
             )
-        elif tokens.at("primary", "unique"):
-            _parse_key(tokens, table, keys, columns=(name,))
+        elif at_key(tokens):
+            _add_key(keys, parse_key(tokens, constraint, (name,)), table)
         elif tokens.at_all("generated", "always", "as", "identity") or tokens.at_all("generated", "by"):
             tokens.advance()
             if identity is not None:
@@ -206,6 +198,32 @@ def _refuse_second(identity: Identity, column: Ident, table: Name, start: int) -
     if identity.serial:
         raise _conflicting("default and identity", column, table, start, "both")
     raise _conflicting("identity", column, table, start, "multiple")
+
+
+def _add_key(keys: list[Key], key: Key, table: Name) -> None:
+    if key.primary and any(other.primary for other in keys):
+        message = f'multiple primary keys for table "{table.parts[-1]}" are not allowed'
+        raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, position=key.position)
+    keys.append(key)
+
+
+def parse_alter_constraint(
+    tokens: TokenReader, start: int, table: Name, exists: bool
+) -> AddKey | DropConstraint | None:
+    """ADD or DROP of a constraint, as the action of ALTER TABLE; None: another action follows."""
+    if tokens.at("add") and tokens.ahead().value in ("constraint", "primary", "unique"):
+        tokens.expect("add")
+        name = tokens.ident() if tokens.take("constraint") else None
+        if not at_key(tokens):
+            raise tokens.not_supported("ALTER TABLE ... ADD CONSTRAINT other than PRIMARY KEY and UNIQUE")
+        key = parse_key(tokens, name, None)
+        return AddKey(*tokens.text_from(start), table, key, exists)
+    if tokens.take("drop", "constraint"):
+        missing_ok = tokens.if_exists()
+        name = tokens.ident()
+        cascade = tokens.drop_behavior()
+        return DropConstraint(*tokens.text_from(start), table, name, exists, missing_ok, cascade)
+    return None
 
 
 def _conflicting(what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:

@@ -15,11 +15,13 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
-from server.sql.grammar.statements.checks import AddCheck, DropCheck, ValidateCheck
+from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
-from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
+from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
@@ -43,7 +45,7 @@ from server.sql.grammar.statements.roles import (
     SetRole,
 )
 from server.sql.grammar.statements.sequences import AlterSequence, CreateSequence
-from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
+from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -58,7 +60,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import CreateTable, CreateTableAs
+from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -73,6 +75,8 @@ from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Trun
 
 __all__ = [
     "AddCheck",
+    "AddKey",
+    "AddReference",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -108,7 +112,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
-    "DropCheck",
+    "DropConstraint",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -119,7 +123,11 @@ __all__ = [
     "GrantPrivileges",
     "GrantRoles",
     "Insert",
+    "Listen",
     "LockTable",
+    "Maintain",
+    "Move",
+    "Notify",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
@@ -160,8 +168,10 @@ Statement = (
     | CreateTable
     | CreateTableAs
     | AddCheck
-    | DropCheck
+    | AddReference
     | ValidateCheck
+    | AddKey
+    | DropConstraint
     | CreateView
     | CreateMaterializedView
     | CreateIndex
@@ -212,6 +222,10 @@ Statement = (
     | Explain
     | Declare
     | Fetch
+    | Move
+    | Maintain
     | CloseCursor
+    | Listen
     | Unlisten
+    | Notify
 )

@@ -44,12 +44,11 @@ class ValidateCheck(Parsed):
 
 
 @dataclass(frozen=True, slots=True)
-class DropCheck(Definition):
-    """ALTER TABLE ... DROP CONSTRAINT. `missing_ok`: DROP CONSTRAINT IF EXISTS."""
+class AddReference(Definition):
+    """ALTER TABLE ... ADD [CONSTRAINT name] FOREIGN KEY."""
 
     tag = "ALTER TABLE"
 
     table: Name
-    name: Ident
-    missing_ok: bool
+    reference: Reference
     if_exists: bool
