@@ -153,3 +153,23 @@ def test_seconds_are_rounded_as_in_postgresql(postgres: str, passing_server: Ser
                 copy.write_row(("1999-01-01 12:00:00.0005", "12:00:00.5", "2024-01-01 12:00:00.05", "-1.235 s"))
                 copy.write_row(("2024-01-01 12:00:00.0005", None, "1999-01-01 12:00:00.05", "1.235 s"))
         assert sorted(ours.execute("SELECT * FROM t")) == sorted(theirs.execute("SELECT * FROM t"))
+
+
+CONFLICTS = (
+    "CREATE TABLE t (id serial PRIMARY KEY, k int UNIQUE, v int CHECK (v < 10), "
+    "g int GENERATED ALWAYS AS (v * 2) STORED)",
+    "INSERT INTO t (k, v) VALUES (1, 1), (2, 2)",
+    "INSERT INTO t (k, v) VALUES (1, 5) ON CONFLICT (k) DO UPDATE SET v = excluded.v RETURNING *",
+    "INSERT INTO t (k, v) VALUES (1, 50) ON CONFLICT (k) DO NOTHING",
+    "INSERT INTO t (k, v) VALUES (2, 7), (3, 8) ON CONFLICT (k) DO NOTHING RETURNING *",
+    "INSERT INTO t (k, v) VALUES (4, 4) RETURNING id",
+    "ALTER TABLE t DROP CONSTRAINT t_v_check",
+    "INSERT INTO t (k, v) VALUES (4, 44) ON CONFLICT (k) DO UPDATE SET v = excluded.v RETURNING *",
+    "SELECT * FROM t",
+)
+
+
+def test_on_conflict_follows_the_rules_as_in_postgresql(postgres: str, dsn: str) -> None:
+    with own_schema(postgres, "conflict_rules") as theirs, psycopg.connect(dsn, autocommit=True) as ours:
+        found = differences(ours, theirs, CONFLICTS)
+        assert not found, found
