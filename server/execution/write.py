@@ -296,6 +296,8 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
     old = updates.with_diff(_part(rows.filter(pa.array(before)), plan.old, schema), -1)
     new = _part(rows.filter(pa.array(after)), plan.new, schema)
     check_not_null(table, new)
+    if plan.rules is not None:
+        await check_rows(context, table, plan.rules, new)
     if rows.num_rows:
         await check_keys(context, table, [old, new])
         await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
