@@ -91,7 +91,8 @@ class _MergePlanner(WritePlanner):
         new = [self._value(table, at, action, rows) for at in range(width)]
         output = (*old, *new, ColumnRef(action), ColumnRef(number))
         columns = tuple(self.binder.new_column("", e) for e in output)
-        query = finished_plan(self.binder, Project(changed, columns, output), None)
+        row = self._generated(Project(changed, columns, output), table, width)
+        query = finished_plan(self.binder, row, None)
         kinds = tuple(clause.action for clause in statement.clauses)
         return WritePlan(
             table.id,
@@ -102,6 +103,7 @@ class _MergePlanner(WritePlanner):
             True,
             assigned=frozenset(range(width)),
             merge=MergeColumns(2 * width, 2 * width + 1, kinds),
+            rules=self.rules,
         )
 
     def _joined(self, table: Table) -> tuple[Relation, _Sides, tuple[Column, ...], Column]:
