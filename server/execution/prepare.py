@@ -153,7 +153,8 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
                         f'column "{column.name}" of relation "{item.name}" does not exist',
                         position=column.position,
                     )
-            return plan_query(relation_query(item, tuple(c.name for c in columns)), context.plan_context())
+            copied = tuple(c.name for c in columns) or tuple(c.name for c in item.columns if not c.generated)
+            return plan_query(relation_query(item, copied), context.plan_context())
         case Subscribe() as subscribe:
             return plan_subscribe(context, subscribe, None)
         case source:

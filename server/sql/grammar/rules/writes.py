@@ -40,7 +40,10 @@ def parse_insert(tokens: TokenReader) -> Insert:
     table = tokens.name()
     alias = tokens.ident() if tokens.take("as") else None
     columns = () if tokens.at("(") and tokens.ahead().value in QUERY_HEADS else tokens.column_list()
-    tokens.reject("OVERRIDING", "overriding")
+    overriding = None
+    if tokens.take("overriding"):
+        overriding = tokens.choose("system", "user")
+        tokens.expect("value")
     source: Query | None = None
     if tokens.take("default"):
         tokens.expect("values")
@@ -48,7 +51,9 @@ def parse_insert(tokens: TokenReader) -> Insert:
         source = tokens.query("returning", "on")
     conflict = parse_on_conflict(tokens, _parse_assignment, _parse_where)
     returning = tokens.returning()
-    return Insert(*tokens.text_from(start), table, alias, columns, source, returning, conflict=conflict)
+    return Insert(
+        *tokens.text_from(start), table, alias, columns, source, returning, overriding=overriding, conflict=conflict
+    )
 
 
 def parse_update(tokens: TokenReader) -> Update:
@@ -162,8 +167,9 @@ def parse_truncate(tokens: TokenReader) -> Truncate:
     tokens.expect("truncate")
     tokens.take("table")
     tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    restarts = False
     if tokens.at("restart", "continue"):
-        tokens.advance()
+        restarts = tokens.choose("restart", "continue") == "restart"
         tokens.expect("identity")
     tokens.drop_behavior()
-    return Truncate(*tokens.text_from(start), tables)
+    return Truncate(*tokens.text_from(start), tables, restarts)

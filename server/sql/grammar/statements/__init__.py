@@ -15,6 +15,7 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
+from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
@@ -43,6 +44,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
+from server.sql.grammar.statements.sequences import AlterSequence, CreateSequence
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
@@ -72,7 +74,9 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddCheck",
     "AddKey",
+    "AddReference",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -81,6 +85,7 @@ __all__ = [
     "AlterRetention",
     "AlterRole",
     "AlterSecret",
+    "AlterSequence",
     "AlterSystem",
     "Begin",
     "CloseCursor",
@@ -96,6 +101,7 @@ __all__ = [
     "CreateRole",
     "CreateSchema",
     "CreateSecret",
+    "CreateSequence",
     "CreateSink",
     "CreateSource",
     "CreateSourceTable",
@@ -144,6 +150,7 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
+    "ValidateCheck",
     "ValidateConnection",
 ]
 
@@ -160,6 +167,9 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddCheck
+    | AddReference
+    | ValidateCheck
     | AddKey
     | DropConstraint
     | CreateView
@@ -172,6 +182,8 @@ Statement = (
     | CreateConnection
     | AlterConnection
     | ValidateConnection
+    | CreateSequence
+    | AlterSequence
     | CreateSource
     | CreateSink
     | CreateSourceTable
