@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from catalog import updates
@@ -38,9 +39,10 @@ from server.session_state.key_checks import check_keys, check_row_keys, load_key
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
+from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import rules_of, violated
-from server.sql.write_plan import AddedRows, WritePlan, digits_of, plan_insert
+from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
@@ -56,7 +58,8 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         return result
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
-    _require(context, plan, Privilege(verb))
+    for privilege in _privileges(plan, verb):
+        _require(context, plan, privilege)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     if not plan.query.inputs:
@@ -248,6 +251,8 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
     """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []
+    if plan.merge is not None:
+        return await _merged(context, plan, plan.merge, table, rows)
     with step("write", table.id) as writing:
         if plan.old is not None:
             tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
@@ -267,6 +272,43 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
     fields = plan.query.columns[plan.returning]
     shown = updates.rows_schema([field.type.arrow for field in fields])
     return Result(tag, TableRows(fields, _part(rows, plan.returning, shown)))
+
+
+async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table: Table, rows: pa.Table) -> Result:
+    """Adds the changes of a MERGE. PgError 21000 if a row is changed twice."""
+    assert plan.old is not None
+    assert plan.new is not None
+    schema = collection_schema(table)
+    clauses = rows.column(merge.clause).to_numpy()
+    actions = {
+        action: np.isin(clauses, [number for number, own in enumerate(merge.actions, 1) if own is action])
+        for action in MergeAction
+    }
+    before = actions[MergeAction.UPDATE] | actions[MergeAction.DELETE]
+    after = actions[MergeAction.UPDATE] | actions[MergeAction.INSERT]
+    changed = rows.column(merge.target).filter(pa.array(before))
+    if len(changed.unique()) < len(changed):
+        raise PgError(
+            SqlState.CARDINALITY_VIOLATION,
+            "MERGE command cannot affect row a second time",
+            hint="Ensure that not more than one source row matches any one target row.",
+        )
+    old = updates.with_diff(_part(rows.filter(pa.array(before)), plan.old, schema), -1)
+    new = _part(rows.filter(pa.array(after)), plan.new, schema)
+    check_not_null(table, new)
+    if plan.rules is not None:
+        await check_rows(context, table, plan.rules, new)
+    if rows.num_rows:
+        await check_keys(context, table, [old, new])
+        await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
+    return Result(f"MERGE {rows.num_rows}")
+
+
+def _privileges(plan: WritePlan, verb: str) -> Iterable[Privilege]:
+    """The privileges on the table that a statement needs."""
+    if plan.merge is None:
+        return (Privilege(verb),)
+    return [Privilege(a.upper()) for a in dict.fromkeys(plan.merge.actions) if a is not MergeAction.NOTHING]
 
 
 def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:

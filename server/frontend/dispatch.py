@@ -95,7 +95,7 @@ class Dispatcher:
         match statement, plan:
             case s.Select(), QueryPlan():
                 return await select(context, plan, statement.as_of, parameters)
-            case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
+            case ((s.Insert() | s.Update() | s.Delete() | s.Merge()), WritePlan()):
                 return await write.write(context, plan, type(statement).__name__.upper(), parameters)
             case s.CreateTableAs(), QueryPlan():
                 return await create_table_as(context, statement, plan, parameters)

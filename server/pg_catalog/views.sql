@@ -104,9 +104,11 @@ CREATE VIEW info.table_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' WHEN 'c' THEN 'CHECK' ELSE 'UNIQUE' END AS constraint_type,
-         'NO' AS is_deferrable, 'NO' AS initially_deferred, CASE k.contype WHEN 'c' THEN 'YES' ELSE 'NO' END AS enforced,
-         CASE WHEN k.contype = 'u' THEN 'YES' END AS nulls_distinct
+         'NO' AS is_deferrable, 'NO' AS initially_deferred,
+         CASE WHEN k.contype = 'c' OR k.convalidated THEN 'YES' ELSE 'NO' END AS enforced,
+         CASE WHEN k.contype = 'u' THEN CASE WHEN i.indnullsnotdistinct THEN 'NO' ELSE 'YES' END END AS nulls_distinct
   FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          fn.current_database(), n.nspname, c.relname, 'CHECK', 'NO', 'NO', 'YES', NULL

@@ -43,6 +43,7 @@ from server.sql.expressions import (
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.literal_rows import LiteralRows
 from server.sql.grammar.parse import parse_each, parse_expression
+from server.sql.grammar.statements.merges import Merge, MergeAction
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
@@ -65,12 +66,26 @@ class AddedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeColumns:
+    """Further columns of the query of a MERGE, by their numbers, and what its clauses do.
+
+    `clause`: the number of the clause that applies, from 1. `target`: the number of the target's row, NULL if there is
+    none.
+    """
+
+    clause: int
+    target: int
+    actions: tuple[MergeAction, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WritePlan:
     """A planned write to `table`. The slices `old`, `new` and `returning` divide the query's columns.
 
     `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
     or RETURNING names columns. The query's `uses` are the other relations that the statement names.
     `conflict`: for an INSERT with ON CONFLICT. Then `returning` is None, and `conflict` has the plan of RETURNING.
+    `merge`: for a MERGE. Each row of the query has then a row before and after, of which its clause uses one or both.
     `assigned`: the numbers of the columns that an UPDATE assigns.
     `added`: for an INSERT of cheap constants without RETURNING, the query's rows.
     `rules`: those of the table; None if it has none, and for DELETE.
@@ -89,6 +104,7 @@ class WritePlan:
     assigned: frozenset[int] = frozenset()
     rules: RowRules | None = None
     conflict: ConflictPlan | None = None
+    merge: MergeColumns | None = None
 
     @property
     def fields(self) -> tuple[Field, ...] | None:
@@ -101,18 +117,18 @@ class WritePlan:
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an INSERT, with casts to the columns' types and with defaults. RETURNING is over the new row."""
     if statement.rows is None:
-        return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).insert(statement))
+        return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).insert(statement))
     return _plan_literals(statement, statement.rows, context)
 
 
 def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an UPDATE; RETURNING is over the new row."""
-    return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).update(statement))
+    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).update(statement))
 
 
 def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans a DELETE; RETURNING is over the old row."""
-    return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).delete(statement))
+    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).delete(statement))
 
 
 def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -> WritePlan:
@@ -169,11 +185,14 @@ def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan
         raise
 
 
-class _WritePlanner:
-    """Plans one INSERT, UPDATE or DELETE."""
+class WritePlanner:
+    """Plans one INSERT, UPDATE, DELETE or MERGE."""
 
     def __init__(
-        self, statement: Insert | Update | Delete, context: PlanContext, parameter_types: Sequence[PgType | None]
+        self,
+        statement: Insert | Update | Delete | Merge,
+        context: PlanContext,
+        parameter_types: Sequence[PgType | None],
     ) -> None:
         self.context = context = replace(context, views_expanded=True)
         self.rules: RowRules | None = None

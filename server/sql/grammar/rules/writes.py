@@ -59,7 +59,7 @@ def parse_insert(tokens: TokenReader) -> Insert:
 def parse_update(tokens: TokenReader) -> Update:
     start = tokens.index
     tokens.expect("update")
-    table = _parse_written_table(tokens)
+    table = parse_written_table(tokens)
     alias = tokens.alias("set")
     tokens.expect("set")
     assignments = tuple(part for parts in tokens.comma_list(lambda: _parse_assignment(tokens)) for part in parts)
@@ -104,7 +104,7 @@ def _parse_column_assignment(tokens: TokenReader) -> Assignment:
 def parse_delete(tokens: TokenReader) -> Delete:
     start = tokens.index
     tokens.expect("delete", "from")
-    table = _parse_written_table(tokens)
+    table = parse_written_table(tokens)
     alias = tokens.alias()
     others = tokens.other_tables() if tokens.at("using") else None
     where = _parse_where(tokens)
@@ -119,7 +119,7 @@ _WRITES: dict[str, Callable[[TokenReader], Insert | Update | Delete]] = {
 }
 
 
-def _parse_written_table(tokens: TokenReader) -> Name:
+def parse_written_table(tokens: TokenReader) -> Name:
     """[ONLY] name [*]. ONLY and * have no effect, because there is no table inheritance."""
     tokens.take("only")
     name = tokens.name()
@@ -151,7 +151,7 @@ def parse_lock(tokens: TokenReader) -> LockTable:
     start = tokens.index
     tokens.expect("lock")
     tokens.take("table")
-    tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    tables = tokens.comma_list(lambda: parse_written_table(tokens))
     mode = "access exclusive"
     if tokens.take("in"):
         found = next((mode for mode in _LOCK_MODES if tokens.take(*mode.split(), "mode")), None)
@@ -166,7 +166,7 @@ def parse_truncate(tokens: TokenReader) -> Truncate:
     start = tokens.index
     tokens.expect("truncate")
     tokens.take("table")
-    tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    tables = tokens.comma_list(lambda: parse_written_table(tokens))
     restarts = False
     if tokens.at("restart", "continue"):
         restarts = tokens.choose("restart", "continue") == "restart"

@@ -21,6 +21,7 @@ from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, M
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -126,6 +127,7 @@ __all__ = [
     "Listen",
     "LockTable",
     "Maintain",
+    "Merge",
     "Move",
     "Notify",
     "Prepare",
@@ -159,6 +161,7 @@ Statement = (
     | Insert
     | Update
     | Delete
+    | Merge
     | Truncate
     | LockTable
     | CopyFrom
