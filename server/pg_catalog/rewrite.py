@@ -313,6 +313,9 @@ class _Rewriter:
             return cast_to(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
         if text is not None:
             return _registered_value(kind, self._names.registered(kind, text), cast)
+        called = inner.expression if isinstance(inner, exp.Dot) else inner
+        if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
+            return _function("serial_sequence_oid", *map(self._visit, called.expressions))
         if not _shown(cast):
             return self._visit(cast.this)
         return _function(f"{kind}_text", self._visit(cast.this))
@@ -435,8 +438,8 @@ def _length(array: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="len", expressions=[array.copy()])
 
 
-def _function(name: str, argument: exp.Expr) -> exp.Expr:
-    return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[argument]))
+def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
 _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")

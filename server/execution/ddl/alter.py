@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Database, Index, Item, MaterializedView, Retained, Schema, View
+from catalog.objects import Database, Index, Item, MaterializedView, Retained, Schema, Sequence, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
@@ -50,6 +50,12 @@ def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
     found = altered_object(context, statement)
     if found is None:
         return state
+    if isinstance(found, Sequence) and found.owner_table is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'cannot change owner of sequence "{found.name}"',
+            detail=f'Sequence "{found.name}" is linked to table "{state.items[found.owner_table].name}".',
+        )
     if isinstance(found, Item) and found.part_of is not None:
         whole = "table" if isinstance(found, Index) else "source"
         raise PgError(

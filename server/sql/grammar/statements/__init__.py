@@ -15,11 +15,13 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
+from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -43,6 +45,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
+from server.sql.grammar.statements.sequences import AlterSequence, CreateSequence
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
@@ -72,7 +75,9 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddCheck",
     "AddKey",
+    "AddReference",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -81,6 +86,7 @@ __all__ = [
     "AlterRetention",
     "AlterRole",
     "AlterSecret",
+    "AlterSequence",
     "AlterSystem",
     "Begin",
     "CloseCursor",
@@ -96,6 +102,7 @@ __all__ = [
     "CreateRole",
     "CreateSchema",
     "CreateSecret",
+    "CreateSequence",
     "CreateSink",
     "CreateSource",
     "CreateSourceTable",
@@ -120,6 +127,7 @@ __all__ = [
     "Listen",
     "LockTable",
     "Maintain",
+    "Merge",
     "Move",
     "Notify",
     "Prepare",
@@ -144,6 +152,7 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
+    "ValidateCheck",
     "ValidateConnection",
 ]
 
@@ -152,6 +161,7 @@ Statement = (
     | Insert
     | Update
     | Delete
+    | Merge
     | Truncate
     | LockTable
     | CopyFrom
@@ -160,6 +170,9 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddCheck
+    | AddReference
+    | ValidateCheck
     | AddKey
     | DropConstraint
     | CreateView
@@ -172,6 +185,8 @@ Statement = (
     | CreateConnection
     | AlterConnection
     | ValidateConnection
+    | CreateSequence
+    | AlterSequence
     | CreateSource
     | CreateSink
     | CreateSourceTable
