@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
+from catalog.layout import Numbering
 from catalog.roles import Privilege
 from catalog.source_definition import Format, ForTables, Secret
 
@@ -263,21 +264,39 @@ class SourceOutput(WrittenCollection):
 
 @dataclass(frozen=True)
 class Table(WrittenCollection):
-    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced."""
+    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
+
+    `numbering`: how its columns are stored; None if ALTER TABLE never changed which columns or types there are.
+    """
 
     keys: tuple[tuple[str, ...], ...] = ()
+    numbering: Numbering | None = field(default=None, kw_only=True)
 
     kind = "table"
     plural = "tables"
     relkind = "r"
 
     def stored(self) -> dict[str, object]:
-        return {"keys": self.keys, "retain_ms": self.retain_ms}
+        own: dict[str, object] = {"keys": self.keys, "retain_ms": self.retain_ms}
+        return own if self.numbering is None else own | {"numbering": self.numbering.stored()}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         keys = tuple(tuple(key) for key in row.definition["keys"])
-        return cls(row.id, row.schema_id, row.name, row.columns, keys, retain_ms=row.definition.get("retain_ms"))
+        numbering = row.definition.get("numbering")
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            row.columns,
+            keys,
+            retain_ms=row.definition.get("retain_ms"),
+            numbering=None if numbering is None else Numbering.restored(numbering),
+        )
+
+    def accepts_rows_of(self, before: Table) -> bool:
+        """Whether rows that were computed for the definition `before` can be written, and plans for it be executed."""
+        return self is before or (self.columns == before.columns and self.numbering == before.numbering)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.reads import AlteredError, altered_error
 from server.coordinator.row_buffer import RowBuffer, table_of
-from server.coordinator.snapshot_cache import collection_schema
+from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.computation import shaped
 from server.execution.planning import default_values
-from server.execution.select import keys_of, relation_rows_at, rows_at, rows_without_inputs
+from server.execution.select import check_unaltered, keys_of, relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
@@ -44,12 +45,14 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
     """Executes a planned INSERT, UPDATE or DELETE. PgError 42501 if the role lacks a privilege."""
     if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
         return result
+    check_unaltered(context, plan.query)
     _require(context, plan, Privilege(verb))
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     if not plan.query.inputs:
         await context.enter(Mode.WRITE, verb)
         rows = await rows_without_inputs(context, plan.query, parameters)
+        _check_unaltered(context, table)
         if plan.literals is not None:
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
         return await _changed(context, plan, table, verb, rows)
@@ -71,7 +74,7 @@ async def retried(context: Context, attempt: Callable[[int], Awaitable[Result]])
             return await attempt(number)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
-            if not retry or number == RETRIES_MAX - 1:
+            if isinstance(error, AlteredError) or not retry or number == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
 
@@ -85,6 +88,7 @@ def insert_constants(
     """
     if not context.transaction.can_enter(Mode.WRITE):
         return None
+    check_unaltered(context, plan.query)
     require_insert(context, plan)
     return add_constants(context, plan, added, parameters)
 
@@ -118,6 +122,7 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
                 check_not_null(table, table_of(rows, added.schema))  # raises
         buffer = transaction.rows.get(plan.table)
         if buffer is None:
+            transaction.writes_to(context.state.items[plan.table])
             buffer = transaction.rows[plan.table] = RowBuffer(added.schema)
         buffer.add(rows)
         writing.rows = len(rows)
@@ -172,9 +177,17 @@ async def _read_then_write(
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await _enter(context, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
+    _check_unaltered(context, table)
     result = await _changed(context, plan, table, verb, rows)
     await _end(context)
     return result
+
+
+def _check_unaltered(context: Context, table: Table) -> None:
+    """AlteredError if a table was altered since the statement that writes it began."""
+    current = context.state.items.get(table.id)
+    if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
+        raise altered_error(table.name)
 
 
 async def rows_to_write(
@@ -292,7 +305,9 @@ class CopyIn:
         await self._take(self._decoder.finish())
         if self._batches:
             await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
+        _check_unaltered(self._context, self._table)
         for payload in self._payloads:
+            self._context.transaction.writes_to(self._table)
             self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
@@ -310,9 +325,8 @@ class CopyIn:
             self._rows += rows.num_rows
         if self._bytes > COPY_CHUNK_BYTES:
             batches, self._batches, self._bytes = self._batches, [], 0
-            self._payloads.append(
-                await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
-            )
+            log, layout = self._context.coordinator.log, layout_of(self._table)
+            self._payloads.append(await asyncio.to_thread(log.prepare_stream, batches[0].schema, batches, layout))
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""

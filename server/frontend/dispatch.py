@@ -11,7 +11,9 @@ from typing import assert_never
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
+from server.coordinator.reads import AlteredError
 from server.execution import show, write
+from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
@@ -79,7 +81,16 @@ class Dispatcher:
             portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
-        """Runs a planned statement and returns its result."""
+        """Runs a planned statement and returns its result. Plans it again if a table was altered meanwhile."""
+        try:
+            return await self._execute(prepared, parameters)
+        except AlteredError:
+            current = self.revalidated(prepared)
+            if current is prepared:
+                raise
+            return await self._execute(current, parameters)
+
+    async def _execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
         context = self.context
         statement, plan = prepared.statement, prepared.plan
         match statement, plan:
@@ -103,6 +114,8 @@ class Dispatcher:
                 return await holds.advance_hold(context, statement)
             case s.ValidateConnection(), _:
                 return await connections.validate(context, statement)
+            case s.AlterTable(), _:
+                return await alter_table(context, statement)
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.SetTransaction()), _):

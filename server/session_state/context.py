@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from catalog.layout import Layout
 from catalog.objects import ObjectId, Timestamp
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
@@ -23,6 +24,7 @@ from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import ADD, EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
+from server.coordinator.snapshot_cache import layout_of
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state.advisory_locks import AdvisoryLocks
@@ -266,10 +268,14 @@ class Context:
 
         PgError 53200 if the small ones of the transaction are too large together.
         """
+        self.transaction.writes_to(self.state.items[table])
         if sum(part.nbytes for part in changes) > IN_MEMORY_BYTES_MAX:
-            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes})
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes}, self._layout)
         else:
             self.transaction.add(table, changes)
+
+    def _layout(self, table: ObjectId) -> Layout | None:
+        return layout_of(self.state.items.get(table))
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
@@ -302,7 +308,13 @@ class Context:
                 return None
             transaction.locked = locked
         return coordinator.submit(
-            Request(rows=rows, changes=changes, unchanged=transaction.unchanged, keys=transaction.keys)
+            Request(
+                rows=rows,
+                changes=changes,
+                unchanged=transaction.unchanged,
+                keys=transaction.keys,
+                tables=transaction.tables,
+            )
         )
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
@@ -330,7 +342,7 @@ class Context:
             shared = await coordinator.locks.acquire(written, ADD, self, self.lock_timeout_s)
         try:
             rows, changes, tables = transaction.changes()
-            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
+            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables, self._layout)]
             transaction.payloads = []  # from here on the request owns their files
             request = Request(
                 writes=writes,
@@ -338,6 +350,7 @@ class Context:
                 changes=changes,
                 unchanged=transaction.unchanged,
                 keys=transaction.keys,
+                tables=transaction.tables,
                 catalog=transaction.catalog,
                 begins=transaction.begins,
             )

@@ -27,11 +27,13 @@ from server.execution.ddl import (
     sinks,
     sources,
     system_settings,
+    view_columns,
 )
 from server.execution.ddl.kinds import KINDS
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
+from server.sql.grammar.statements.alter_table import RenameColumn
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -64,6 +66,7 @@ changes."""
 _CHANGES: dict[type[Definition], Change] = {
     CreateDatabase: databases.create,
     CreateSchema: schemas.create,
+    RenameColumn: view_columns.rename_column,
     DropObjects: drop.drop,
     AlterRename: alter.rename,
     AlterOwner: alter.change_owner,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
@@ -47,6 +48,17 @@ _NAME_PARTS: dict[ObjectKind | None, int] = {
     ObjectKind.DATABASE: 1,
     ObjectKind.SCHEMA: 2,
 }
+
+
+_ALTERATIONS = {
+    ObjectKind.HOLD: "ADVANCE, RENAME TO",
+    ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
+}
+_WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
+
+
+def _at_rename_column(tokens: TokenReader) -> bool:
+    return tokens.at_all("rename", "column") or (tokens.at("rename") and tokens.ahead(2).value == "to")
 
 
 def parse_create(tokens: TokenReader) -> Statement:
@@ -148,8 +160,12 @@ def parse_alter(tokens: TokenReader) -> Statement:
         tokens.expect("to")
         owner = parse_role(tokens)
         return AlterOwner(*tokens.text_from(start), kind, name, owner, exists)
+    if kind is ObjectKind.TABLE and at_table_action(tokens):
+        return parse_alter_table(tokens, start, name, exists)
+    if kind in _WITH_COLUMNS and _at_rename_column(tokens):
+        return parse_rename_column(tokens, start, kind, name, exists)
     if not tokens.at("rename") or (tokens.ahead().value != "to" and tokens.ahead().kind is not Kind.END):
-        known = "ADVANCE, RENAME TO" if kind is ObjectKind.HOLD else "RENAME TO"
+        known = _ALTERATIONS.get(kind, "RENAME TO")
         raise tokens.not_supported(f"ALTER {kind.upper()} other than {known} and OWNER TO")
     tokens.expect("rename", "to")
     new_name = tokens.ident()

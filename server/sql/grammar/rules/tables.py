@@ -85,7 +85,7 @@ def _parse_table_element(
     elif tokens.take("like"):
         columns.append(_parse_like(tokens))
     else:
-        columns.append(_parse_column_definition(tokens, table, keys))
+        columns.append(parse_column_definition(tokens, table, keys))
 
 
 def _parse_like(tokens: TokenReader) -> Like:
@@ -120,7 +120,7 @@ def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple
     tokens.reject("a deferrable or indexed constraint", "deferrable", "initially", "using", "include", "with")
 
 
-def _parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -> ColumnDefinition:
+def parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -> ColumnDefinition:
     name = tokens.ident()
     type_ = tokens.type()
     not_null: bool | None = None

@@ -15,6 +15,7 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
+from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
 from server.sql.grammar.statements.explain import Explain
@@ -79,6 +80,7 @@ __all__ = [
     "AlterRole",
     "AlterSecret",
     "AlterSystem",
+    "AlterTable",
     "Begin",
     "CloseCursor",
     "CommentOn",
@@ -117,6 +119,7 @@ __all__ = [
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
+    "RenameColumn",
     "RenameRole",
     "ResetVariable",
     "Rollback",
@@ -169,6 +172,8 @@ Statement = (
     | DropSubsources
     | DropObjects
     | AlterRename
+    | AlterTable
+    | RenameColumn
     | AlterOwner
     | AlterRetention
     | CommentOn
