@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 from catalog.ids import Diff as Diff
@@ -100,6 +101,20 @@ class Schema(CatalogObject):
     @property
     def public_privileges(self) -> frozenset[Privilege]:
         return _USAGE if self.database_id is None else frozenset()
+
+
+TEMPORARY = "pg_temp"
+"""The name by which a session refers to its schema of temporary objects."""
+
+
+def temporary_schema_name(process_id: int) -> str:
+    """The name of the schema that has the temporary objects of a session."""
+    return f"{TEMPORARY}_{process_id}"
+
+
+def is_temporary(schema: Schema) -> bool:
+    """Whether a schema has the temporary objects of a session. No other schema can have such a name."""
+    return schema.name.startswith(f"{TEMPORARY}_")
 
 
 @dataclass(frozen=True)
@@ -262,15 +277,24 @@ class SourceOutput(WrittenCollection):
 # -- the kinds ------------------------------------------------------------------------------------------------------
 
 
+class OnCommit(StrEnum):
+    """What happens to a temporary table when a transaction ends."""
+
+    DELETE_ROWS = "delete rows"
+    DROP = "drop"
+
+
 @dataclass(frozen=True)
 class Table(WrittenCollection):
     """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
 
     `numbering`: how its columns are stored; None if ALTER TABLE never changed which columns or types there are.
+    `on_commit`: for temporary tables.
     """
 
     keys: tuple[tuple[str, ...], ...] = ()
     numbering: Numbering | None = field(default=None, kw_only=True)
+    on_commit: OnCommit | None = field(default=None, kw_only=True)
 
     kind = "table"
     plural = "tables"
@@ -278,12 +302,16 @@ class Table(WrittenCollection):
 
     def stored(self) -> dict[str, object]:
         own: dict[str, object] = {"keys": self.keys, "retain_ms": self.retain_ms}
-        return own if self.numbering is None else own | {"numbering": self.numbering.stored()}
+        if self.numbering is not None:
+            own["numbering"] = self.numbering.stored()
+        if self.on_commit is not None:
+            own["on_commit"] = self.on_commit
+        return own
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         keys = tuple(tuple(key) for key in row.definition["keys"])
-        numbering = row.definition.get("numbering")
+        numbering, on_commit = row.definition.get("numbering"), row.definition.get("on_commit")
         return cls(
             row.id,
             row.schema_id,
@@ -292,6 +320,7 @@ class Table(WrittenCollection):
             keys,
             retain_ms=row.definition.get("retain_ms"),
             numbering=None if numbering is None else Numbering.restored(numbering),
+            on_commit=None if on_commit is None else OnCommit(on_commit),
         )
 
     def accepts_rows_of(self, before: Table) -> bool:

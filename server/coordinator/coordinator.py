@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -30,12 +30,16 @@ from catalog.objects import (
     MaterializedView,
     ObjectId,
     Relation,
+    Schema,
     Table,
     Timestamp,
     WrittenCollection,
+    is_temporary,
+    temporary_schema_name,
 )
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
+from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.store import Store, explained
 from protocol.pgwire.errors import PgError, SqlState
@@ -43,7 +47,7 @@ from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
-from server.coordinator.committer import Commit, Committer, Request, altered_tables, index_created
+from server.coordinator.committer import Commit, Committer, Conflict, Request, altered_tables, index_created
 from server.coordinator.compaction import compact, compact_errors
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows
@@ -200,6 +204,25 @@ class Coordinator:
         self._tasks.start(passes, "compaction")
         self._tasks.start(self._hold_lag.run(), "lag of holds")
         self._tasks.start(self._measure_lag(), "lag of dataflows")
+        await self._drop_temporary(lambda _: True)  # of the sessions of the last server
+
+    def drop_temporary(self, process_id: int) -> None:
+        """Drops the temporary objects of a session that has ended."""
+        name = temporary_schema_name(process_id)
+        dropped = self._drop_temporary(lambda schema: schema.name == name)
+        self._tasks.start(dropped, f"temporary objects of session {process_id}")
+
+    async def _drop_temporary(self, selected: Callable[[Schema], bool]) -> None:
+        """Drops the selected schemas of temporary objects."""
+        while gone := [schema for schema in self.state.schemas.values() if is_temporary(schema) and selected(schema)]:
+            before = after = self.state
+            for schema in gone:
+                after = after.without_schema(schema.id, cascade=True)
+            after = replace(after.settled(before, MATERIALIZE.id), version=before.version + 1)
+            try:
+                await self.commit(Request(catalog=(before, after)))
+            except Conflict:
+                continue  # the catalog has changed meanwhile
 
     async def _measure_lag(self) -> None:
         """Updates backpressure every MEASURE_S. Runs until cancelled."""

@@ -26,7 +26,7 @@ from catalog.objects import (
     Table,
 )
 from catalog.state import CatalogState, InUse
-from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.authorization import privileges
 from server.coordinator.snapshot_cache import collection_schema, layout_of
@@ -36,7 +36,7 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
 from server.execution.ddl.named_objects import altered_object, in_use
 from server.execution.ddl.view_columns import with_views
-from server.execution.planning import default_values, plan_default
+from server.execution.planning import default_values, plan_default, refuse_subquery
 from server.execution.select import relation_rows_at, rows_without_inputs
 from server.execution.write import retried, rows_to_write
 from server.runtime.threads import in_thread
@@ -223,6 +223,14 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
     value = await _initial_value(context, column)
     if not column.nullable and not value.is_valid and await _has_rows(context, table):
         raise _contains_nulls(table, name)
+    if action.keys:
+        context.notice(
+            Notice(
+                f'PRIMARY KEY and UNIQUE constraints of table "{table.name}" are not enforced',
+                severity=Severity.NOTICE,
+                hint="They are stored as documentation. Duplicates are not rejected.",
+            )
+        )
     keys = (*table.keys, *(tuple(ident.name for ident in key.columns) for key in action.keys))
     after = replace(table, columns=(*table.columns, column), keys=keys, numbering=_numbering(table).added(value))
     schema = collection_schema(after)
@@ -440,6 +448,7 @@ def _plan_conversion(context: Context, table: Table, after: Table, at: int, acti
     """The rows of a table after the type of a column changes. PgError 42804 without a cast."""
     values = [quote_identifier(column.name) for column in table.columns]
     if action.using is not None:
+        refuse_subquery(action.using, "transform expression")
         values[at] = f"({action.using.text})"
     relation = f"{quoted(ID_SCHEMA)}.{quoted(table.id)} AS {quoted(table.name)}"
     plan_context = context.plan_context()

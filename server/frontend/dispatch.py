@@ -18,7 +18,7 @@ from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
-from server.execution.ddl.define import define
+from server.execution.ddl.define import define, discard_temporary
 from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
@@ -122,6 +122,10 @@ class Dispatcher:
                 return await self.transactions.execute(statement)
             case ((s.Savepoint() | s.ReleaseSavepoint() | s.RollbackToSavepoint()), _):
                 return await self.transactions.execute(statement)
+            case s.Discard(target=("TEMP" | "ALL")), _:
+                result = self._setting_statement(statement)
+                await discard_temporary(context)
+                return result
             case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
                 return self._setting_statement(statement)
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog import builtin
-from catalog.objects import DerivedRelation, Index, Item, ObjectId, Relation
+from catalog.objects import DerivedRelation, Index, Item, ObjectId, Relation, is_temporary
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
@@ -70,12 +70,23 @@ def classes(visible: Visible) -> Iterator[Row]:
             _relkind(item),
             len(attributes_of(visible, item)),
             indexed=item.id in visible.indexed or bool(keys_of(item)),
+            temporary=is_temporary(visible.state.schemas[item.schema_id]),
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
 
 
-def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False) -> Row:
+def _class(
+    oid: int,
+    name: str,
+    schema: ObjectId,
+    owner: int,
+    kind: str,
+    width: int,
+    *,
+    indexed: bool = False,
+    temporary: bool = False,
+) -> Row:
     return {
         "oid": oid,
         "relname": name,
@@ -92,7 +103,7 @@ def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: 
         "reltoastrelid": 0,
         "relhasindex": indexed,
         "relisshared": False,
-        "relpersistence": "p",
+        "relpersistence": "t" if temporary else "p",
         "relkind": kind,
         "relnatts": width,
         "relchecks": 0,

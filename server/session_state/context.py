@@ -6,14 +6,14 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import pyarrow as pa
 
 from catalog.layout import Layout
-from catalog.objects import ObjectId, Timestamp
+from catalog.objects import TEMPORARY, ObjectId, OnCommit, Schema, Table, Timestamp, temporary_schema_name
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
@@ -71,6 +71,8 @@ class Context:
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
     advisory_locks: AdvisoryLocks = field(init=False)
+    has_temporary: bool = False
+    """Whether the session has created temporary objects."""
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
@@ -96,7 +98,19 @@ class Context:
     def search_path(self) -> tuple[str, ...]:
         """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
         settings = self.settings
-        return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+        path = privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+        own = self.temporary_schema
+        if own is None:
+            return path
+        return (*(() if TEMPORARY in path else (own.name,)), *(own.name if n == TEMPORARY else n for n in path))
+
+    @property
+    def temporary_schema(self) -> Schema | None:
+        """The schema of the session's temporary objects in the current database, if there is one."""
+        database = self.state.database_named(self.settings["database"]) if self.has_temporary else None
+        return (
+            None if database is None else self.state.schema_named(database.id, temporary_schema_name(self.process_id))
+        )
 
     @property
     def lock_timeout_s(self) -> float | None:
@@ -163,7 +177,7 @@ class Context:
     def current_schema(self) -> str | None:
         """The first schema of search_path that exists and that the role may use."""
         database = self.state.database_named(self.settings["database"])
-        names = self.search_path
+        names = [name for name in self.search_path if not name.startswith(f"{TEMPORARY}_")]
         id = database.id if database is not None else None
         return next((name for name in names if self.state.schema_named(id, name) is not None), None)
 
@@ -281,12 +295,29 @@ class Context:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
+            if self.has_temporary:
+                self._end_temporary(transaction)
             if transaction.written or transaction.catalog is not None:
                 await self._commit(transaction)
         except BaseException:
             self.rollback()
             raise
         self._end_committed(transaction)
+
+    def _end_temporary(self, transaction: Transaction) -> None:
+        """Drops and empties the temporary tables with ON COMMIT. No transaction leaves rows in them."""
+        before, own = self.state, self.temporary_schema
+        state = before
+        tables = [] if own is None else [item for item in before.items_of(Table) if item.schema_id == own.id]
+        for table in tables:
+            if table.on_commit is OnCommit.DROP and table.id in state.items:
+                state = state.without_item(table.id, cascade=True)
+            elif table.on_commit is OnCommit.DELETE_ROWS:
+                for payload in transaction.forget(table.id):
+                    self.coordinator.log.discard(payload)
+        if state is not before:
+            base = before if transaction.catalog is None else transaction.catalog[0]
+            transaction.catalog = (base, replace(state.settled(before, self.role), version=base.version + 1))
 
     def begin_commit(self) -> asyncio.Future[Commit] | None:
         """Sends the effects of the transaction to the committer if that needs no waiting; None: call `commit`.
@@ -295,7 +326,13 @@ class Context:
         """
         transaction, coordinator = self.transaction, self.coordinator
         written = transaction.written
-        if not written or transaction.payloads or transaction.catalog is not None or transaction.holder is not None:
+        if (
+            self.has_temporary
+            or not written
+            or transaction.payloads
+            or transaction.catalog is not None
+            or transaction.holder is not None
+        ):
             return None
         rows, changes, tables = transaction.changes()
         if tables:
@@ -422,6 +459,8 @@ class Context:
         """Ends the session: rolls back, and releases what it holds beyond its transaction."""
         self.rollback()
         self.advisory_locks.unlock_all({})
+        if self.has_temporary:
+            self.coordinator.drop_temporary(self.process_id)
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""

@@ -267,6 +267,14 @@ class Transaction:
                 self.keys[id] = keys
         self.unchanged[id] = time
 
+    def forget(self, id: ObjectId) -> list[Payload]:
+        """Forgets the changes of a table, and returns their payloads."""
+        self.rows.pop(id, None)
+        self.writes.pop(id, None)
+        forgotten = [payload for table, payload in self.payloads if table == id]
+        self.payloads = [(table, payload) for table, payload in self.payloads if table != id]
+        return forgotten
+
     def forget_dropped(self, state: CatalogState) -> list[Payload]:
         """Forgets the changes of tables that the transaction has dropped since, and returns their payloads."""
         for id in self.written - state.items.keys():

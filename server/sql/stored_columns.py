@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from catalog.objects import Column, ObjectId
+from protocol.pgwire.types import parse_type
 from server.sql.columns import ids
 from server.sql.expressions import ColumnRef, walk
 from server.sql.grammar.lexer import Kind, Token, quote_identifier, quoted, tokenize
@@ -53,7 +54,7 @@ def renamed(old: str, new: str) -> Change:
 
 def dropped(column: Column) -> Change:
     """The change of the columns when one is dropped."""
-    text = f"CAST(NULL AS {column.type})"
+    text = f"CAST(NULL AS {parse_type(column.type).base_display})"
     return lambda exposed: Exposed(None, text, exposed.name) if exposed.column == column.name else exposed
 
 

@@ -118,6 +118,24 @@ async def define(context: Context, statement: Definition) -> Result:
     return Result(statement.tag)
 
 
+async def discard_temporary(context: Context) -> None:
+    """Drops the temporary objects of the session."""
+    if (schema := context.temporary_schema) is None:
+        return None
+    for _ in range(RETRIES_MAX):
+        await context.enter(Mode.DEFINE, "DISCARD TEMP")
+        if (schema := context.temporary_schema) is not None:
+            change_catalog(context, context.state.without_schema(schema.id, cascade=True))
+        if context.transaction.ends_later:
+            return None
+        try:
+            return await context.commit()
+        except PgError as error:
+            if error.sqlstate is not SqlState.SERIALIZATION_FAILURE:
+                raise
+    raise AssertionError("unreachable")
+
+
 def change_catalog(context: Context, after: CatalogState) -> None:
     """Makes `after`, computed from the catalog as the session sees it, the transaction's catalog."""
     transaction, before = context.transaction, context.state

@@ -14,7 +14,7 @@ from server.authorization import privileges
 from server.execution.ddl.columns import check_columns
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
-from server.execution.names import find_relation, qualified_name, schema_of
+from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import plan_default
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
@@ -24,7 +24,11 @@ from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, 
 
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
-    schema, name = schema_of(context, statement.name)
+    state = context.state
+    if statement.temporary:
+        state, schema, name = temporary_schema_of(context, statement.name)
+    else:
+        schema, name = schema_of(context, statement.name)
     if statement.if_not_exists and (taken := context.state.item_named(schema.id, name)) is not None:
         return unless_exists(context, NameTaken(taken.kind, name), True)
     parts = [_columns(context, part) for part in statement.columns]
@@ -41,12 +45,13 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
                 )
     primary = {column.name for key in statement.keys if key.primary for column in key.columns}
     columns = tuple(replace(column, nullable=False) if column.name in primary else column for column in columns)
-    id, state = context.state.new_id()
+    id, state = state.new_id()
     keys = tuple(tuple(column.name for column in key.columns) for key in statement.keys)
     keys += tuple(key for part in statement.columns for key in _copied_keys(context, part))
     retain_ms = retained_ms(context, statement.retain)
+    table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit)
     try:
-        state = state.with_item(Table(id, schema.id, name, columns, keys, retain_ms=retain_ms))
+        state = state.with_item(table)
     except NameTaken as error:
         raise name_taken(error) from None
     state = _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -336,6 +337,8 @@ def test_other_relations_are_refused(ours: Connection) -> None:
         ("ALTER TABLE t ADD COLUMN a int DEFAULT 'x'", "22P02"),
         ("ALTER TABLE t ALTER a SET NOT NULL", "42703"),
         ("ALTER TABLE t RENAME a TO b", "42703"),
+        ("ALTER TABLE v RENAME COLUMN k TO b", "42809"),
+        ("ALTER TABLE t ALTER k TYPE int USING (SELECT 1)", "0A000"),
     ):
         with pytest.raises(psycopg.Error) as refused:
             ours.execute(statement.encode())
@@ -344,3 +347,26 @@ def test_other_relations_are_refused(ours: Connection) -> None:
     ours.execute("ALTER VIEW v RENAME COLUMN k TO number; INSERT INTO t VALUES (1)")
     assert rows(ours, "SELECT number FROM v") == [(1,)]
     assert rows(ours, "SELECT k FROM m") == [(1,)]
+
+
+def test_sinks_go_on(ours: Connection, tmp_path: Path) -> None:
+    path = tmp_path / "changes"
+    ours.execute("CREATE TABLE t (k int, v text); INSERT INTO t VALUES (1, 'a')")
+    ours.execute(f"CREATE SINK s FROM t INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE".encode())
+    for number, statement in enumerate(
+        ("ALTER TABLE t ADD COLUMN n int DEFAULT 7", "ALTER TABLE t DROP COLUMN v", "ALTER TABLE t RENAME n TO m"), 2
+    ):
+        ours.execute(statement.encode())
+        ours.execute(f"INSERT INTO t (k) VALUES ({number})".encode())
+    wanted = ('"k":4,"m":7',)
+    for _ in range(200):
+        if path.exists() and all(part in path.read_text().replace(" ", "") for part in wanted):
+            break
+        time.sleep(0.1)
+    text = path.read_text().replace(" ", "")
+    for part in ('"k":1,"v":"a"', '"k":3,"n":7', *wanted):
+        assert part in text
+    with pytest.raises(errors.FeatureNotSupported, match="cannot alter type of a column used by a sink"):
+        ours.execute("ALTER TABLE t ALTER m TYPE text")
+    ours.execute("DROP SINK s; ALTER TABLE t ALTER m TYPE text")
+    assert rows(ours, "SELECT k, m FROM t WHERE k > 3") == [(4, "7")]

@@ -6,7 +6,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
-from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
+from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
 from server.sql.grammar.rules.roles import (
     parse_alter_role,
@@ -65,8 +65,13 @@ def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    if tokens.at("temp", "temporary", "local", "global", "unlogged"):
-        raise tokens.not_supported("CREATE TEMPORARY" if not tokens.at("unlogged") else "CREATE UNLOGGED")
+    tokens.reject("CREATE UNLOGGED", "unlogged")
+    if parse_temporary(tokens):
+        if tokens.take("view"):
+            return parse_create_view(tokens, start, or_replace, temporary=True)
+        if or_replace or not tokens.take("table"):
+            raise tokens.not_supported("a temporary object other than a table or a view")
+        return parse_create_table(tokens, start, temporary=True)
     tokens.reject("CREATE UNIQUE INDEX", "unique", hint="Keys are not enforced.")
     if tokens.take("materialized"):
         tokens.expect("view")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.objects import OnCommit
 from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
 
@@ -38,7 +39,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Definition):
-    """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR."""
+    """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR.
+
+    `on_commit`: what a temporary table does then; None: nothing.
+    """
 
     tag = "CREATE TABLE"
 
@@ -47,6 +51,8 @@ class CreateTable(Definition):
     keys: tuple[Key, ...]
     if_not_exists: bool
     retain: str | None = None
+    temporary: bool = False
+    on_commit: OnCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +69,5 @@ class CreateTableAs(Parsed):
     verb: str
     with_data: bool = True
     retain: str | None = None
+    temporary: bool = False
+    on_commit: OnCommit | None = None
