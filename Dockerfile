@@ -1,5 +1,6 @@
-# An image with Python, Java and Tidewire. The server accepts connections from outside the container without
-# authentication: publish its port on the loopback interface only (-p 127.0.0.1:6875:6875). Port 6876 serves /metrics.
+# An image with Python, Java and Tidewire. Clients need a password: mount a file with that of role materialize, and name it in
+# TIDEWIRE_SUPERUSER_PASSWORD_FILE. Without TIDEWIRE_TLS_CERT and TIDEWIRE_TLS_KEY the connections are not encrypted: publish
+# the port on the loopback interface only (-p 127.0.0.1:6875:6875). Port 6876 serves the probes, and /metrics over TLS.
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
@@ -21,7 +22,7 @@ RUN pip install --no-cache-dir --constraint .ci/constraints.txt '.[testdrive,con
 USER tidewire
 ENV TIDEWIRE_LISTEN=0.0.0.0:6875 \
     TIDEWIRE_HTTP_LISTEN=0.0.0.0:6876 \
-    TIDEWIRE_ALLOW_REMOTE=true \
+    TIDEWIRE_AUTH=scram-sha-256 \
     TIDEWIRE_DATA_DIR=/var/lib/tidewire \
     TIDEWIRE_LOG_FORMAT=json
 VOLUME /var/lib/tidewire

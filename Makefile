@@ -13,10 +13,10 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
-OWN_TARGETS := sql or ivm or large or faults or attacks or kafka
+OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients
 
 .PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
-	test-kafka check bench score clean
+	test-kafka test-clients check bench score clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -96,6 +96,26 @@ $(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt tests/kafka/bro
 	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	mvn --quiet --batch-mode --file tests/kafka/broker/mariadb-connector.xml dependency:copy-dependencies \
 		-DincludeGroupIds=io.debezium,org.mariadb.jdbc,com.zendesk -DoutputDirectory=$(CURDIR)/$(@D)/mariadb
+	touch $@
+
+# Sessions of other clients, which are installed to .venv/clients. What cannot be installed is skipped. The ODBC driver and
+# Node.js are used if they are installed. TIDEWIRE_REWRITE=1 writes the table in docs/clients.md.
+CLIENTS := $(VENV)/clients
+
+test-clients: $(VENV)/.installed $(CLIENTS)/.installed
+	$(PYTEST) tests/clients -m clients -rs --timeout 0 $(ARGS)
+
+$(CLIENTS)/.installed: $(addprefix tests/clients/,requirements.txt requirements-dbt.txt package.json pom.xml) | $(VENV)/.installed
+	rm -rf $(CLIENTS)
+	$(PYTHON) -m venv $(CLIENTS)/python
+	$(CLIENTS)/python/bin/pip install --quiet --disable-pip-version-check --requirement tests/clients/requirements.txt
+	-$(PYTHON) -m venv $(CLIENTS)/dbt
+	-$(CLIENTS)/dbt/bin/pip install --quiet --disable-pip-version-check --requirement tests/clients/requirements-dbt.txt
+	-mkdir -p $(CLIENTS)/node && cp tests/clients/package.json $(CLIENTS)/node && npm install --silent --prefix $(CLIENTS)/node
+	-mvn --quiet --batch-mode --file tests/clients/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(CURDIR)/$(CLIENTS)/jdbc
+	-$(CLIENTS)/python/bin/python -c "import duckdb; duckdb.connect().execute('INSTALL postgres')" \
+		&& touch $(CLIENTS)/duckdb-extension
 	touch $@
 
 check: $(VENV)/.installed

@@ -198,6 +198,7 @@ MZ_SINK_STATISTICS = _table(
     messages_written="int8",
     updates_written="int8",
     bytes_written="int8",
+    errors="int8",
 )
 MZ_CLUSTERS = _table("s26", MZ_CATALOG, "mz_clusters", id="text", name="text")
 MZ_DATAFLOWS = _table(

@@ -354,6 +354,12 @@ class Log:
         batches = self._between(collection, lower, upper)
         return list(dict.fromkeys(time for batch in batches for time in batch.times(lower, upper)))
 
+    def next_time(self, collection: ObjectId, lower: int) -> Timestamp | None:
+        """The least of the times >= `lower` that `times` returns; None if there is none."""
+        batches = self.batches(collection)
+        at = bisect_left(batches, lower, key=_time)
+        return batches[at].times(lower, batches[at].time + 1)[0] if at < len(batches) else None
+
     def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         """The number of log rows at times in [lower, upper), or >= `lower`. Reads no payload."""
         if upper is None:
@@ -399,6 +405,10 @@ class Log:
         """
         tables = self._load(collection, lower, upper)
         return tables if layout is None else [layout.read(table) for table in tables]
+
+    def current_tables(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
+        """As `tables`, with the columns that the collection has now."""
+        return self.tables(collection, lower, upper, self._layout_of(collection))
 
     @staticmethod
     def _shaped(tables: list[pa.Table], schema: pa.Schema, layout: Layout | None) -> list[pa.Table]:

@@ -168,6 +168,28 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             WHERE kind = 'sink';
         """,
     ),
+    (
+        "passwords",
+        """
+        -- How roles log in. A role without a row has the defaults. Role materialize can have a row, too.
+        CREATE TABLE logins (
+            id TEXT PRIMARY KEY,
+            verifier TEXT,               -- a SCRAM verifier in PostgreSQL's form
+            valid_until INTEGER,         -- microseconds since 1970; NULL: the password does not expire
+            connection_limit INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        -- The key from which the salts of roles without a password follow: they must not change with a restart.
+        CREATE TABLE keys (name TEXT PRIMARY KEY, key BLOB NOT NULL) WITHOUT ROWID;
+        INSERT INTO keys VALUES ('salts', randomblob(32));
+        """,
+    ),
+    (
+        "enforced keys",
+        """
+        -- Tables can have keys with a name that are enforced, and indexes can be unique, which earlier versions do not
+        -- know. Existing keys stay as they are: lists of columns, not enforced. See catalog/keys.py.
+        """,
+    ),
 )
 
 

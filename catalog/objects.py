@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Self
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
+from catalog.keys import Key, restored_keys
 from catalog.layout import Numbering
 from catalog.roles import Privilege
 from catalog.source_definition import Format, ForTables, Secret
@@ -286,13 +287,13 @@ class OnCommit(StrEnum):
 
 @dataclass(frozen=True)
 class Table(WrittenCollection):
-    """A user's table. `keys` are PRIMARY KEY and UNIQUE constraints as declared; they are not enforced.
+    """A user's table. `keys` are its PRIMARY KEY and UNIQUE constraints, the primary key first.
 
     `numbering`: how its columns are stored; None if ALTER TABLE never changed which columns or types there are.
     `on_commit`: for temporary tables.
     """
 
-    keys: tuple[tuple[str, ...], ...] = ()
+    keys: tuple[Key, ...] = ()
     numbering: Numbering | None = field(default=None, kw_only=True)
     on_commit: OnCommit | None = field(default=None, kw_only=True)
 
@@ -301,7 +302,7 @@ class Table(WrittenCollection):
     relkind = "r"
 
     def stored(self) -> dict[str, object]:
-        own: dict[str, object] = {"keys": self.keys, "retain_ms": self.retain_ms}
+        own: dict[str, object] = {"keys": [key.stored() for key in self.keys], "retain_ms": self.retain_ms}
         if self.numbering is not None:
             own["numbering"] = self.numbering.stored()
         if self.on_commit is not None:
@@ -310,7 +311,8 @@ class Table(WrittenCollection):
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
-        keys = tuple(tuple(key) for key in row.definition["keys"])
+        required = frozenset(column.name for column in row.columns if not column.nullable)
+        keys = restored_keys(row.name, required, row.definition["keys"])
         numbering, on_commit = row.definition.get("numbering"), row.definition.get("on_commit")
         return cls(
             row.id,
@@ -365,10 +367,15 @@ class MaterializedView(DerivedRelation, Collection):
 
 @dataclass(frozen=True)
 class Index(Retained):
-    """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`)."""
+    """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`).
+
+    `is_unique`: no two rows of the table `on` have the same key. `nulls_distinct`: as in `Key`.
+    """
 
     on: ObjectId
     keys: tuple[str, ...]
+    is_unique: bool = False
+    nulls_distinct: bool = True
 
     kind = "index"
     plural = "indexes"
@@ -383,12 +390,22 @@ class Index(Retained):
         return self.on
 
     def stored(self) -> dict[str, object]:
-        return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms}
+        unique = {"unique": True, "nulls_distinct": self.nulls_distinct} if self.is_unique else {}
+        return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms, **unique}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
-        on, keys = row.definition["on"], tuple(row.definition["keys"])
-        return cls(row.id, row.schema_id, row.name, on, keys, retain_ms=row.definition.get("retain_ms"))
+        given = row.definition
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            given["on"],
+            tuple(given["keys"]),
+            given.get("unique", False),
+            given.get("nulls_distinct", True),
+            retain_ms=given.get("retain_ms"),
+        )
 
 
 @dataclass(frozen=True)

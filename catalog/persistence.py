@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from catalog import builtin
@@ -34,11 +35,13 @@ def load(store: Store) -> CatalogState:
     member_of: dict[str, set[ObjectId]] = {}
     for member, role_id in store.read("SELECT id, member_of FROM memberships"):
         member_of.setdefault(member, set()).add(role_id)
-    roles = [MATERIALIZE]
+    roles = {MATERIALIZE.id: MATERIALIZE}
     for row in store.read("SELECT id, name, superuser, inherit, login, create_db FROM roles"):
         id, name, superuser, inherit, login, create_db = row
         groups = frozenset(member_of.get(id, ()))
-        roles.append(Role(id, name, bool(superuser), bool(inherit), bool(login), bool(create_db), groups))
+        roles[id] = Role(id, name, bool(superuser), bool(inherit), bool(login), bool(create_db), groups)
+    for id, verifier, until, limit in store.read("SELECT id, verifier, valid_until, connection_limit FROM logins"):
+        roles[id] = replace(roles[id], verifier=verifier, valid_until=until, connection_limit=limit)
     privileges: dict[ObjectId, Acl] = {}
     for id, role_id, granted in store.read("SELECT id, role_id, privileges FROM privileges"):
         privileges[id] = {**privileges.get(id, {}), role_id: from_letters(granted)}
@@ -50,7 +53,7 @@ def load(store: Store) -> CatalogState:
         next_id=meta["next_id"],
         version=meta["catalog_version"],
         settings=dict(store.read("SELECT name, value FROM settings")),
-        roles={r.id: r for r in roles},
+        roles=roles,
         owners=dict(store.read("SELECT id, role_id FROM owners")),
         privileges=privileges,
         comments={
@@ -58,6 +61,12 @@ def load(store: Store) -> CatalogState:
             for id, position, text in store.read("SELECT object_id, position, comment FROM comments")
         },
     )
+
+
+def salt_key(store: Store) -> bytes:
+    """Returns the key from which the salts of roles without a password follow."""
+    ((key,),) = store.read("SELECT key FROM keys WHERE name = 'salts'")
+    return bytes(key)
 
 
 def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
@@ -81,7 +90,14 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
             )
     for id in old.roles.keys() - new.roles.keys():
         tx.execute("DELETE FROM memberships WHERE id = ?", (id,))
+        tx.execute("DELETE FROM logins WHERE id = ?", (id,))
     for id, role in _changed(tx, "roles", old.roles, new.roles):
+        tx.execute(
+            "INSERT OR REPLACE INTO logins VALUES (?, ?, ?, ?)",
+            (id, role.verifier, role.valid_until, role.connection_limit),
+        )
+        if id == MATERIALIZE.id:
+            continue  # its attributes never change
         attributes = (role.superuser, role.inherit, role.login, role.create_db)
         tx.execute("INSERT OR REPLACE INTO roles VALUES (?, ?, ?, ?, ?, ?)", (id, role.name, *attributes))
         tx.execute("DELETE FROM memberships WHERE id = ?", (id,))

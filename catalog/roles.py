@@ -8,7 +8,7 @@ privileges is the object's owner.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from catalog.ids import ObjectId
@@ -43,7 +43,11 @@ Acl = Mapping[ObjectId, frozenset[Privilege]]
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`inherit`: the role has the privileges of the roles it is a member of; if false, only after SET ROLE."""
+    """`inherit`: the role has the privileges of the roles it is a member of; if false, only after SET ROLE.
+
+    `verifier`: the SCRAM verifier of the password in PostgreSQL's form; None without a password. `valid_until`: when
+    the password expires, in microseconds since 1970; None: never. `connection_limit`: -1 is no limit.
+    """
 
     id: ObjectId
     name: str
@@ -52,10 +56,13 @@ class Role:
     login: bool = False
     create_db: bool = False
     member_of: frozenset[ObjectId] = frozenset()
+    verifier: str | None = field(default=None, repr=False)
+    valid_until: int | None = None
+    connection_limit: int = -1
 
 
 MATERIALIZE = Role(ObjectId("s1000"), "materialize", superuser=True, login=True, create_db=True)
-"""The superuser that always exists. It owns all objects without another owner."""
+"""The superuser that always exists, without a password. It owns all objects without another owner."""
 PUBLIC = ObjectId("p")
 """The grantee PUBLIC: all roles."""
 

@@ -36,6 +36,7 @@ The packages are layers: a package imports only packages that are listed below i
 `execution`       one module for each family of statements
 `session_state`   what a session has between two statements: settings, transaction, results
 `authorization`   privileges
+`authentication`  who may connect: rules, passwords, certificates
 `pg_catalog`      PostgreSQL's system catalogs; the only package that uses DuckDB
 `evaluation`      worker processes for work whose cost a client controls
 `egress`          sinks: the interface to external systems, and the task that writes changes to them

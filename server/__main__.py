@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from server.authentication.rules import Method
 from server.config import ConfigError, load
 from server.process import run
 from server.runtime.allocator import configure_allocator
@@ -39,9 +40,28 @@ def serve(
             show_default="none",
         ),
     ] = None,
-    allow_remote: Annotated[
-        bool | None,
-        typer.Option("--allow-remote", help="Accept an address that other machines can reach. There is no password."),
+    auth: Annotated[
+        Method | None,
+        typer.Option(
+            help="How all clients authenticate. trust accepts only clients on this machine. Anything else is required "
+            "to listen on an address that other machines can reach.",
+            show_default="trust",
+        ),
+    ] = None,
+    hba_file: Annotated[
+        Path | None,
+        typer.Option(help="Rules of client authentication, in the form of pg_hba.conf; instead of --auth."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="The server's certificate and its chain, PEM. Enables TLS on both ports.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The private key of --tls-cert, PEM, not encrypted.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="The certificates that may issue those of clients, PEM, for `cert`.")
+    ] = None,
+    superuser_password_file: Annotated[
+        Path | None,
+        typer.Option(help="The first line is the password of role materialize, if it has none yet."),
     ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Directory of the catalog, the log and spark.log.", show_default="tidewire-data")
@@ -90,7 +110,12 @@ def serve(
         "listen": listen,
         "http_listen": http_listen,
         "http_host_names": http_host_names,
-        "allow_remote": allow_remote,
+        "auth": auth,
+        "hba_file": hba_file,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "tls_ca": tls_ca,
+        "superuser_password_file": superuser_password_file,
         "data_dir": data_dir,
         "arrangement_directory": arrangement_directory,
         "spark_master": spark_master,

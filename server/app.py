@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import structlog
 
+from catalog.persistence import salt_key
 from protocol.pgwire.errors import PgError
+from server.authentication.access import Access, check_config
+from server.authentication.first_password import set_first_password
 from server.config import Config
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements import run_files
@@ -35,10 +39,16 @@ log = structlog.get_logger()
 
 
 class App:
-    """One server. The constructor opens the data directory (StoreError); `start` starts everything else."""
+    """One server. The constructor opens the data directory (StoreError); `start` starts everything else.
+
+    AccessError if the rules, the certificates or the password file cannot be used.
+    """
 
     def __init__(self, config: Config, engine: Engine | None = None) -> None:
         self._config = config
+        check_config(config.access)
+        if config.superuser_password_file is not None:
+            set_first_password(config.data_dir, config.superuser_password_file)
         engine = engine or SparkEngine(
             master=config.spark_master,
             remote=config.spark_remote,
@@ -67,11 +77,19 @@ class App:
         self.coordinator.restoring.append(self.sinks.hold)
         self.evaluator = Evaluator()
         self.catalog_engine = CatalogEngine(no_rows)
-        self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine)
+        self.access = Access(
+            config.access,
+            salt_key=salt_key(self.coordinator.store),
+            failures_max=lambda: int(self.coordinator.setting("failed_logins_max")),
+            clock=time.monotonic,
+            now_us=lambda: time.time_ns() // 1_000,
+        )
+        self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine, self.access)
         collector = ServerCollector(
             coordinator=self.coordinator,
             engine=self.engine,
             sources=self.sources,
+            sinks=self.sinks,
             buffered_bytes=lambda: self.listener.clients.buffered_bytes,
         )
         metrics.registry.register(collector)
@@ -113,14 +131,21 @@ class App:
             return None
         # Imported here because the import takes 0.2 s, in which the JVM starts and clients can already connect.
         from server.introspection.http import HttpPort
-        from server.introspection.pages import monitoring_pages
+        from server.introspection.http_access import http_access
+        from server.introspection.pages import PUBLIC_PAGES, monitoring_pages
 
         pages = monitoring_pages(
             engine=self.engine,
             is_listening=lambda: self.listener.is_listening,
             registry=self.coordinator.metrics.registry,
         )
-        self._http = HttpPort(pages, host_names=self._config.http_names)
+        self._http = HttpPort(
+            pages,
+            host_names=self._config.http_names,
+            check=http_access(self.access, self.coordinator),
+            public=PUBLIC_PAGES,
+            tls=lambda: self.access.tls.http_context if self.access.tls is not None else None,
+        )
         return await self._http.listen(*address)
 
     async def close(self, grace_s: float) -> None:

@@ -17,6 +17,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from server.authentication.access import AccessConfig
+from server.authentication.rules import Method
+from server.authentication.tls import TlsFiles
 from server.spark.connect.url import ConnectUrl
 
 # Tidewire sets these. With other values results would differ from PostgreSQL's, or would not be returned.
@@ -135,7 +138,12 @@ class Config(BaseSettings):
     listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:6875"
     http_listen: Annotated[str, AfterValidator(_address_or_none)] = "127.0.0.1:6876"
     http_host_names: Annotated[list[str], NoDecode, BeforeValidator(_host_names)] = []
-    allow_remote: bool = False
+    auth: Method | None = None
+    hba_file: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
+    tls_cert: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
+    tls_key: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
+    tls_ca: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
+    superuser_password_file: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
     data_dir: Annotated[Path, AfterValidator(Path.absolute)] = Path("tidewire-data").absolute()
     arrangement_directory: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
     spark_master: str = "local[*]"
@@ -172,18 +180,38 @@ class Config(BaseSettings):
                 raise ValueError(f"{name} and spark_remote cannot both be given")
         return self
 
+    @model_validator(mode="after")
+    def _one_access(self) -> Config:
+        if self.auth is not None and self.hba_file is not None:
+            raise ValueError("auth and hba_file cannot both be given")
+        if (self.tls_cert is None) is not (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key must be given together")
+        if self.tls_ca is not None and self.tls_cert is None:
+            raise ValueError("tls_ca requires tls_cert and tls_key")
+        return self
+
+    @property
+    def access(self) -> AccessConfig:
+        files = None
+        if self.tls_cert is not None and self.tls_key is not None:
+            files = TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
+        return AccessConfig(self.hba_file or self.auth or Method.TRUST, files)
+
     def check_address(self) -> None:
-        """ConfigError if an address is reachable from other machines without `allow_remote`."""
+        """ConfigError if an address is reachable from other machines and clients would not authenticate."""
+        if self.hba_file is not None or self.auth not in (None, Method.TRUST):
+            return
         for address in filter(None, (self.listen, self.http_listen)):
             host, _ = split_address(address)
             try:
                 loopback = ipaddress.ip_address(host).is_loopback
             except ValueError:
                 loopback = host == "localhost"
-            if not loopback and not self.allow_remote:
+            if not loopback:
                 raise ConfigError(
-                    f"{address} can be reached from other machines, and connections are neither encrypted nor "
-                    "authenticated: listen on 127.0.0.1, or use --allow-remote"
+                    f"{address} can be reached from other machines, and clients would not authenticate: listen on "
+                    "127.0.0.1, or use --auth scram-sha-256 or --hba-file, with --tls-cert and --tls-key for "
+                    "encryption and --superuser-password-file for the first password"
                 )
 
 

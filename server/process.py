@@ -52,6 +52,7 @@ async def _serve(config: Config) -> Failure | None:
     """Runs the server until SIGTERM or SIGINT."""
     from catalog.store import MustEnd, StoreError
     from server.app import App  # imports everything, so only after the arguments are checked
+    from server.authentication.access import AccessError
 
     log = structlog.get_logger()
     stop = asyncio.Event()
@@ -62,6 +63,9 @@ async def _serve(config: Config) -> Failure | None:
         app = App(config)
     except StoreError as error:
         return Failure(str(error), error.hint)
+    except AccessError as error:
+        return Failure(str(error))
+    loop.add_signal_handler(signal.SIGHUP, app.access.reload_soon)
     try:
         try:
             await app.start()
@@ -90,7 +94,8 @@ async def _serve(config: Config) -> Failure | None:
             "listening",
             host=host,
             port=port,
-            http="off" if http is None else f"http://{http[0]}:{http[1]}",
+            tls=app.access.tls is not None,
+            http="off" if http is None else f"{'http' if app.access.tls is None else 'https'}://{http[0]}:{http[1]}",
             psql=f"psql postgres://materialize@{host}:{port}/materialize",
         )
         events: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait()), app.failed]

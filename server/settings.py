@@ -171,8 +171,16 @@ VARIABLES: dict[str, Variable] = {
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
         Variable("authentication_timeout", "1min", _milliseconds_between(1_000, 600_000), system=True),
+        Variable("failed_logins_max", "20", _integer(0, 1_000_000), system=True),
+        # psql's \password asks for it.
+        Variable("password_encryption", "scram-sha-256", _one_of("scram-sha-256")),
         Variable("max_connections", "5000", _integer(1, 262_143), system=True),
         Variable("superuser_reserved_connections", "3", _integer(0, 262_143), system=True),
+        # Seconds; 60 is below the 350 s after which common NATs forget an idle connection.
+        Variable("tcp_keepalives_idle", "60", _integer(0, 32_767), system=True),
+        Variable("tcp_keepalives_interval", "0", _integer(0, 32_767), system=True),
+        Variable("tcp_keepalives_count", "0", _integer(0, 127), system=True),
+        Variable("tcp_user_timeout", "0", _integer(0, 2**31 - 1), system=True),
         Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
         Variable("max_hold_lag", "7d", _positive_milliseconds, system=True),
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),

@@ -47,9 +47,13 @@ os.environ["PATH"] += os.pathsep + str(binaries())
 
 
 class PostgresServer:
-    """A PostgreSQL server on a free port. `settings` are appended to postgresql.conf."""
+    """A PostgreSQL server on a free port. `settings` are appended to postgresql.conf.
 
-    def __init__(self, settings: str = "") -> None:
+    `programs`: the directory of PostgreSQL's programs, by default those of the wheel, which have no TLS.
+    """
+
+    def __init__(self, settings: str = "", programs: Path | None = None) -> None:
+        self._programs = programs or binaries()
         self.directory = Path(tempfile.mkdtemp(prefix="tidewire-pg-"))
         self._user: dict[str, int] = {}
         if os.geteuid() == 0:
@@ -117,7 +121,7 @@ class PostgresServer:
 
     def _run(self, program: str, *args: str | Path) -> None:
         subprocess.run(
-            [binaries() / program, *args],
+            [self._programs / program, *args],
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

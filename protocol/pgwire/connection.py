@@ -42,9 +42,18 @@ from protocol.pgwire.messages.frontend import (
     Sync,
     Terminate,
 )
+from protocol.pgwire.messages.sasl import (
+    SASL_BYTES_MAX,
+    AuthenticationSASL,
+    AuthenticationSASLContinue,
+    AuthenticationSASLFinal,
+    SASLInitialResponse,
+    SASLResponse,
+)
 from protocol.pgwire.messages.startup import (
     PROTOCOL_VERSION,
     STARTUP_BYTES_MAX,
+    AuthenticationCleartextPassword,
     AuthenticationOk,
     CancelRequest,
     GSSENCRequest,
@@ -81,6 +90,9 @@ class Phase(Enum):
 
     STARTUP = "startup"
     AUTHENTICATION = "authentication"
+    PASSWORD = "password"
+    SASL = "SASL"
+    SASL_CONTINUED = "SASL, continued"
     READY = "ready"
     EXTENDED = "extended"
     SKIP_UNTIL_SYNC = "skip until sync"
@@ -113,7 +125,10 @@ RECEIVED: dict[Phase, dict[type[FrontendMessage], Phase | None]] = {
         CancelRequest: Phase.CLOSED,
         StartupMessage: Phase.AUTHENTICATION,
     },
-    Phase.AUTHENTICATION: {PasswordMessage: Phase.AUTHENTICATION, Terminate: Phase.CLOSED},
+    Phase.AUTHENTICATION: {Terminate: Phase.CLOSED},
+    Phase.PASSWORD: {PasswordMessage: Phase.AUTHENTICATION, Terminate: Phase.CLOSED},
+    Phase.SASL: {SASLInitialResponse: Phase.AUTHENTICATION, Terminate: Phase.CLOSED},
+    Phase.SASL_CONTINUED: {SASLResponse: Phase.AUTHENTICATION, Terminate: Phase.CLOSED},
     Phase.READY: _COMMANDS,
     Phase.EXTENDED: _COMMANDS,
     Phase.SKIP_UNTIL_SYNC: {
@@ -141,7 +156,17 @@ RECEIVED: dict[Phase, dict[type[FrontendMessage], Phase | None]] = {
 # severity FATAL leads to CLOSED from every phase.
 SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
     Phase.STARTUP: {ErrorResponse: Phase.CLOSED},
-    Phase.AUTHENTICATION: {AuthenticationOk: Phase.READY, ErrorResponse: Phase.CLOSED},
+    Phase.AUTHENTICATION: {
+        AuthenticationCleartextPassword: Phase.PASSWORD,
+        AuthenticationSASL: Phase.SASL,
+        AuthenticationSASLContinue: Phase.SASL_CONTINUED,
+        AuthenticationSASLFinal: Phase.AUTHENTICATION,
+        AuthenticationOk: Phase.READY,
+        ErrorResponse: Phase.CLOSED,
+    },
+    Phase.PASSWORD: {ErrorResponse: Phase.CLOSED},
+    Phase.SASL: {ErrorResponse: Phase.CLOSED},
+    Phase.SASL_CONTINUED: {ErrorResponse: Phase.CLOSED},
     Phase.READY: {CopyInResponse: Phase.COPY_IN, ErrorResponse: Phase.READY},
     Phase.EXTENDED: {CopyInResponse: Phase.COPY_IN_EXTENDED, ErrorResponse: Phase.SKIP_UNTIL_SYNC},
     Phase.SKIP_UNTIL_SYNC: {ErrorResponse: Phase.SKIP_UNTIL_SYNC},
@@ -151,6 +176,12 @@ SENT: dict[Phase, dict[type[BackendMessage], Phase]] = {
 }
 
 _COMMAND_PHASES = (Phase.READY, Phase.EXTENDED)
+_STARTUP_PHASES = (
+    *(Phase.STARTUP, Phase.AUTHENTICATION, Phase.PASSWORD, Phase.SASL, Phase.SASL_CONTINUED),
+    Phase.CLOSED,
+)  # every error is FATAL
+
+_SASL_PHASES = (Phase.SASL, Phase.SASL_CONTINUED)
 
 # Messages whose length depends on user data; all others are small.
 _LARGE = (Query, Parse, Bind, FunctionCall, CopyData)
@@ -170,6 +201,10 @@ def _readings(phase: Phase) -> dict[int, _Reading]:
 
 # Keyed by name: hashing an enum member is a Python call, which would be made for each message.
 _READINGS: dict[str, dict[int, _Reading]] = {phase.name: _readings(phase) for phase in Phase}
+_FAST_BYTES_MAX = {
+    phase.name: SASL_BYTES_MAX + INT32.size if phase in _SASL_PHASES else SMALL_MESSAGE_BYTES_MAX for phase in Phase
+}
+"""The length of a message up to which it needs no further checks, by phase."""
 _SENT: dict[str, dict[type[BackendMessage], Phase]] = {phase.name: sent for phase, sent in SENT.items()}
 
 
@@ -235,7 +270,7 @@ class Connection:
                 code, length = HEADER.unpack_from(data, start)
                 reading = self._readings.get(code)
                 end = start + length + 1
-                if reading is not None and 4 <= length <= SMALL_MESSAGE_BYTES_MAX and end <= len(data):
+                if reading is not None and 4 <= length <= self._fast_bytes_max and end <= len(data):
                     parse, after, _ = reading
                     if parse is not None:
                         self._at = end
@@ -247,7 +282,7 @@ class Connection:
                 return NEED_DATA
             return self._next_opening() if self._phase is Phase.STARTUP else self._next_message()
         except PgError as error:
-            if self._phase in (Phase.STARTUP, Phase.AUTHENTICATION, Phase.CLOSED):
+            if self._phase in _STARTUP_PHASES:
                 error.severity = Severity.FATAL
             if error.severity is Severity.FATAL:
                 self._enter(Phase.CLOSED)
@@ -286,6 +321,25 @@ class Connection:
         """Queues bytes unchanged: framed rows, or the one-byte answer to SSLRequest and GSSENCRequest."""
         self._out.append(data)
 
+    def accept_tls(self) -> None:
+        """Queues the answer `S` to the SSLRequest that was returned last. What follows must be received through TLS.
+
+        PgError 08P01, FATAL, if the client has sent more before the answer: a man in the middle could have inserted it,
+        and it would be taken for a part of the encrypted connection (CVE-2021-23214).
+        """
+        self.encrypted()
+        if self.bytes_waiting:
+            self._enter(Phase.CLOSED)
+            raise violation(
+                "received unencrypted data after SSL request",
+                "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.",
+            )
+        self._out.append(b"S")
+
+    def encrypted(self) -> None:
+        """The connection has begun with TLS, or will continue with it: a further request for encryption is an error."""
+        self._encryption_refused |= {SSLRequest, GSSENCRequest}
+
     def data_to_send(self) -> bytes:
         """All bytes queued since the last call. If only one object was queued, it is returned without a copy."""
         data = b"".join(self._out)
@@ -294,6 +348,7 @@ class Connection:
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase
+        self._fast_bytes_max = _FAST_BYTES_MAX[phase._name_]
         self._readings = _READINGS[phase._name_]
         self._sent = _SENT[phase._name_]
         if phase is Phase.CLOSED:
@@ -328,6 +383,8 @@ class Connection:
             parse, after, large = reading
             if not 4 <= length <= SMALL_MESSAGE_BYTES_MAX:
                 self._check_length(length, LARGE_MESSAGE_BYTES_MAX if large else SMALL_MESSAGE_BYTES_MAX)
+            if self._phase in _SASL_PHASES and length > SASL_BYTES_MAX + INT32.size:
+                raise violation("invalid message length")
             if large and length > self._message_bytes_max:
                 self._begin_skip(length, after, dropped=parse is None)
                 continue
@@ -382,8 +439,10 @@ class Connection:
 
     def _unexpected(self, code: int) -> PgError:
         match self._phase:
-            case Phase.AUTHENTICATION:
+            case Phase.AUTHENTICATION | Phase.PASSWORD:
                 return violation(f"expected password response, got message type {code}")
+            case Phase.SASL | Phase.SASL_CONTINUED:
+                return violation(f"expected SASL response, got message type {code}")
             case Phase.COPY_IN | Phase.COPY_IN_EXTENDED:
                 # As in PostgreSQL, the COPY fails first, then the connection.
                 reason = f"unexpected message type 0x{code:02X} during COPY from stdin"

@@ -60,6 +60,7 @@ class SqlState(StrEnum):
     IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03"
     INVALID_SQL_STATEMENT_NAME = "26000"
     INVALID_AUTHORIZATION_SPECIFICATION = "28000"
+    INVALID_PASSWORD = "28P01"
     DEPENDENT_OBJECTS_STILL_EXIST = "2BP01"
     INVALID_CURSOR_NAME = "34000"
     INVALID_CATALOG_NAME = "3D000"
@@ -134,6 +135,7 @@ class PgError(Exception):
 
     `position` is the 1-based index, in characters, into the text of the query that the client sent.
     `where` is the CONTEXT line; COPY puts the input's line and column there.
+    `schema_name`, `table_name` and `constraint_name` name what a row violates.
     """
 
     def __init__(
@@ -146,6 +148,9 @@ class PgError(Exception):
         position: int | None = None,
         where: str | None = None,
         severity: Severity = Severity.ERROR,
+        schema_name: str | None = None,
+        table_name: str | None = None,
+        constraint_name: str | None = None,
     ) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
@@ -155,6 +160,9 @@ class PgError(Exception):
         self.position = position
         self.where = where
         self.severity = severity
+        self.schema_name = schema_name
+        self.table_name = table_name
+        self.constraint_name = constraint_name
 
     def __repr__(self) -> str:
         return f"PgError({self.sqlstate}, {self.message!r})"

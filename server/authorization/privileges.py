@@ -17,13 +17,13 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.plan import QueryPlan
 
 
-def login(state: CatalogState, name: str) -> ObjectId:
+def login(state: CatalogState, name: str, *, any_user: bool) -> ObjectId:
     """Returns the role of a session whose client sent this user name. PgError 28000.
 
-    While `materialize` is the only role, every name is accepted and means `materialize`.
+    `any_user`: while `materialize` is the only role, every name is accepted and means `materialize`.
     """
     role = state.role_named(name)
-    if role is None and len(state.roles) == 1:
+    if role is None and any_user and len(state.roles) == 1:
         return MATERIALIZE.id
     if role is None:
         raise PgError(

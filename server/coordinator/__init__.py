@@ -11,6 +11,7 @@
   write to the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their
   state.
 - `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
+- `notifications`: delivers NOTIFY to the sessions that listen.
 - `activity`: the connected sessions. `tasks`: the background tasks.
 
 Imports point from `coordinator`, the only module that uses all others, to `tasks` and `holds`, which use none.

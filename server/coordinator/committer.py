@@ -41,6 +41,8 @@ from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.coordinator.key_conflicts import Keys, RecentWrites, Write
+from server.coordinator.key_counts import KeyCounts
+from server.coordinator.key_indexes import Duplicate, KeyChanges, KeyIndexes
 from server.coordinator.payloads import shared_payloads
 from server.coordinator.row_buffer import Inconvertible, RowBuffer, payloads_of
 from server.coordinator.snapshot_cache import layout_of
@@ -82,6 +84,8 @@ class Request:
     `unchanged`: collections that were read, and the times. None of them may have been written since.
     `keys`: those of `unchanged` of which only the rows with these keys were read; other rows may have been written.
     `tables`: the written tables, as the changes were computed for them. They may not have been altered since.
+    `key_changes`: the changes of enforced keys by table. Those that are missing are computed by the committer.
+    `new_keys`: the rows of enforced keys that `catalog` adds to a table in `unchanged`, without the request's changes.
     `catalog`: the states before and after DDL. The state before must still be the current one.
     `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
     The requester holds the required history until the commit is done.
@@ -97,6 +101,8 @@ class Request:
     unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     keys: Mapping[ObjectId, Keys] = field(default_factory=dict)
     tables: Mapping[ObjectId, Table] = field(default_factory=dict)
+    key_changes: Mapping[ObjectId, KeyChanges] = field(default_factory=dict)
+    new_keys: Mapping[str, KeyCounts] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     advances: Sequence[Advance] = ()
@@ -184,6 +190,8 @@ class Committer:
         self._empty_commits = len(CLOSE_S)  # since the last write
         self._last_write: dict[ObjectId, Timestamp] = {}
         self._recent_writes = RecentWrites()
+        self.key_indexes: KeyIndexes | None = None
+        """The indexes of enforced keys. None: keys are not checked."""
         self._unread: dict[ObjectId, Timestamp] = {}
         found = store.read("SELECT value FROM meta WHERE key = 'unread'")
         self._unread_before_start = Timestamp(found[0][0] if found else 0)  # of any collection
@@ -267,10 +275,14 @@ class Committer:
             written = await self._write(group, time)
         except BaseException:
             group.moves.roll_back()
+            if self.key_indexes is not None:
+                self.key_indexes.discard()
             raise
         has_changes = bool(written or group.errors)
         self._empty_commits = 0 if has_changes else self._empty_commits + 1
         self._log.committed(written)
+        if self.key_indexes is not None:
+            self.key_indexes.committed()
         for id, error in group.errors.items():
             self._errors.committed(id, time, error)
             self._wrote(id, time, Write(None))
@@ -352,7 +364,8 @@ class Committer:
                 replaced = {advance.hold: moves.advance(group.state, advance) for advance in request.advances}
                 for overdue in request.overdue:
                     moves.advance_overdue(group.state, overdue)
-            except (Conflict, PgError) as error:
+                self._check_keys(request, group.state)
+            except (Conflict, Duplicate, PgError) as error:
                 request.done.set_exception(error)
                 request.done.exception()
                 continue
@@ -393,6 +406,27 @@ class Committer:
         for id in (*request.written, *request.source_state):
             if id not in state.items:
                 raise Conflict(id)
+
+    def _check_keys(self, request: Request, state: CatalogState) -> None:
+        """Duplicate if two rows would have the same enforced key. Conflict if an index is not loaded."""
+        keys, catalog = self.key_indexes, request.catalog
+        if keys is None:
+            return
+        if catalog is not None:
+            state = catalog[1]
+        changes: dict[ObjectId, list[pa.Table | RowBuffer]] = {}
+        for id, write in request.each_write():
+            if write is not None and keys.of(state, id):
+                changes.setdefault(id, []).append(write)
+        if changes or request.new_keys or catalog is not None:
+            new = catalog[1].items.keys() - catalog[0].items.keys() if catalog is not None else ()
+            arguments = (state, request.key_changes, changes, request.new_keys, new)
+            if (missing := keys.stage(*arguments, alters=catalog is not None)) is not None:
+                raise Conflict(missing)
+
+    def last_write(self, id: ObjectId) -> int:
+        """The time of the latest commit that wrote to a collection since the start, or 0."""
+        return self._last_write.get(id, 0)
 
     def changed(self, unchanged: Mapping[ObjectId, Timestamp], keys: Mapping[ObjectId, Keys]) -> ObjectId | None:
         """One of the collections that were read at these times and have been written since. `keys`: as in `Request`."""
@@ -470,6 +504,8 @@ class Committer:
             self._last_write.pop(id, None)
             self._recent_writes.forget(id)
             self._unread.pop(id, None)
+        if self.key_indexes is not None:
+            self.key_indexes.adopt(new, [id for id, item in new.items.items() if old.items.get(id) is not item])
 
 
 def altered_tables(old: CatalogState, new: CatalogState) -> list[ObjectId]:

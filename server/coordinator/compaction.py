@@ -2,8 +2,9 @@
 
 One pass per interval makes at most two merges per collection: one of batches at or before `since`, whose updates are
 consolidated, and one of held history, whose updates keep their times. A merge runs in a thread, and one transaction
-replaces the batches. A merge that fails is logged and repeated by the next pass. Readers do not depend on it. A damaged
-batch is never merged, because the merged batch would have a valid checksum. The damage is logged once.
+replaces the batches. A cancelled pass ends after its thread, whose payload is discarded, so that nothing is written
+after the coordinator is closed. A merge that fails is logged and repeated by the next pass. Readers do not depend on
+it. A damaged batch is never merged, because the merged batch would have a valid checksum. The damage is logged once.
 
 The same pass deletes errors of collections that no readable time needs.
 """
@@ -22,6 +23,7 @@ from catalog.objects import ObjectId, Timestamp
 from catalog.store import MustEnd, Store
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Metrics
+from server.runtime.threads import thread_to_the_end
 from server.timeline.frontiers import RETENTION_MS, Frontiers
 
 log = structlog.get_logger()
@@ -58,7 +60,7 @@ async def compact(
                 log.error("compaction failed", collection=id, error=str(error), exc_info=error)
         try:
             await errors_compacted()
-            await asyncio.to_thread(log_.remove_unused)
+            await thread_to_the_end(log_.remove_unused)
             await store.give_back()
         except MustEnd:
             return
@@ -83,14 +85,14 @@ async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: 
     since = frontiers.kept(id)
     merged = 0
     if run := log_.mergeable(id, since):
-        payload: Payload = await asyncio.to_thread(log_.merge, run)
+        payload: Payload = await thread_to_the_end(log_.merge, run, discard=log_.discard)
         # From here until `replaced`, no reader may use a time before `since`; `Frontiers.hold` refuses it from now on.
         frontiers.compacted(id, since)
         merged += await _replace(store, log_, run, payload, since)
     # Batches within the default window are not merged: they will soon be before `since`, unless they are held.
     before = frontiers.upper(id) - RETENTION_MS if id in frontiers.floors else 0
     if run := log_.mergeable_history(id, since, before):
-        payload = await asyncio.to_thread(log_.merge_history, run)
+        payload = await thread_to_the_end(log_.merge_history, run, discard=log_.discard)
         merged += await _replace(store, log_, run, payload, 0)
     return merged
 

@@ -55,8 +55,10 @@ from server.coordinator.hold_lag import HoldLag
 from server.coordinator.holds import Holds
 from server.coordinator.indexes import Indexes
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.key_indexes import KeyIndexes
 from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
+from server.coordinator.notifications import Notifications
 from server.coordinator.queries import Queries
 from server.coordinator.reads import DataflowInputs, Reads, altered_error, error_of
 from server.coordinator.snapshot_cache import SnapshotCache, layout_of
@@ -116,6 +118,7 @@ class Coordinator:
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
+        self.notifications = Notifications()
         self.row_batches = RowBatches(engine)
         self.activity = Activity()
         self.backpressure = Backpressure(metrics)
@@ -140,6 +143,8 @@ class Coordinator:
         self.restoring: list[Callable[[], None]] = []
         """Called by `start` when all frontiers exist and before any `since` advances: takes further holds."""
         self._tasks = tasks = BackgroundTasks()
+        self.key_indexes = KeyIndexes(self.log, frontiers, tasks, self.latest_time, committer.last_write)
+        committer.key_indexes = self.key_indexes
         self._snapshots = snapshots = SnapshotCache(self.log, scratch)
         self.system_tables = SystemTableHistory(
             frontiers,

@@ -68,6 +68,8 @@ class SinkTask:
         self.frontier: Timestamp | None = None
         """All changes at times before it are written."""
         self.written = Written()
+        self.errors = 0
+        """The number of attempts to write that failed."""
         self.definition = definition_of(coordinator.state, sink)
         """The definition that was used last."""
         self._coordinator = coordinator
@@ -79,6 +81,16 @@ class SinkTask:
     def held_at(self) -> Timestamp:
         """The time from which the sink holds the history of its collection."""
         return self._holder.time
+
+    @property
+    def lag_ms(self) -> int:
+        """The age of the oldest change that is not written, measured to the collection's `upper`. 0 if there is none.
+
+        Before the frontier is known, everything after `held_at` counts as not written.
+        """
+        coordinator, on = self._coordinator, self.sink.on
+        oldest = self.held_at if self.frontier is None else coordinator.log.next_time(on, self.frontier)
+        return 0 if oldest is None else max(0, coordinator.frontiers.upper(on) - oldest)
 
     async def run(self) -> None:
         """Runs until cancelled, or until the sink is dropped."""
@@ -105,6 +117,7 @@ class SinkTask:
                     raise_if_cancelled()
                     log.exception("unexpected error of a sink", sink=self.sink.id)
                     self._report(SinkStatus.STALLED, f"internal error: {error}")
+                self.errors += 1
                 retry_s = RETRY_S if self.frontier != frontier else min(2 * retry_s, RETRY_S_MAX)
                 await asyncio.sleep(retry_s)
         finally:

@@ -8,7 +8,7 @@ times cannot be read any more. The actions of a statement are applied one after 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -26,11 +26,13 @@ from catalog.objects import (
     Table,
 )
 from catalog.state import CatalogState, InUse
-from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.authorization import privileges
+from server.coordinator.key_indexes import enforced_keys
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.computation import shaped
+from server.execution.add_key import add_to_table, enforce
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
@@ -127,7 +129,7 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
         case AddColumn():
             await _add_column(context, table, action)
         case DropColumn():
-            _drop_column(context, table, action)
+            await _drop_column(context, table, action)
         case SetDefault(column=name, default=default):
             at = _position(table, name)
             column, text = table.columns[at], None
@@ -135,7 +137,7 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
                 text = plan_default(
                     ColumnDefinition(name, parse_type(column.type), False, default), context.plan_context()
                 )
-            _replace(context, table, _with_column(table, at, replace(column, default=text)))
+            await _replace(context, table, _with_column(table, at, replace(column, default=text)))
         case SetNotNull(column=name, not_null=wanted):
             await _set_not_null(context, table, name, wanted)
         case SetType():
@@ -159,7 +161,7 @@ def _numbering(table: Table) -> Numbering:
     return table.numbering or Numbering.initial(len(table.columns))
 
 
-def _replace(
+async def _replace(
     context: Context,
     before: Table,
     after: Table,
@@ -167,19 +169,27 @@ def _replace(
     state: CatalogState | None = None,
     change: Change | None = None,
     converted: Callable[[pa.Table], pa.Table] | None = None,
+    rows: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Makes `after` the definition of a table in the transaction's catalog.
 
     `state`: the catalog, if it is not the session's. `change`: of the columns in the queries of views.
-    `converted`: converts the transaction's own changes of the table.
+    `converted`: converts the transaction's own changes of the table. `rows`: changes the rows. Keys on columns whose
+    position or type has changed are checked with all rows.
     """
     state = (state or context.state).with_item(after)
     if change is not None:
         state = with_views(state, before, change)
     state = _with_nulls(state, after.id)
+    known = {key.id for key in enforced_keys(context.state, after.id)}
     if converted is not None:
         context.transaction.convert(after.id, converted, layout_of(after))
     change_catalog(context, state)
+    if rows is not None:
+        await rows()
+    for key in enforced_keys(state, after.id):
+        if key.id not in known:
+            await enforce(context, after, key, ())
 
 
 def _with_nulls(state: CatalogState, id: ObjectId) -> CatalogState:
@@ -218,28 +228,22 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
     if len(table.columns) >= COLUMNS_MAX:
         raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
     default = plan_default(definition, context.plan_context()) if definition.default is not None else None
-    primary = any(key.primary for key in action.keys)
-    column = Column(name, str(definition.type), not (definition.not_null or primary), default)
+    column = Column(name, str(definition.type), not definition.not_null, default)
     value = await _initial_value(context, column)
     if not column.nullable and not value.is_valid and await _has_rows(context, table):
         raise _contains_nulls(table, name)
-    if action.keys:
-        context.notice(
-            Notice(
-                f'PRIMARY KEY and UNIQUE constraints of table "{table.name}" are not enforced',
-                severity=Severity.NOTICE,
-                hint="They are stored as documentation. Duplicates are not rejected.",
-            )
-        )
-    keys = (*table.keys, *(tuple(ident.name for ident in key.columns) for key in action.keys))
-    after = replace(table, columns=(*table.columns, column), keys=keys, numbering=_numbering(table).added(value))
+    after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
     schema = collection_schema(after)
 
     def converted(changes: pa.Table) -> pa.Table:
         added = pa.repeat(value.cast(schema.types[-1]), changes.num_rows)
         return changes.add_column(len(table.columns), schema.names[-1], added)
 
-    _replace(context, table, after, change=unchanged, converted=converted)
+    await _replace(context, table, after, change=unchanged, converted=converted)
+    for key in action.keys:
+        added = context.state.items[table.id]
+        assert isinstance(added, Table)
+        await add_to_table(context, added, key)
 
 
 async def _initial_value(context: Context, column: Column) -> pa.Scalar:
@@ -273,7 +277,7 @@ def _contains_nulls(table: Table, column: str) -> PgError:
 # -- DROP COLUMN ----------------------------------------------------------------------------------------------------
 
 
-def _drop_column(context: Context, table: Table, action: DropColumn) -> None:
+async def _drop_column(context: Context, table: Table, action: DropColumn) -> None:
     name = action.column.name
     if action.if_exists and all(column.name != name for column in table.columns):
         context.notice(Notice(f'column "{name}" of relation "{table.name}" does not exist, skipping'))
@@ -298,7 +302,7 @@ def _drop_column(context: Context, table: Table, action: DropColumn) -> None:
     gone = [item for id, item in before.items.items() if id not in state.items and id not in indexes]
     report_cascade(context, gone)
     columns = (*table.columns[:at], *table.columns[at + 1 :])
-    keys = tuple(key for key in table.keys if name not in key)
+    keys = tuple(key for key in table.keys if name not in key.columns)
     after = replace(table, columns=columns, keys=keys, numbering=_numbering(table).dropped(at))
     state = _with_comments_moved(state, table.id, at + 1)
     names = collection_schema(table).names
@@ -307,7 +311,7 @@ def _drop_column(context: Context, table: Table, action: DropColumn) -> None:
         left = changes.remove_column(at)
         return left.rename_columns([*names[:-1], *left.column_names[len(names) - 1 :]])
 
-    _replace(context, table, after, state=state, change=dropped(table.columns[at]), converted=converted)
+    await _replace(context, table, after, state=state, change=dropped(table.columns[at]), converted=converted)
 
 
 def _users(state: CatalogState, table: Table, column: str) -> list[Item]:
@@ -357,12 +361,14 @@ async def _set_not_null(context: Context, table: Table, name: Ident, wanted: boo
     column = table.columns[at]
     if column.nullable is not wanted:
         return
+    if not wanted and any(key.is_primary and column.name in key.columns for key in table.keys):
+        raise PgError(SqlState.INVALID_TABLE_DEFINITION, f'column "{column.name}" is in a primary key')
     if wanted:
         plan = plan_query(relation_query(table, (column.name,)), context.plan_context())
         rows = await rows_to_write(context, plan, (), table.id)
         if rows.column(0).null_count:
             raise _contains_nulls(table, column.name)
-    _replace(context, table, _with_column(table, at, replace(column, nullable=not wanted)))
+    await _replace(context, table, _with_column(table, at, replace(column, nullable=not wanted)))
 
 
 # -- TYPE -----------------------------------------------------------------------------------------------------------
@@ -379,7 +385,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     for index in context.state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
     if action.using is None and _is_wider(parse_type(column.type), type):
-        _replace(context, table, after)
+        await _replace(context, table, after)
         return
     rows = await rows_to_write(context, _plan_conversion(context, table, after, at, action), (), table.id)
     rows = await in_thread(shaped, rows, collection_schema(after))
@@ -392,16 +398,18 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     def converted(changes: pa.Table) -> pa.Table:
         return changes.set_column(at, f"c{at}", pa.repeat(null, changes.num_rows))
 
-    _replace(context, table, after, converted=converted)
-    # The old rows have NULL in the new column.
-    time = context.transaction.read_time or context.coordinator.latest_time()
-    holder = context.coordinator.frontiers.hold((table.id,), time)
-    try:
-        old = await relation_rows_at(context, table.id, time)
-    finally:
-        holder.release()
-    if old.num_rows:
-        await context.add_changes(table.id, [updates.with_diff(old, -1), rows])
+    async def replaced() -> None:
+        """Retracts the old rows, which have NULL in the new column, and adds the new ones."""
+        time = context.transaction.read_time or context.coordinator.latest_time()
+        holder = context.coordinator.frontiers.hold((table.id,), time)
+        try:
+            old = await relation_rows_at(context, table.id, time)
+        finally:
+            holder.release()
+        if old.num_rows:
+            await context.add_changes(table.id, [updates.with_diff(old, -1), rows])
+
+    await _replace(context, table, after, converted=converted, rows=replaced)
 
 
 def _refuse_users(state: CatalogState, table: Table, column: str) -> None:

@@ -66,7 +66,7 @@ def prepare(
             prepared.plan, prepared.fields = plan, plan.envelope.fields
             prepared.parameters = plan.query.parameters
         case Declare(statement=inner) if _takes_parameters(inner):
-            # The parameter types are needed now. Without parameters the cursor is planned when it is first used.
+            # The parameter types are needed now. Without parameters the cursor is planned when it is declared.
             prepared.parameters = prepare(context, inner, types).parameters
         case ShowVariable() | ShowObjects() | ShowColumns() | ShowCreate():
             if isinstance(statement, ShowVariable) and statement.name is not None:
@@ -106,7 +106,7 @@ def _set_plan(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> 
             prepared.parameters, prepared.fields = plan.parameters, plan.columns
         case WritePlan():
             prepared.parameters = plan.query.parameters
-            prepared.fields = plan.query.columns[plan.returning] if plan.returning is not None else None
+            prepared.fields = plan.fields
 
 
 def plan_statement(
@@ -158,7 +158,7 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
             return plan_subscribe(context, subscribe, None)
         case source:
             plan = plan_statement(context, source)
-            if isinstance(plan, WritePlan) and plan.returning is None:
+            if isinstance(plan, WritePlan) and plan.fields is None:
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause")
             return plan
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -40,18 +41,21 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if not plan.inputs:
         return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
     await context.enter(Mode.READ, "SELECT")
-    if plan.row_locks is not None and context.transaction.ends_later:
-        await _lock_rows(context, plan, plan.row_locks, Bindings(parameters))
+    locks = plan.row_locks if context.transaction.ends_later else None
+    if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
+        schema = updates.rows_schema([field.type.arrow for field in plan.columns])
+        return Result("SELECT {}", TableRows(plan.columns, schema.empty_table()))
     time = context.hold(plan.inputs)
     if context.transaction.ends_later:
         depend_on(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
 
 
-async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> None:
+async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> bool:
     """Locks rows for the rest of the block as an UPDATE of them would, and moves the read time to the latest one.
 
-    All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT.
+    All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT. False with SKIP LOCKED
+    if another session holds a lock.
     """
     if context.transaction.read_only:
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
@@ -61,12 +65,16 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
     await context.admit(wanted.tables)
     for table in sorted(wanted.tables):
         try:
-            await context.lock((table,), keys_of(plan, table, bindings), nowait=wanted.nowait)
+            keys = keys_of(plan, table, bindings)
+            await context.lock((table,), keys, nowait=wanted.nowait or wanted.skips)
         except Unavailable:
+            if wanted.skips:
+                return False
             name = context.state.items[table].name
             message = f'could not obtain lock on row in relation "{name}"'
             raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
     context.hold_latest(plan.inputs)
+    return True
 
 
 async def rows_without_inputs(
@@ -120,12 +128,21 @@ def keys_of(plan: QueryPlan, table: ObjectId, bindings: Bindings, but: Set[int] 
 
 
 async def rows_at(
-    context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...], *, committed: bool = False
+    context: Context,
+    plan: QueryPlan,
+    time: Timestamp,
+    parameters: tuple[object, ...],
+    *,
+    committed: bool = False,
+    given: Mapping[ObjectId, pa.Table] = MappingProxyType({}),
 ) -> pa.Table:
-    """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself."""
+    """The query's rows at `time`. The caller holds `time`. `committed`: without changes of the transaction itself.
+
+    `given`: the rows of relations that exist only in the plan.
+    """
     bindings = context.bindings(parameters, mz_now=time) if plan.uses_session else Bindings(parameters)
     views: dict[ObjectId, pa.Table] = {}
-    for view in plan.scanned - plan.inputs:
+    for view in plan.scanned - plan.inputs - given.keys():
         changed = not committed and is_changed(context, view)
         found = None if changed else await _indexed(context, plan, view, bindings, time)
         if found is None:
@@ -134,6 +151,8 @@ async def rows_at(
         views[view] = found
 
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
+        if id in given:
+            return given[id]
         check_unaltered(context, plan)
         if id in views:
             return views[id]
@@ -157,10 +176,15 @@ def check_unaltered(context: Context, plan: QueryPlan) -> None:
             raise altered_error(table.name)
 
 
-async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp) -> pa.Table:
-    """The rows of a collection at `time`, which the caller holds, with the transaction's own changes."""
+async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp, wanted: Wanted = ()) -> pa.Table:
+    """The rows of a collection at `time`, which the caller holds, with the transaction's own changes.
+
+    `wanted`: only those.
+    """
     if is_changed(context, id):
-        return await changed_rows(context, id, time, (), rows_at)
+        return await changed_rows(context, id, time, wanted, rows_at)
+    if wanted:
+        return await context.coordinator.reads.rows(id, time, wanted)
     return await input_rows(context, id, time)
 
 

@@ -1,4 +1,7 @@
-"""Calls the functions that wait: advisory locks and pg_sleep(). They wait on the event loop and can be cancelled."""
+"""Calls the functions that wait, advisory locks and pg_sleep(), and pg_notify().
+
+They wait on the event loop and can be cancelled.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pyarrow as pa
 
 from protocol.pgwire.errors import Notice, Severity, SqlState
 from server.coordinator.locks import EXCLUSIVE, SHARED
+from server.coordinator.notifications import Notification
 from server.session_state.advisory_locks import Advisory, lock_name
 from server.session_state.context import Context
 from server.sql.constant import Bindings, compiled
@@ -31,9 +35,13 @@ async def rows_after_waiting(context: Context, relation: Relation, bindings: Bin
 
 
 async def _called(context: Context, call: SessionValue, bindings: Bindings) -> Any:
-    """The result of a call; None if an argument is NULL."""
+    """The result of a call; None if an argument is NULL, except of pg_notify()."""
     assert isinstance(call.argument, Array)
     values = [await _value(context, argument, bindings) for argument in call.argument.elements]
+    if call.name == "pg_notify":
+        channel, payload = values
+        context.transaction.pending.notify(Notification.checked(channel or "", payload or ""), context.process_id)
+        return ""
     if None in values:
         return None
     if not call.name.startswith("pg_sleep"):

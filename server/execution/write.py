@@ -25,11 +25,13 @@ from server.coordinator.reads import AlteredError, altered_error
 from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.computation import shaped
+from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
 from server.execution.select import check_unaltered, keys_of, relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null
 from server.session_state.context import Context, not_readable
+from server.session_state.key_checks import check_keys, check_row_keys, load_keys
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
@@ -43,9 +45,13 @@ COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are writt
 
 async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[object, ...]) -> Result:
     """Executes a planned INSERT, UPDATE or DELETE. PgError 42501 if the role lacks a privilege."""
+    if plan.added is not None:
+        await load_keys(context, plan.table)
     if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
         return result
     check_unaltered(context, plan.query)
+    if (conflict := plan.conflict) is not None:
+        return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
     _require(context, plan, Privilege(verb))
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
@@ -120,6 +126,8 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
                 table = context.state.items[plan.table]
                 assert isinstance(table, Table)
                 check_not_null(table, table_of(rows, added.schema))  # raises
+        if not check_row_keys(context, plan.table, rows, added.schema):
+            return None
         buffer = transaction.rows.get(plan.table)
         if buffer is None:
             transaction.writes_to(context.state.items[plan.table])
@@ -239,6 +247,7 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
             check_not_null(table, new)
             tables.append(new)
         if rows.num_rows:
+            await check_keys(context, table, tables, None if plan.old is None or plan.new is None else plan.assigned)
             await context.add_changes(table.id, tables)
         writing.rows = rows.num_rows
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
@@ -266,7 +275,9 @@ async def truncate(context: Context, tables: list[Table]) -> Result:
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)
         if rows.num_rows:
-            await context.add_changes(table.id, [updates.with_diff(rows, -1)])
+            removed = [updates.with_diff(rows, -1)]
+            await check_keys(context, table, removed)
+            await context.add_changes(table.id, removed)
     _depend_on(context, ids, time, None)
     await _end(context)
     return Result("TRUNCATE TABLE")
@@ -303,6 +314,11 @@ class CopyIn:
 
     async def finish(self) -> Result:
         await self._take(self._decoder.finish())
+        rows = [payload.table for payload in self._payloads]
+        if self._batches:
+            rows.append(pa.Table.from_batches(self._batches))
+        if rows:
+            await check_keys(self._context, self._table, rows)
         if self._batches:
             await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
         _check_unaltered(self._context, self._table)

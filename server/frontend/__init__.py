@@ -1,6 +1,7 @@
 """Connections of clients.
 
 listener.py          accepts connections and shuts down; `client`: one connection; `client_registry`: limits, signals
+authentication.py    the messages of a login; `half_open`: the limit of connections before it
 startup.py           what the startup parameters mean; opens sessions
 session.py           one client's messages, one at a time
 simple_query.py      Query messages; `extended_query`: Parse, Bind, Describe, Execute, Close
@@ -10,4 +11,5 @@ portal_runner.py     runs portals and sends their rows; `copy`: COPY
 dispatch.py          executes statements by their class, with the modules of `execution`
 transactions.py      begins and ends transactions
 statement_task.py    the task of a message that must wait; `responses`: errors and ReadyForQuery
+notification_sender.py  sends notifications between transactions
 """

@@ -12,8 +12,10 @@ from typing import Protocol
 
 import structlog
 
+from catalog.roles import Role
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from server.coordinator.coordinator import Coordinator
+from server.frontend.half_open import HalfOpen
 from server.timeline.frontiers import Pulse
 
 log = structlog.get_logger()
@@ -27,6 +29,9 @@ class RegisteredClient(Protocol):
 
     process_id: int
     secret_key: int
+
+    @property
+    def address(self) -> str | None: ...
 
     @property
     def buffered_bytes(self) -> int: ...
@@ -46,6 +51,7 @@ class ClientRegistry:
         self._clients: set[RegisteredClient] = set()
         self._by_process_id: dict[int, RegisteredClient] = {}
         self._process_ids = itertools.count(1)
+        self._half_open = HalfOpen()
         self._left = Pulse()
         self._lack_logged = float("-inf")  # the time of the last log entry about a lack of descriptors
 
@@ -56,11 +62,14 @@ class ClientRegistry:
         return len(self._clients)
 
     def add(self, client: RegisteredClient) -> None:
+        """Adds a client without a session. If there are too many of them, one that is slow is disconnected."""
         self._clients.add(client)
+        self._half_open.add(client, client.address)
 
     def remove(self, client: RegisteredClient) -> None:
         """Called when the connection is lost."""
         self._clients.discard(client)
+        self._half_open.remove(client, client.address)
         self._coordinator.activity.disconnected(client.process_id)
         self._by_process_id.pop(client.process_id, None)
         self._left.fire()
@@ -75,6 +84,7 @@ class ClientRegistry:
 
     def register(self, client: RegisteredClient) -> None:
         """Gives the client the process id and the secret key by which it can be cancelled."""
+        self._half_open.remove(client, client.address)
         client.process_id, client.secret_key = next(self._process_ids), secrets.randbits(32)
         self._by_process_id[client.process_id] = client
 
@@ -105,6 +115,14 @@ class ClientRegistry:
                 SqlState.TOO_MANY_CONNECTIONS,
                 "remaining connection slots are reserved for roles with the SUPERUSER attribute",
             )
+
+    def check_role(self, role: Role) -> None:
+        """PgError 53300 if the role has as many sessions as CONNECTION LIMIT allows. Superusers have no limit."""
+        if role.connection_limit < 0 or role.superuser:
+            return
+        sessions = self._coordinator.activity.sessions.values()
+        if sum(session.role == role.id for session in sessions) >= role.connection_limit:
+            raise PgError(SqlState.TOO_MANY_CONNECTIONS, f'too many connections for role "{role.name}"')
 
     def _lack_of_descriptors(self) -> PgError:
         now = asyncio.get_running_loop().time()

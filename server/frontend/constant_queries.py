@@ -157,7 +157,8 @@ class ConstantQueries:
             context.begin_statement()
             portals.close("")
         else:
-            portals.close_all()
+            portals.end()
+            portals.keep()
 
     def answer_execute(self, portal: Portal) -> bytes | None:
         """Runs a portal of one constant row or of an INSERT. Returns the answer to Execute. PgError."""

@@ -40,8 +40,8 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
             fields = plan.envelope.fields
             running = subscribe(context, inner, plan, ())
         case WritePlan():
-            assert plan.returning is not None
-            fields = plan.query.columns[plan.returning]
+            assert plan.fields is not None
+            fields = plan.fields
             running = write.write(context, plan, type(inner).__name__.upper(), ())
         case CatalogPlan():
             fields = plan.columns

@@ -6,13 +6,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import assert_never
 
+from catalog import spill
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
+from server.coordinator.notifications import Notification
 from server.coordinator.reads import AlteredError
 from server.execution import show, write
+from server.execution.add_key import add_key
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
@@ -29,13 +34,17 @@ from server.explain.explain import explain
 from server.frontend.transactions import Transactions, outside_block
 from server.runtime.offload import offload
 from server.session_state.context import Context
+from server.session_state.cursor_rows import CursorRows
 from server.session_state.portals import Portal, Portals
 from server.session_state.prepared import CatalogPlan, Prepared, PreparedStatements, SubscribePlan, plan_key
-from server.session_state.results import Result, SubscriptionRows, TableRows
+from server.session_state.results import Result, Rows, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
-from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.cursors import Direction
+from server.sql.grammar.statements.parts import Definition, Name
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
+
+CURSOR_BYTES_MAX = 8 << 20  # of the rows of a cursor that are kept in memory
 
 
 class Dispatcher:
@@ -108,6 +117,9 @@ class Dispatcher:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables)
+            case s.Maintain(tag=tag, tables=tables), _:
+                self._check_maintained(tag, tables)
+                return Result(tag)
             case s.LockTable(), _:
                 return await lock_tables(context, statement)
             case s.AdvanceHold(), _:
@@ -116,6 +128,8 @@ class Dispatcher:
                 return await connections.validate(context, statement)
             case s.AlterTable(), _:
                 return await alter_table(context, statement)
+            case ((s.AddKey() | s.CreateIndex(unique=True)), _):
+                return await add_key(context, statement)
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.SetTransaction()), _):
@@ -137,9 +151,11 @@ class Dispatcher:
             case ((s.Prepare() | s.Execute() | s.Deallocate()), _):
                 return await self._prepared_statement(statement)
             case ((s.Declare() | s.CloseCursor()), _):
-                return self._cursor_statement(statement, prepared.parameters, parameters)
-            case s.Unlisten(), _:
-                return Result("UNLISTEN")
+                return await self._cursor_statement(statement, prepared.parameters, parameters)
+            case s.Move(), _:
+                return await self._move(statement)
+            case ((s.Listen() | s.Unlisten() | s.Notify()), _):
+                return self._notification_statement(statement)
             case _:
                 raise AssertionError(statement)
 
@@ -175,6 +191,7 @@ class Dispatcher:
                         )
                     self.portals.close_all()
                     self.statements.clear()
+                    context.listening.end()
                     context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
@@ -219,17 +236,43 @@ class Dispatcher:
             case _:
                 assert_never(statement)
 
-    def _cursor_statement(
+    def _check_maintained(self, tag: str, tables: Sequence[Name]) -> None:
+        """VACUUM, ANALYZE. PgError 42P01 for an unknown relation, 25001 for VACUUM in a block."""
+        if tag == "VACUUM" and (self.context.transaction.explicit or self.has_several_statements):
+            raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
+        for name in tables:
+            find_item(self.context, name)
+
+    def _notification_statement(self, statement: s.Listen | s.Unlisten | s.Notify) -> Result:
+        """LISTEN, UNLISTEN and NOTIFY. They take effect when the transaction commits."""
+        pending = self.context.transaction.pending
+        match statement:
+            case s.Listen(channel=channel):
+                pending.change(True, channel.name)
+                return Result("LISTEN")
+            case s.Unlisten(channel=name):
+                pending.change(False, None if name is None else name.name)
+                return Result("UNLISTEN")
+            case s.Notify(channel=channel, payload=payload):
+                pending.notify(Notification.checked(channel.name, payload), self.context.process_id)
+                return Result("NOTIFY")
+            case _:
+                assert_never(statement)
+
+    async def _cursor_statement(
         self, statement: s.Declare | s.CloseCursor, types: tuple[PgType, ...], parameters: tuple[object, ...]
     ) -> Result:
         """`types` and `parameters` are those of the statement of a DECLARE."""
         match statement:
-            case s.Declare(name=name, statement=inner):
-                if not self.context.transaction.explicit and not self.has_several_statements:
+            case s.Declare(name=name, statement=inner, hold=hold):
+                if not (self.context.transaction.explicit or self.has_several_statements or hold):
                     raise PgError(
                         SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
                     )
-                cursor = Portal(Prepared(inner, None, declared=types), parameters, cursor=True)
+                cursor = Portal(Prepared(inner, None, declared=types), parameters, cursor=True, hold=hold)
+                self.portals.check_unused(name.name)
+                if not isinstance(inner, s.Subscribe):
+                    await self._run_cursor(cursor, statement)
                 self.portals.add(name.name, cursor)
                 return Result("DECLARE CURSOR")
             case s.CloseCursor(name=None):
@@ -245,7 +288,8 @@ class Dispatcher:
 
     @staticmethod
     def check_fetch_limit(statement: s.Fetch, limit: int) -> None:
-        if limit and (statement.count is None or limit < statement.count):
+        is_run = statement.direction in (Direction.FORWARD, Direction.BACKWARD)
+        if limit and is_run and (statement.count is None or limit < statement.count):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
                 "Execute with max_rows of a FETCH ALL is not supported"
@@ -253,23 +297,65 @@ class Dispatcher:
                 else "Execute with max_rows < a FETCH's count is not supported",
             )
 
-    async def fetch(self, statement: s.Fetch) -> Result:
-        """Returns rows of a cursor. The first FETCH, even FETCH 0, plans and starts the cursor's statement."""
-        cursor = self.portals.cursor(statement.cursor.name)
+    async def _run_cursor(self, cursor: Portal, declare: s.Declare) -> None:
+        """Executes the query of a cursor, and keeps its rows. Large ones are kept on disk."""
+        await offload(declare.statement.text, self.plan_cursor, cursor)
+        _check_row_locks(declare, cursor.prepared)
+        result = await self.execute(cursor.prepared, cursor.parameters)
+        assert result.rows is not None
+        table = await result.rows.take(None)
+        if declare.hold or table.nbytes > CURSOR_BYTES_MAX:
+            table = await asyncio.to_thread(spill.on_disk, table, self.context.coordinator.scratch)
+        cursor.result = Result(result.tag, CursorRows(result.rows.fields, table, scrolls=declare.scroll is not False))
+
+    async def _rows_of(self, name: str) -> Rows:
+        """The rows of a cursor. The first call for a SUBSCRIBE plans and starts it."""
+        cursor = self.portals.cursor(name)
         if cursor.failure is not None:
             raise cursor.failure
-        inner = cursor.prepared.statement
-        await offload("" if inner is None else inner.text, self.plan_cursor, cursor)
-        timeout_s = fetch_timeout_s(statement.timeout)
         if cursor.result is None:
+            inner = cursor.prepared.statement
+            await offload("" if inner is None else inner.text, self.plan_cursor, cursor)
             cursor.result = await self.execute(cursor.prepared, cursor.parameters)
-        rows = cursor.result.rows
-        assert rows is not None
-        if isinstance(rows, SubscriptionRows) and timeout_s is not None:
-            table = await rows.take_ready(statement.count, timeout_s)
+        assert cursor.result.rows is not None
+        return cursor.result.rows
+
+    async def fetch(self, statement: s.Fetch) -> Result:
+        """Returns rows of a cursor."""
+        rows = await self._rows_of(statement.cursor.name)
+        timeout_s = fetch_timeout_s(statement.timeout)
+        if isinstance(rows, CursorRows):
+            table = rows.fetch(statement.direction, statement.count)
         else:
-            table = await rows.take(statement.count)
+            _check_forward(statement.direction)
+            if isinstance(rows, SubscriptionRows) and timeout_s is not None:
+                table = await rows.take_ready(statement.count, timeout_s)
+            else:
+                table = await rows.take(statement.count)
         return Result("FETCH {}", TableRows(rows.fields, table))
+
+    async def _move(self, statement: s.Move) -> Result:
+        rows = await self._rows_of(statement.cursor.name)
+        if isinstance(rows, CursorRows):
+            return Result(f"MOVE {rows.move(statement.direction, statement.count)}")
+        _check_forward(statement.direction)
+        return Result(f"MOVE {(await rows.take(statement.count)).num_rows}")
+
+
+def _check_forward(direction: Direction) -> None:
+    if direction is not Direction.FORWARD:
+        raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+
+
+def _check_row_locks(declare: s.Declare, prepared: Prepared) -> None:
+    """PgError 0A000 if a cursor that locks rows is WITH HOLD or SCROLL."""
+    if isinstance(prepared.plan, QueryPlan) and prepared.plan.row_locks is not None:
+        if declare.hold:
+            message = "DECLARE CURSOR WITH HOLD ... FOR UPDATE is not supported"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, detail="Holdable cursors must be READ ONLY.")
+        if declare.scroll:
+            message = "DECLARE SCROLL CURSOR ... FOR UPDATE is not supported"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, detail="Scrollable cursors must be READ ONLY.")
 
 
 def _types(prepared: Prepared) -> list[tuple[str, PgType]]:

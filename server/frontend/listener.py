@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from server.authentication.access import Access
 from server.coordinator.coordinator import Coordinator
 from server.evaluation.evaluator import Evaluator
 from server.frontend.client import Client, OutputQueue
 from server.frontend.client_registry import ClientRegistry, terminated
 from server.frontend.startup import Sessions
 from server.pg_catalog.engine import CatalogEngine
+from server.runtime.tls_stream import Handshakes
 from server.spark import Engine
 
 
@@ -18,12 +20,20 @@ class Listener:
     """Accepts connections. `clients`: those that are connected."""
 
     def __init__(
-        self, coordinator: Coordinator, engine: Engine, evaluator: Evaluator, catalog_engine: CatalogEngine
+        self,
+        coordinator: Coordinator,
+        engine: Engine,
+        evaluator: Evaluator,
+        catalog_engine: CatalogEngine,
+        access: Access,
     ) -> None:
         self.clients = ClientRegistry(coordinator)
+        self._access = access
+        self._handshakes = Handshakes()
         signals = {
             "pg_cancel_backend": self.clients.cancel_backend,
             "pg_terminate_backend": self.clients.terminate_backend,
+            "pg_reload_conf": self._reload,
         }
         self._sessions = Sessions(coordinator, engine, evaluator, catalog_engine, signals=signals)
         self._output = OutputQueue()
@@ -38,7 +48,11 @@ class Listener:
 
     def new_client(self) -> Client:
         """Returns the protocol object of a new connection."""
-        return Client(self.clients, self._sessions, self._output)
+        return Client(self.clients, self._sessions, self._access, self._output, self._handshakes)
+
+    def _reload(self, _: int) -> bool:
+        self._access.reload_soon()
+        return True
 
     @property
     def is_listening(self) -> bool:

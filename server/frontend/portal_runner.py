@@ -56,7 +56,7 @@ class PortalRunner:
                 case _:
                     portal.result = await self._execute(portal, describe=describe)
             sender.send_notices(context.notices)
-        elif portal.done and isinstance(statement, s.Declare | s.CloseCursor):
+        elif portal.done and isinstance(statement, s.Declare | s.CloseCursor | s.Move):
             raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')
         rows = portal.result.rows
         if rows is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import ErrorResponse, ParameterStatus, ReadyForQuery
+from server.frontend.notification_sender import NotificationSender
 from server.frontend.transactions import Transactions
 from server.runtime.metrics import CANCELED, ERROR, OK
 from server.session_state.context import Context
@@ -38,11 +39,13 @@ class Responses:
         self._transactions = transactions
         self._terminate = terminate
         self._idle_timer: asyncio.TimerHandle | None = None
+        self.notifications = NotificationSender(sender, lambda: self._is_idle, terminate)
+        self._is_idle = True  # the client awaits no answer, and no transaction is open
         self._reported = context.settings.reported()
         self._reported_revision = context.settings.revision
 
     def ready(self) -> None:
-        """Sends the changed settings and ReadyForQuery."""
+        """Sends the changed settings, notifications and ReadyForQuery."""
         transaction = self._context.transaction
         if self._context.settings.revision is not self._reported_revision:
             self._report_settings()
@@ -52,6 +55,8 @@ class Responses:
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IN_BLOCK)
             self._start_idle_timer()
         else:
+            self._is_idle = True
+            self.notifications.send()
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IDLE)
 
     def fail(self, error: PgError) -> None:
@@ -65,7 +70,9 @@ class Responses:
         """Counts the current statement."""
         self._metrics.count_statement(self.kind, outcome)
 
-    def stop_idle_timer(self) -> None:
+    def stop_idling(self) -> None:
+        """Called when a message is handled, and when the session ends."""
+        self._is_idle = False
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None

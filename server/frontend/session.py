@@ -66,6 +66,7 @@ class Session:
         self._sender = Sender(connection, transport)
         self._dispatcher = dispatcher = Dispatcher(context)
         self._responses = Responses(context, self._sender, dispatcher.transactions, self.terminate)
+        context.listening.receiver = self._responses.notifications
         self._constants = ConstantQueries(dispatcher, connection, cache)
         self._data_received = asyncio.Event()
         runner = PortalRunner(dispatcher, self._sender, self._data_received)
@@ -121,6 +122,7 @@ class Session:
         if self._connection.phase is not Phase.CLOSED:
             self._connection.send(ErrorResponse.of(error))
             self._sender.flush()
+            self._transport.abort_if_stuck(STUCK_S)
         self._transport.close()
         self.lost()
 
@@ -132,7 +134,8 @@ class Session:
 
     def _close(self) -> None:
         self._ended = True
-        self._responses.stop_idle_timer()
+        self._responses.stop_idling()
+        self._responses.notifications.close()
         self._dispatcher.portals.close_all()
         self.context.end()
 
@@ -151,7 +154,7 @@ class Session:
                 break
             has_handled = True
             if self._connection.is_at_bind and (answered := self._constants.answer_call()) is not None:
-                self._responses.stop_idle_timer()
+                self._responses.stop_idling()
                 self._send_answer(answered.data, answered.kind)
                 if answered.synced:
                     self._end_call()
@@ -168,7 +171,7 @@ class Session:
             if message is EOF or isinstance(message, Terminate):
                 self._transport.close()
                 break
-            self._responses.stop_idle_timer()
+            self._responses.stop_idling()
             work = self._handle(message)
             if work is not None:
                 self._wait_for(work, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +25,14 @@ from server.session_state.transaction import Transaction
 from server.settings import VARIABLES, Settings, checked_value
 from server.spark import Engine
 
+_KEEPALIVES = {
+    "tcp_keepalives_idle": "TCP_KEEPIDLE",
+    "tcp_keepalives_interval": "TCP_KEEPINTVL",
+    "tcp_keepalives_count": "TCP_KEEPCNT",
+    "tcp_user_timeout": "TCP_USER_TIMEOUT",
+}
+"""The socket options by setting. 0 is the system's default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
@@ -36,14 +45,11 @@ class Login:
     notice: Notice | None
 
     @classmethod
-    def of(cls, coordinator: Coordinator, startup_parameters: Mapping[str, str]) -> Login:
-        """PgError if a parameter is invalid, or if there is no such role or database."""
+    def of(cls, coordinator: Coordinator, startup_parameters: Mapping[str, str], *, any_user: bool) -> Login:
+        """PgError if a parameter is invalid, or if there is no such role or database. `any_user`: see `login`."""
         parameters = dict(startup_parameters)
-        user = parameters.pop("user", "")
-        if not user:
-            raise PgError(
-                SqlState.INVALID_AUTHORIZATION_SPECIFICATION, "no PostgreSQL user name specified in startup packet"
-            )
+        user = user_of(parameters)
+        del parameters["user"]
         if parameters.pop("replication", "false").lower() not in ("false", "off", "no", "0"):
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "replication connections are not supported")
         settings = Settings(lambda: coordinator.state.settings)
@@ -54,7 +60,7 @@ class Login:
         for name, value in (*_options(parameters.pop("options", "")), *parameters.items()):
             checked_value(name, value)  # rejects `fixed` variables, which `start_with` would set
             settings.start_with(name, value)
-        role = privileges.login(coordinator.state, user)
+        role = privileges.login(coordinator.state, user, any_user=any_user)
         is_superuser = privileges.is_superuser(coordinator.state, role)
         settings.start_with("is_superuser", "on" if is_superuser else "off")
         notice = None if database == requested else _other_database(requested, database)
@@ -98,6 +104,13 @@ class Sessions:
         self._signals = signals
         self._query_cache = QueryCache()
 
+    def set_keepalives(self, sock: socket.socket) -> None:
+        """Makes the system probe an idle client, and end its connection if it does not answer."""
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, option in _KEEPALIVES.items():
+            if hasattr(socket, option) and (value := int(self.coordinator.setting(name))):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
     def open(self, login: Login, process_id: int, connection: Connection, transport: Transport) -> Session:
         context = Context(
             self.coordinator,
@@ -112,6 +125,26 @@ class Sessions:
             login=login.role,
         )
         return Session(context, connection, transport, self._query_cache)
+
+
+def user_of(parameters: Mapping[str, str]) -> str:
+    """The user in a StartupMessage. PgError 28000."""
+    user = parameters.get("user", "")
+    if not user:
+        raise PgError(
+            SqlState.INVALID_AUTHORIZATION_SPECIFICATION, "no PostgreSQL user name specified in startup packet"
+        )
+    return user
+
+
+def effective_database(state: CatalogState, parameters: Mapping[str, str]) -> str:
+    """The database that the session will use; the requested name if there is no such database."""
+    user = parameters.get("user", "")
+    requested = parameters.get("database", "") or user
+    try:
+        return _database_for(state, requested, user)
+    except PgError:  # reported after the authentication
+        return requested
 
 
 def _database_for(state: CatalogState, requested: str, user: str) -> str:

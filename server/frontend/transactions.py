@@ -1,6 +1,6 @@
 """Begins and ends a session's transactions: BEGIN, COMMIT and their synonyms, implicit transactions, and failures.
 
-A portal does not outlive its transaction, so all portals are closed with it.
+Portals are closed with their transaction, except cursors WITH HOLD.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Transactions:
         """After an error: marks a block as failed, and rolls back an implicit transaction."""
         context, transaction = self._context, self._context.transaction
         if not transaction.explicit:
-            self._portals.close_all()
+            self._portals.roll_back()
             context.rollback()
             return
         transaction.failed = True
         if transaction.savepoints:
             savepoint = transaction.savepoints[-1]
-            self._portals.close_all(but=savepoint.portals)
+            self._portals.roll_back(but=savepoint.portals)
             context.unlock_after(savepoint)
         else:
-            self._portals.close_all()
+            self._portals.roll_back()
             context.unlock()
             transaction.release()
 
@@ -61,21 +61,21 @@ class Transactions:
             return True
         if transaction.has_effects:
             return False
-        self._portals.close_all()
+        self._portals.end()
+        self._portals.keep()
         if transaction.has_begun or transaction.settings.revision is not context.settings.revision:
             context.end_reads()  # a later error must not roll back the effect of SET
         return True
 
     def begin_commit(self) -> asyncio.Future[Commit] | None:
         """Begins to commit the implicit transaction, if that needs no task: see `Context.begin_commit`."""
-        self._portals.close_all()
-        return self._context.begin_commit()
+        self._portals.end()
+        return None if self._portals.has_unheld else self._context.begin_commit()
 
     async def end_implicit(self) -> None:
         """Commits the implicit transaction, if there is one."""
         if not self._context.transaction.explicit:
-            self._portals.close_all()
-            await self._context.commit()
+            await self._commit()
 
     async def execute(self, statement: TransactionStatement) -> Result:
         context = self._context
@@ -94,18 +94,22 @@ class Transactions:
                     context.hold_all()
                 self._set_modes(modes)
                 return Result(tag)
-            case s.Commit():
-                self._warn_outside_block()
-                self._portals.close_all()
+            case s.Commit(chain=chain):
+                self._check_block("COMMIT", chain)
+                modes = self._modes()
                 if transaction.failed:
-                    context.rollback()
-                    return Result("ROLLBACK")
-                await context.commit()
-                return Result("COMMIT")
-            case s.Rollback():
-                self._warn_outside_block()
-                self._portals.close_all()
-                context.rollback()
+                    self._roll_back()
+                else:
+                    await self._commit()
+                if chain:
+                    self._begin_with(modes)
+                return Result("ROLLBACK" if transaction.failed else "COMMIT")
+            case s.Rollback(chain=chain):
+                self._check_block("ROLLBACK", chain)
+                modes = self._modes()
+                self._roll_back()
+                if chain:
+                    self._begin_with(modes)
                 return Result("ROLLBACK")
             case s.SetTransaction(modes=modes, session=session):
                 if session:
@@ -127,13 +131,34 @@ class Transactions:
             case s.RollbackToSavepoint(name=name):
                 self._require_block("ROLLBACK TO SAVEPOINT")
                 number = transaction.find_savepoint(name.name)
-                self._portals.close_all(but=transaction.savepoints[number].portals)
+                self._portals.roll_back(but=transaction.savepoints[number].portals)
                 context.restore(number)
                 return Result("ROLLBACK")
             case _:
                 assert_never(statement)
 
-    def _warn_outside_block(self) -> None:
+    async def _commit(self) -> None:
+        self._portals.end()
+        await self._context.commit()
+        self._portals.keep()
+
+    def _roll_back(self) -> None:
+        self._portals.roll_back()
+        self._context.rollback()
+
+    def _modes(self) -> TransactionModes:
+        """The modes of the current block, for AND CHAIN."""
+        context = self._context
+        return TransactionModes(context.settings["transaction_isolation"], context.transaction.read_only)
+
+    def _begin_with(self, modes: TransactionModes) -> None:
+        self._context.transaction.explicit = True
+        self._set_modes(modes)
+
+    def _check_block(self, statement: str, chain: bool) -> None:
+        """Warns outside a block. PgError 25P01 there with AND CHAIN."""
+        if chain:
+            self._require_block(f"{statement} AND CHAIN")
         if not self._context.transaction.explicit:
             self._context.notice(outside_block("there is no transaction in progress"))
 

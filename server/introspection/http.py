@@ -14,7 +14,8 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Iterable, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import cast
 
 import structlog
@@ -22,12 +23,18 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
+from server.introspection.tls_transport import TlsConnection
+from server.runtime.tls_stream import Handshakes
+
 LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
 REQUEST_S = 5.0  # from the connection to the end of the request's head
 ANSWER_S = 10.0  # for the client to read the answer
 SHUTDOWN_S = 0.5  # for the requests that are in progress at shutdown
 CONNECTIONS_MAX = 64
+
+Check = Callable[[web.Request], Awaitable[web.Response | None]]
+"""Returns the refusal of a request, None if it may be answered."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
 _FOREIGN_NAME = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
@@ -52,9 +59,26 @@ def _last(response: web.StreamResponse) -> web.StreamResponse:
 class HttpPort:
     """Serves `pages` by path."""
 
-    def __init__(self, pages: Mapping[str, Handler], *, host_names: Iterable[str] = ()) -> None:
-        """`host_names`: the Host names that are accepted in addition to localhost and IP addresses."""
+    def __init__(
+        self,
+        pages: Mapping[str, Handler],
+        *,
+        host_names: Iterable[str] = (),
+        check: Check | None = None,
+        public: Iterable[str] = (),
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        """`host_names`: the Host names that are accepted in addition to localhost and IP addresses.
+
+        `check`: who may have the pages, except those whose paths are `public`. `tls`: the certificate for a new
+        connection; None for connections without TLS.
+        """
         self._pages = pages
+        self._check = check
+        self._public = frozenset(public)
+        self._tls = tls
+        self._handshakes = Handshakes()
+        self._pending: set[TlsConnection] = set()
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._answer])
@@ -78,12 +102,21 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        return _Refusal() if len(server.connections) >= CONNECTIONS_MAX else _Connection(server)
+        if len(server.connections) + len(self._pending) >= CONNECTIONS_MAX:
+            return _Refusal()
+        connection = _Connection(server)
+        context = self._tls()
+        if context is None:
+            return connection
+        return TlsConnection(connection, context, self._handshakes, self._pending, REQUEST_S)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The middleware of all requests."""
-        response = _last(self._refusal(request) or await self._page(request, handler))
+        refusal = self._refusal(request)
+        if refusal is None and self._check is not None and request.path not in self._public:
+            refusal = await self._check(request)
+        response = _last(refusal or await self._page(request, handler))
         if request.transport is not None:
             asyncio.get_running_loop().call_later(ANSWER_S, request.transport.abort)
         return response

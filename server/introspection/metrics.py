@@ -18,6 +18,8 @@ from catalog.objects import Index, ObjectId
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.computation import Recomputation
 from server.dataflow.runtime.hydration import State
+from server.egress.sink_task import SinkStatus
+from server.egress.sinks import Sinks
 from server.execution.subscribe import OUTPUTS
 from server.ingest.ingestion import Status
 from server.ingest.sources import Sources
@@ -30,12 +32,19 @@ class ServerCollector(Collector):
     """Reads a server's state. `collect` must be exhausted on the event loop's thread, where the state changes."""
 
     def __init__(
-        self, *, coordinator: Coordinator, engine: Engine, sources: Sources, buffered_bytes: Callable[[], int]
+        self,
+        *,
+        coordinator: Coordinator,
+        engine: Engine,
+        sources: Sources,
+        sinks: Sinks,
+        buffered_bytes: Callable[[], int],
     ) -> None:
         """`buffered_bytes`: returns the bytes that were written to clients and that their sockets have not taken."""
         self._coordinator = coordinator
         self._engine = engine
         self._sources = sources
+        self._sinks = sinks
         self._buffered_bytes = buffered_bytes
 
     def collect(self) -> Iterator[Metric]:
@@ -47,6 +56,7 @@ class ServerCollector(Collector):
         yield from self._arrangements()
         yield from self._lags()
         yield from self._ingestions()
+        yield from self._egress()
 
     def _sessions(self) -> Iterator[Metric]:
         activity = self._coordinator.activity
@@ -179,6 +189,38 @@ class ServerCollector(Collector):
         yield CounterMetricFamily("tidewire_source_messages", "Messages or rows that sources have read.", messages)
         rows = sum(source.rows for source in running)
         yield CounterMetricFamily("tidewire_source_updates", "Updates that sources have committed.", rows)
+
+    def _egress(self) -> Iterator[Metric]:
+        """Of each sink by name, and the number of sinks by status."""
+        state = self._coordinator.state
+        tasks = {
+            ".".join(state.full_name(item)): task
+            for id, task in self._sinks.running.items()
+            if (item := state.items.get(id)) is not None  # else it was dropped, and its task has not ended yet
+        }
+        statuses: dict[str, float] = dict.fromkeys(SinkStatus, 0)
+        for task in tasks.values():
+            statuses[task.status] += 1
+        yield _gauges("tidewire_sinks", "Sinks, by status.", "status", statuses)
+        yield _gauges(
+            "tidewire_sink_frontier_seconds",
+            "The time before which a sink has written all changes, as seconds since 1970. Absent before it is known.",
+            "sink",
+            {name: task.frontier / 1_000 for name, task in tasks.items() if task.frontier is not None},
+        )
+        yield _gauges(
+            "tidewire_sink_lag_seconds",
+            "The age of the oldest change that a sink has not written. 0 if it has written all.",
+            "sink",
+            {name: task.lag_ms / 1_000 for name, task in tasks.items()},
+        )
+        for name, description, values in (
+            ("updates", "Updates that a sink has written.", {n: t.written.updates for n, t in tasks.items()}),
+            ("messages", "Messages that a sink has written.", {n: t.written.messages for n, t in tasks.items()}),
+            ("bytes", "Bytes that a sink has written.", {n: t.written.bytes for n, t in tasks.items()}),
+            ("errors", "Attempts of a sink to write that failed.", {n: t.errors for n, t in tasks.items()}),
+        ):
+            yield _labelled(CounterMetricFamily(f"tidewire_sink_{name}", description, labels=("sink",)), values)
 
 
 def rendered(families: Iterable[Metric], jvm_pid: int | None) -> bytes:

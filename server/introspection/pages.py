@@ -12,6 +12,9 @@ from server.introspection.http import text_response
 from server.introspection.metrics import CONTENT_TYPE, rendered
 from server.spark import Engine
 
+PUBLIC_PAGES = ("/healthz", "/readyz")
+"""Probes, which need no authentication: they show only whether the server works."""
+
 
 def monitoring_pages(
     *, engine: Engine, is_listening: Callable[[], bool], registry: CollectorRegistry

@@ -33,4 +33,4 @@ def _statuses(state: CatalogState, running: Mapping[ObjectId, SinkTask]) -> Iter
 def _statistics(state: CatalogState, running: Mapping[ObjectId, SinkTask]) -> Iterator[Row]:
     for id, task in running.items():
         if id in state.items:
-            yield id, task.written.messages, task.written.updates, task.written.bytes
+            yield id, task.written.messages, task.written.updates, task.written.bytes, task.errors

@@ -33,11 +33,13 @@ def definitions(visible: Visible) -> Iterator[Row]:
                 quote_identifier(columns[number - 1].name) if number else _in_parentheses(key)
                 for key, number in ((key, key_column_number(key, columns)) for key in item.keys)
             ]
-            yield from _index_definition(visible, oid, item, "INDEX", oids.oid_of(item.on), texts)
+            what = "UNIQUE INDEX" if item.is_unique else "INDEX"
+            yield from _index_definition(visible, oid, item, what, oids.oid_of(item.on), texts)
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = [quote_identifier(item.columns[number - 1].name) for number in key.columns]
-                yield from _index_definition(visible, key.oid, key, "UNIQUE INDEX", oid, names)
+                what = "UNIQUE INDEX" if key.enforced else "INDEX"
+                yield from _index_definition(visible, key.oid, key, what, oid, names)
 
 
 def _view_text(visible: Visible, view: DerivedRelation) -> str:
@@ -56,6 +58,8 @@ def _index_definition(
     schema, name = next((schema.name, name) for found, name, schema in visible.relations if found == relation)
     on = f"{quote_identifier(schema)}.{quote_identifier(name)}"
     text = f"CREATE {what} {quote_identifier(index.name)} ON {on} USING btree ({', '.join(keys)})"
+    if not index.nulls_distinct:
+        text += " NULLS NOT DISTINCT"
     yield {"oid": oid, "place": 0, "text": text}
     for place, key in enumerate(keys, 1):
         yield {"oid": oid, "place": place, "text": key}
@@ -67,7 +71,8 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)
-                yield {"oid": key.oid, "text": f"{'PRIMARY KEY' if key.primary else 'UNIQUE'} ({names})"}
+                enforced = "" if key.enforced else " NOT ENFORCED"
+                yield {"oid": key.oid, "text": f"{key.text} ({names}){enforced}"}
 
 
 def _in_parentheses(key: str) -> str:

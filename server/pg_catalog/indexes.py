@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from catalog.objects import Column, Index, Relation
 from server.pg_catalog import oids
-from server.pg_catalog.keys import Key, key_column_number, keys_of
+from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
 from server.pg_catalog.visible import Visible
 
@@ -18,10 +18,20 @@ def indexes(visible: Visible) -> Iterator[Row]:
             columns = visible.state.relation(item.on).columns
             numbers = [key_column_number(key, columns) for key in item.keys]
             expressions = [key for key, number in zip(item.keys, numbers, strict=True) if not number]
-            yield _index(oids.oid_of(item.id), oids.oid_of(item.on), numbers, columns, expressions)
+            oid, on = oids.oid_of(item.id), oids.oid_of(item.on)
+            yield _index(oid, on, numbers, columns, expressions, item.is_unique, item.nulls_distinct)
         elif isinstance(item, Relation):
             for key in keys_of(item):
-                yield _index(key.oid, oids.oid_of(item.id), list(key.columns), item.columns, [], key)
+                yield _index(
+                    key.oid,
+                    oids.oid_of(item.id),
+                    list(key.columns),
+                    item.columns,
+                    [],
+                    key.enforced,
+                    key.nulls_distinct,
+                    primary=key.primary,
+                )
 
 
 def _index(
@@ -30,7 +40,10 @@ def _index(
     numbers: list[int],
     columns: tuple[Column, ...],
     expressions: list[str],
-    key: Key | None = None,
+    unique: bool,
+    nulls_distinct: bool,
+    *,
+    primary: bool = False,
 ) -> Row:
     types = [types_by_oid()[column_type(columns[n - 1])[0] if n else 25] for n in numbers]
     return {
@@ -38,9 +51,9 @@ def _index(
         "indrelid": relation,
         "indnatts": len(numbers),
         "indnkeyatts": len(numbers),
-        "indisunique": key is not None,
-        "indnullsnotdistinct": False,
-        "indisprimary": key is not None and key.primary,
+        "indisunique": unique,
+        "indnullsnotdistinct": not nulls_distinct,
+        "indisprimary": primary,
         "indisexclusion": False,
         "indimmediate": True,
         "indisclustered": False,
@@ -68,7 +81,7 @@ def constraints(visible: Visible) -> Iterator[Row]:
                 "contype": "p" if key.primary else "u",
                 "condeferrable": False,
                 "condeferred": False,
-                "convalidated": True,
+                "convalidated": key.enforced,
                 "conrelid": oids.oid_of(item.id),
                 "contypid": 0,
                 "conindid": key.oid,

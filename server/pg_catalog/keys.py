@@ -17,26 +17,30 @@ class Key:
     name: str
     columns: tuple[int, ...]
     primary: bool
+    enforced: bool
+    nulls_distinct: bool
+
+    @property
+    def text(self) -> str:
+        """The constraint without its columns."""
+        return "PRIMARY KEY" if self.primary else "UNIQUE" if self.nulls_distinct else "UNIQUE NULLS NOT DISTINCT"
 
 
 def keys_of(table: Item) -> list[Key]:
-    """Returns a table's keys with PostgreSQL's default names; an empty list for another item.
-
-    The catalog does not record which key is the primary key, so the first key whose columns are all NOT NULL is used.
-    """
+    """Returns a table's keys; an empty list for another item."""
     if not isinstance(table, Table):
         return []
     numbers = {column.name: number for number, column in enumerate(table.columns, 1)}
-    required = {column.name for column in table.columns if not column.nullable}
-    primary = next((number for number, key in enumerate(table.keys) if required.issuperset(key)), None)
     return [
         Key(
-            oids.key_oid(table.id, number),
-            f"{table.name}_pkey" if number == primary else f"{table.name}_{'_'.join(key)}_key",
-            tuple(numbers[name] for name in key),
-            number == primary,
+            oids.key_oid(table.id, key.number),
+            key.name,
+            tuple(numbers[name] for name in key.columns),
+            key.is_primary,
+            key.is_enforced,
+            key.nulls_distinct,
         )
-        for number, key in enumerate(table.keys)
+        for key in table.keys
     ]
 
 

@@ -21,7 +21,7 @@ from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
-from protocol.pgwire.types import TEXT, PgType
+from protocol.pgwire.types import TEXT, PgType, array_of
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Outputs, outputs_of
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
@@ -312,6 +312,17 @@ class _Rewriter:
             return value_tree(type, None)
         return value_tree(type, self._values[number - 1])
 
+    def _elements(self, node: exp.Any | exp.All) -> exp.Expr | None:
+        """ANY and ALL of a parameter or literal without a type, which is an array of texts."""
+        array = node.this.unnest()
+        if isinstance(array, exp.Parameter):
+            number = int(array.this.name)
+            if number > len(self._declared) or self._declared[number - 1] is None:
+                self.parameters.setdefault(number, array_of(TEXT))
+        elif isinstance(array, exp.Literal) and array.is_string:
+            array.replace(value_tree(array_of(TEXT), parse_text(array_of(TEXT), array.name)))
+        return None
+
     def _like(self, like: exp.Expr) -> exp.Expr:
         if isinstance(like.parent, exp.Escape):
             return like
@@ -353,7 +364,9 @@ _SESSION_NODES: dict[type[exp.Expr], str] = {
 }
 _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.Table: _Rewriter._table,
+    exp.All: _Rewriter._elements,
     exp.Anonymous: _Rewriter._special_call,
+    exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
     exp.Parameter: _Rewriter._parameter,
 }

@@ -1,12 +1,20 @@
-"""The rows of pg_authid and pg_auth_members."""
+"""The rows of pg_authid and pg_auth_members. Passwords are masked for everyone: verifiers stay in the catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
+
+_MASK = "********"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
 
 
 def roles(visible: Visible) -> Iterator[Row]:
@@ -22,7 +30,9 @@ def roles(visible: Visible) -> Iterator[Row]:
             "rolcanlogin": role.login,
             "rolreplication": False,
             "rolbypassrls": role.superuser,
-            "rolconnlimit": -1,
+            "rolconnlimit": role.connection_limit,
+            "rolpassword": None if role.verifier is None else _MASK,
+            "rolvaliduntil": _moment(role.valid_until),
         }
 
 

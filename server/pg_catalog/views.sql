@@ -24,10 +24,11 @@ CREATE VIEW pg.pg_roles AS
   FROM pg.pg_authid;
 CREATE VIEW pg.pg_shadow AS
   SELECT rolname AS usename, oid AS usesysid, rolcreatedb AS usecreatedb, rolsuper AS usesuper,
-         rolreplication AS userepl, rolbypassrls AS usebypassrls
+         rolreplication AS userepl, rolbypassrls AS usebypassrls, rolpassword AS passwd, rolvaliduntil AS valuntil
   FROM pg.pg_authid WHERE rolcanlogin;
 CREATE VIEW pg.pg_user AS
-  SELECT usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, '********' AS passwd FROM pg.pg_shadow;
+  SELECT usename, usesysid, usecreatedb, usesuper, userepl, usebypassrls, '********' AS passwd, valuntil
+  FROM pg.pg_shadow;
 CREATE VIEW pg.pg_stat_all_tables AS
   SELECT c.oid AS relid, n.nspname AS schemaname, c.relname
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm');

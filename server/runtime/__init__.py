@@ -2,5 +2,7 @@
 
 `threads`, `cancellation`, `shutdown`  threads and tasks; `offload`: parsing and planning of long texts in threads
 `memory`, `allocator`                  a limit on memory, and the settings of Arrow's allocator
+`tls_stream`                           TLS between bytes and bytes
+`limited_log`                          the log of what clients do before their login
 `metrics`, `trace`, `logs`, `errors`   counters, the steps of EXPLAIN ANALYZE, the log, errors for clients
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,23 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         task.cancelled() or task.exception()  # marks the exception as retrieved
+        raise
+
+
+async def thread_to_the_end(
+    work: Callable[..., Result], *args: Any, discard: Callable[[Result], object] = lambda _: None
+) -> Result:
+    """Returns `work(*args)`, which runs in a thread. If the caller is cancelled, waits for the thread's end first.
+
+    The result is then passed to `discard`, and an error of `work` is lost. A second cancellation is raised at once.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, partial(work, *args))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled() and running.exception() is None:
+            discard(running.result())
         raise
 
 

@@ -22,12 +22,16 @@ from server.authorization.privilege_functions import evaluate_privilege_function
 from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.key_indexes import Duplicate
 from server.coordinator.locks import ADD, EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
+from server.coordinator.row_buffer import RowBuffer
 from server.coordinator.snapshot_cache import layout_of
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
+from server.session_state import key_checks
 from server.session_state.advisory_locks import AdvisoryLocks
+from server.session_state.listening import Listening, Pending
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
@@ -64,7 +68,7 @@ class Context:
     interrupt: Callable[[PgError], None] = nobody_to_notify
     """Ends the current statement with an error."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
-    """The functions pg_cancel_backend and pg_terminate_backend, which take a process id."""
+    """The functions pg_cancel_backend, pg_terminate_backend and pg_reload_conf, which take a process id."""
     login: ObjectId = MATERIALIZE.id
     """The role with which the session connected."""
     ends_at_sync: bool = False
@@ -73,9 +77,11 @@ class Context:
     advisory_locks: AdvisoryLocks = field(init=False)
     has_temporary: bool = False
     """Whether the session has created temporary objects."""
+    listening: Listening = field(init=False)
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
+        self.listening = Listening(self.coordinator.notifications)
 
     @property
     def state(self) -> CatalogState:
@@ -154,7 +160,14 @@ class Context:
                 await self.catalog_engine.describe(query.sql)
 
     def _signal(self, function: str, process_id: int) -> bool:
-        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's."""
+        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's.
+
+        pg_reload_conf, which ignores the process id, needs a superuser.
+        """
+        if function == "pg_reload_conf":
+            if not privileges.is_superuser(self.state, self.role):
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for function {function}")
+            return self.signals[function](process_id)
         if function == "pg_cancel_backend" and process_id == self.process_id:
             raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         session = self.coordinator.activity.sessions.get(process_id)
@@ -247,7 +260,7 @@ class Context:
         if transaction.read_time is None or transaction.read_time < latest:
             changed = self.coordinator.changed(transaction.unchanged, transaction.keys)
             if changed is not None:
-                raise self._serialization_failure(changed)
+                raise self.serialization_failure(changed)
             before, transaction.holder = transaction.holder, None
             self._read_at(latest, ids)
             transaction.unchanged = dict.fromkeys(transaction.unchanged, latest)
@@ -297,8 +310,11 @@ class Context:
         try:
             if self.has_temporary:
                 self._end_temporary(transaction)
+            self.listening.check(transaction.pending)
             if transaction.written or transaction.catalog is not None:
                 await self._commit(transaction)
+            elif transaction.pending:
+                self.listening.commit(transaction.pending, self.settings["database"])
         except BaseException:
             self.rollback()
             raise
@@ -344,23 +360,25 @@ class Context:
             if locked is None:
                 return None
             transaction.locked = locked
-        return coordinator.submit(
-            Request(
-                rows=rows,
-                changes=changes,
-                unchanged=transaction.unchanged,
-                keys=transaction.keys,
-                tables=transaction.tables,
-            )
+        request = Request(
+            rows=rows,
+            changes=changes,
+            unchanged=transaction.unchanged,
+            keys=transaction.keys,
+            tables=transaction.tables,
+            key_changes=transaction.key_changes,
         )
+        self._notify_after(request, transaction.pending)
+        return coordinator.submit(request)
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
         """As the end of `commit`, when the future of `begin_commit` is done."""
         try:
             commit.result()
         except BaseException as error:
+            failure = self._failure(error, lambda id: self.transaction.tables_of(id))
             self.rollback()
-            raise (self._serialization_failure(error.relation) if isinstance(error, Conflict) else error) from None
+            raise failure from None
         self._end_committed(self.transaction)
 
     def _end_committed(self, transaction: Transaction) -> None:
@@ -378,6 +396,7 @@ class Context:
             await coordinator.backpressure.admit(tuple(written))
             shared = await coordinator.locks.acquire(written, ADD, self, self.lock_timeout_s)
         try:
+            await key_checks.prepare_commit(self)
             rows, changes, tables = transaction.changes()
             writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables, self._layout)]
             transaction.payloads = []  # from here on the request owns their files
@@ -388,6 +407,8 @@ class Context:
                 unchanged=transaction.unchanged,
                 keys=transaction.keys,
                 tables=transaction.tables,
+                key_changes=transaction.key_changes,
+                new_keys=transaction.new_keys,
                 catalog=transaction.catalog,
                 begins=transaction.begins,
             )
@@ -395,13 +416,40 @@ class Context:
                 if holder is not None:  # the request may commit although this task is cancelled
                     request.done.add_done_callback(functools.partial(_let_go, holder))
             transaction.holder = transaction.beginning = None
+            self._notify_after(request, transaction.pending)
             await coordinator.commit(request)
-        except Conflict as conflict:
-            raise self._serialization_failure(conflict.relation) from None
+        except (Conflict, Duplicate) as error:
+            raise self._failure(error, lambda id: _written(request, id)) from None
         finally:
             coordinator.locks.release(shared, self)
 
-    def _serialization_failure(self, relation: ObjectId | None) -> PgError:
+    def _notify_after(self, request: Request, pending: Pending) -> None:
+        """Applies what LISTEN and NOTIFY do when the request is committed, even if this session no longer waits for it.
+
+        The callbacks of requests run in the order of their commits, and before the waiting session continues.
+        """
+        if pending:
+            database = self.settings["database"]
+
+            def notify(done: asyncio.Future[Commit]) -> None:
+                if not done.cancelled() and done.exception() is None:
+                    self.listening.commit(pending, database)
+
+            request.done.add_done_callback(notify)
+
+    def _failure(self, error: BaseException, written: Callable[[ObjectId], list[pa.Table]]) -> BaseException:
+        """The error for the client, when the committer has refused a request that wrote the tables `written`."""
+        match error:
+            case Conflict():
+                return self.serialization_failure(error.relation)
+            case Duplicate() if error.key.id in self.transaction.arbiters:
+                return self.serialization_failure(error.table)
+            case Duplicate():
+                return key_checks.committed_duplicate(self, error.table, error.key, error.code, written(error.table))
+            case _:
+                return error
+
+    def serialization_failure(self, relation: ObjectId | None) -> PgError:
         """`relation`: what was changed; None: the definition of an object."""
         item = None if relation is None else self.state.items.get(relation)
         changed = "An object" if item is None else f'{item.kind.capitalize()} "{item.name}"'
@@ -459,6 +507,7 @@ class Context:
         """Ends the session: rolls back, and releases what it holds beyond its transaction."""
         self.rollback()
         self.advisory_locks.unlock_all({})
+        self.listening.end()
         if self.has_temporary:
             self.coordinator.drop_temporary(self.process_id)
 
@@ -483,6 +532,12 @@ class Context:
             before = self.settings.copy()
         self.transaction = Transaction(before)
         self.statement_us = 0
+
+
+def _written(request: Request, table: ObjectId) -> list[pa.Table]:
+    """The rows and changes of a table in a request."""
+    found = (write for id, write in request.each_write() if id == table)
+    return [write.so_far() if isinstance(write, RowBuffer) else write for write in found if write is not None]
 
 
 def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:

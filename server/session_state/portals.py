@@ -1,7 +1,10 @@
 """Portals and cursors: a prepared statement, its parameters, and the rows that were not taken yet.
 
-A cursor of DECLARE is a portal. As in PostgreSQL, both share one namespace. A portal runs when its rows are first
-requested, so the first FETCH plans a cursor's statement and chooses its timestamp.
+A cursor of DECLARE is a portal. As in PostgreSQL, both share one namespace. A portal ends with its transaction. Only a
+cursor WITH HOLD remains when the transaction that declared it commits.
+
+DECLARE runs the query of a cursor, so that FETCH returns the rows of that time. A SUBSCRIBE is planned and run by the
+first FETCH.
 """
 
 from __future__ import annotations
@@ -16,12 +19,18 @@ from server.session_state.results import Result, SubscriptionRows
 
 @dataclass(slots=True)
 class Portal:
-    """`formats`: the result formats that Bind specified. `result` is None until the portal has run."""
+    """`formats`: the result formats that Bind specified. `result` is None until the portal has run.
+
+    `hold`: it is a cursor WITH HOLD.
+    """
 
     prepared: Prepared
     parameters: tuple[object, ...] = ()
     formats: tuple[int, ...] = ()
     cursor: bool = False
+    hold: bool = False
+    is_held: bool = False
+    """Whether it is a cursor WITH HOLD of a transaction that has committed."""
     result: Result | None = None
     done: bool = False
     failure: PgError | None = None
@@ -69,10 +78,14 @@ class Portals:
 
     def add(self, name: str, portal: Portal) -> None:
         """Adds a portal. 42P03 if the name is in use; the unnamed portal is replaced."""
-        if name and name in self._portals:
-            raise PgError(SqlState.DUPLICATE_CURSOR, f'cursor "{name}" already exists')
+        self.check_unused(name)
         self.close(name)
         self._portals[name] = portal
+
+    def check_unused(self, name: str) -> None:
+        """42P03 if a portal has this name."""
+        if name and name in self._portals:
+            raise PgError(SqlState.DUPLICATE_CURSOR, f'cursor "{name}" already exists')
 
     def get(self, name: str) -> Portal:
         portal = self._portals.get(name)
@@ -104,8 +117,28 @@ class Portals:
     def names(self) -> list[str]:
         return [*self._portals]
 
-    def close_all(self, *, but: Set[str] = frozenset()) -> None:
-        """Closes all portals, except those with these names."""
+    def close_all(self) -> None:
+        for name in [*self._portals]:
+            self.close(name)
+
+    def roll_back(self, *, but: Set[str] = frozenset()) -> None:
+        """Closes the portals of a transaction that fails or rolls back, except those with these names."""
         if self._portals:
-            for name in self._portals.keys() - but:
+            for name in [name for name, portal in self._portals.items() if not portal.is_held and name not in but]:
                 self.close(name)
+
+    def end(self) -> None:
+        """Closes the portals of a transaction that commits, except the cursors WITH HOLD."""
+        if self._portals:
+            for name in [name for name, portal in self._portals.items() if not portal.hold]:
+                self.close(name)
+
+    @property
+    def has_unheld(self) -> bool:
+        """Whether `keep` has an effect."""
+        return any(portal.hold and not portal.is_held for portal in self._portals.values())
+
+    def keep(self) -> None:
+        """Called after a commit: from here on a rollback does not close the cursors WITH HOLD."""
+        for portal in self._portals.values():
+            portal.is_held = portal.hold

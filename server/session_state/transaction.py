@@ -26,9 +26,12 @@ from catalog.objects import Item, ObjectId, Table, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.key_counts import KeyCounts
+from server.coordinator.key_indexes import OwnKeys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
 from server.session_state.advisory_locks import Advisory
+from server.session_state.listening import Pending
 from server.settings import Settings
 from server.timeline.frontiers import Holder
 
@@ -67,6 +70,7 @@ class Savepoint:
     payloads: int
     locked: int
     advisory: int
+    pending: tuple[int, int]
     portals: frozenset[str]
     tables: dict[ObjectId, Table]
     altered: int
@@ -91,9 +95,13 @@ class Transaction:
     `settings`: the session's settings before the transaction, which ROLLBACK restores.
     `local`: the settings before SET LOCAL, which COMMIT restores.
     `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds. `advisory`: its advisory locks, in order.
+    `pending`: what LISTEN, UNLISTEN and NOTIFY do at COMMIT.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
     `bytes`: the size of `writes`. `tables`: the written tables, as they were defined at the last write.
     `altered`: the changes of altered tables before they were converted, for ROLLBACK TO.
+    `key_changes`, `new_keys`: as in `Request`. A table of which the former has nothing was not written yet, or its
+    changes of keys have to be computed again.
+    `arbiters`: the ids of enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures.
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
@@ -113,8 +121,12 @@ class Transaction:
     payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
     keys: dict[ObjectId, Keys] = field(default_factory=dict)
+    key_changes: dict[ObjectId, dict[str, OwnKeys]] = field(default_factory=dict)
+    new_keys: dict[str, KeyCounts] = field(default_factory=dict)
+    arbiters: set[str] = field(default_factory=set)
     locked: tuple[str, ...] = ()
     advisory: dict[Advisory, None] = field(default_factory=dict)
+    pending: Pending = field(default_factory=Pending)
     catalog: tuple[CatalogState, CatalogState] | None = None
     begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
     beginning: Holder | None = None
@@ -133,7 +145,7 @@ class Transaction:
     @property
     def has_effects(self) -> bool:
         """Whether the transaction has anything to make durable or to restore."""
-        return bool(self.rows or self.writes or self.payloads) or self.catalog is not None or self.local is not None
+        return bool(self.rows or self.writes or self.payloads or self.pending or self.catalog or self.local is not None)
 
     @property
     def has_begun(self) -> bool:
@@ -144,7 +156,7 @@ class Transaction:
             or self.mode is not _UNDECIDED
             or self.holder is not None
             or self.beginning is not None
-            or bool(self.locked or self.advisory or self.rows or self.writes or self.payloads)
+            or bool(self.locked or self.advisory or self.pending or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
         )
@@ -186,6 +198,7 @@ class Transaction:
 
     def convert(self, id: ObjectId, converted: Callable[[pa.Table], pa.Table], layout: Layout | None) -> None:
         """Converts the changes of a table to its new columns, whose layout is given."""
+        self.key_changes.pop(id, None)
         rows, writes = self.rows.pop(id, None), self.writes.pop(id, None)
         payloads = {at: own for at, own in enumerate(self.payloads) if own[0] == id}
         if rows is None and writes is None and not payloads:
@@ -271,6 +284,7 @@ class Transaction:
         """Forgets the changes of a table, and returns their payloads."""
         self.rows.pop(id, None)
         self.writes.pop(id, None)
+        self.key_changes.pop(id, None)
         forgotten = [payload for table, payload in self.payloads if table == id]
         self.payloads = [(table, payload) for table, payload in self.payloads if table != id]
         return forgotten
@@ -306,6 +320,7 @@ class Transaction:
                 len(self.payloads),
                 len(self.locked),
                 len(self.advisory),
+                self.pending.counts(),
                 frozenset(portals),
                 dict(self.tables),
                 len(self.altered),
@@ -337,7 +352,9 @@ class Transaction:
             else:
                 del self.writes[id]
         self._merged.clear()
+        self.key_changes.clear()
         self.bytes = savepoint.bytes
+        self.pending.truncate(savepoint.pending)
         payloads = [payload for _, payload in self.payloads[savepoint.payloads :]]
         del self.payloads[savepoint.payloads :]
         self.failed = False

@@ -76,8 +76,11 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     "mz_now": lambda bindings: None if bindings.mz_now is None else Decimal(bindings.mz_now),
 }
 
-SIGNALS = ("pg_cancel_backend", "pg_terminate_backend")
-"""Functions of a process id that act on another session. They are called once per row and never by Spark."""
+SIGNALS = ("pg_cancel_backend", "pg_terminate_backend", "pg_reload_conf")
+"""Functions that act on another session or on the server. They are called once per row and never by Spark.
+
+The argument is a process id; pg_reload_conf ignores it.
+"""
 
 PRIVILEGE_FUNCTIONS = (
     "has_table_privilege",

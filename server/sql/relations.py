@@ -27,10 +27,14 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class RowLocks:
-    """SELECT ... FOR UPDATE: the tables whose rows it locks. `nowait`: it fails if another session holds a lock."""
+    """SELECT ... FOR UPDATE: the tables whose rows it locks.
+
+    `nowait`: it fails if another session holds a lock. `skips`: it returns no rows then (SKIP LOCKED).
+    """
 
     tables: frozenset[ObjectId]
     nowait: bool
+    skips: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The functions that wait: advisory locks and pg_sleep().
+"""The functions that wait, advisory locks and pg_sleep(), and pg_notify(), which has an effect.
 
 They are called once per statement, before the other expressions are evaluated, so only queries of constants can call
 them, with arguments that depend on no row. `calls` finds them, `with_results` replaces them by what they returned.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, INTERVAL, TIMESTAMPTZ, VOID, PgType
+from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, INTERVAL, TEXT, TIMESTAMPTZ, VOID, PgType
 from server.sql.expressions import Literal, SessionValue, transform, walk
 from server.sql.relations import Project, Relation
 
@@ -29,6 +29,7 @@ WAITING: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
         for shared in ("", "_shared")
     },
     "pg_advisory_unlock_all": (VOID, ((),)),
+    "pg_notify": (VOID, ((TEXT, TEXT),)),
     "pg_sleep": (VOID, ((FLOAT8,),)),
     "pg_sleep_for": (VOID, ((INTERVAL,),)),
     "pg_sleep_until": (VOID, ((TIMESTAMPTZ,),)),

@@ -18,6 +18,14 @@ from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.coerce import ASSIGNMENT
+from server.sql.conflict_plan import (
+    CONFLICTS,
+    RETURNED,
+    ConflictPlan,
+    arbiters,
+    conflicts_table,
+    returned_table,
+)
 from server.sql.constant import Constant
 from server.sql.expressions import (
     Aggregate,
@@ -29,14 +37,15 @@ from server.sql.expressions import (
     Subquery,
     SubqueryKind,
     WindowCall,
+    walk,
 )
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.literal_rows import LiteralRows
 from server.sql.grammar.parse import parse_each, parse_expression
 from server.sql.grammar.statements.parts import Expr, Ident, Name
-from server.sql.grammar.statements.writes import Delete, Insert, RowAssignment, Update
-from server.sql.plan import QueryPlan, finished_plan, reject_deep_nesting
-from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Values, Window
+from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
+from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
+from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.scope import Entry, Scope, find_relation, in_clause
 
 
@@ -58,6 +67,7 @@ class WritePlan:
 
     `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
     or RETURNING names columns. The query's `uses` are the other relations that the statement names.
+    `conflict`: for an INSERT with ON CONFLICT. Then `returning` is None, and `conflict` has the plan of RETURNING.
     `assigned`: the numbers of the columns that an UPDATE assigns.
     `added`: for an INSERT of cheap constants without RETURNING, the query's rows.
     `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
@@ -73,6 +83,14 @@ class WritePlan:
     added: AddedRows | None = None
     literals: Mapping[int, pa.ChunkedArray] | None = None
     assigned: frozenset[int] = frozenset()
+    conflict: ConflictPlan | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...] | None:
+        """The columns of RETURNING, None without it."""
+        if self.conflict is not None:
+            return self.conflict.fields
+        return None if self.returning is None else self.query.columns[self.returning]
 
 
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -153,15 +171,59 @@ class _WritePlanner:
         refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
         new = [refs.get(i) or self._default(table, i) for i in range(width)]
         relation = self._row(given, new, table)
+        if statement.conflict is not None:
+            return self._with_conflict(statement, statement.conflict, table, relation)
         return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
 
-    def update(self, statement: Update) -> WritePlan:
-        table = self._table(statement.table, "update")
-        scan, relation, scope, others = self._matched(table, statement)
-        new: list[Expression] = [ColumnRef(column) for column in scan.columns]
-        assigned: set[int] = set()
-        inner = replace(scope, clause="UPDATE")
-        for column, value, tree in self._assignments(statement, inner):
+    def _with_conflict(self, statement: Insert, conflict: OnConflict, table: Table, row: Relation) -> WritePlan:
+        """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
+        keys = arbiters(self.context.state, table, conflict)
+        update = self._conflict_update(statement, conflict, table) if conflict.assignments is not None else None
+        returning: Relation | None = None
+        if statement.returning:
+            scan, scope = self._scanned(returned_table(table), statement.alias)
+            items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
+            columns = tuple(self.binder.new_column(item.name, item.expression) for item in items)
+            returning = Project(scan, columns, tuple(item.expression for item in items))
+        read = self.binder.inputs - {CONFLICTS, RETURNED}
+        plans: list[QueryPlan | None] = []
+        for relation in (row, update, returning):  # all are bound, so that the types of the parameters are known
+            plan = None if relation is None else finished_plan(self.binder, relation, None)
+            own = frozenset() if plan is None else frozenset(n.id for n in walk(plan.relation) if isinstance(n, Scan))
+            plans.append(None if plan is None else replace(plan, inputs=frozenset(own & read)))
+        query, updates, returned = plans
+        assert query is not None
+        reads_table = bool(conflict.columns or conflict.constraint or conflict.assignments or statement.returning)
+        conflicts = ConflictPlan(keys, updates, returned)
+        return WritePlan(table.id, query, None, slice(0, len(table.columns)), None, reads_table, conflict=conflicts)
+
+    def _conflict_update(self, statement: Insert, conflict: OnConflict, table: Table) -> Relation:
+        """The rows of `ConflictPlan.update`."""
+        width = len(table.columns)
+        scan = relation_of(self.binder, conflicts_table(table))
+        name = statement.alias.name if statement.alias is not None else table.name
+        if name == "excluded":
+            raise PgError(SqlState.DUPLICATE_ALIAS, 'table name "excluded" specified more than once')
+        entries = [Entry(c.name, ColumnRef(c), name) for c in scan.columns[:width]]
+        entries += [Entry(c.name, ColumnRef(c), "excluded") for c in scan.columns[width : 2 * width]]
+        scope = Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
+        new, _ = self._assigned_row(
+            table,
+            list(map(ColumnRef, scan.columns[:width])),
+            conflict.assignments or (),
+            replace(scope, clause="UPDATE"),
+        )
+        matched = self._filtered(scan, conflict.where, scope)
+        old: list[Expression] = list(map(ColumnRef, scan.columns[:width]))
+        number = scan.columns[2 * width]
+        return self._row(matched, old + new, table, (number,))
+
+    def _assigned_row(
+        self, table: Table, row: list[Expression], assignments: Sequence[Assignment | RowAssignment], scope: Scope
+    ) -> tuple[list[Expression], frozenset[int]]:
+        """The row after the assignments, and the numbers of the assigned columns. `row`: before them."""
+        new, assigned = list(row), set[int]()
+        for column, value, tree in self._assignments(assignments, scope):
             number = self._column_number(table, column)
             if number in assigned:
                 message = f'multiple assignments to same column "{column.name}"'
@@ -171,6 +233,14 @@ class _WritePlanner:
                 new[number] = self._default(table, number)
             else:
                 new[number] = self._assign(value, table.columns[number], tree)
+        return new, frozenset(assigned)
+
+    def update(self, statement: Update) -> WritePlan:
+        table = self._table(statement.table, "update")
+        scan, relation, scope, others = self._matched(table, statement)
+        row_before: list[Expression] = [ColumnRef(column) for column in scan.columns]
+        inner = replace(scope, clause="UPDATE")
+        new, assigned = self._assigned_row(table, row_before, statement.assignments, inner)
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._row(relation, old + new, table, others if statement.returning else ())
@@ -178,7 +248,7 @@ class _WritePlanner:
             statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[width:],
         )  # fmt: skip
-        return replace(plan, assigned=frozenset(assigned))
+        return replace(plan, assigned=assigned)
 
     def delete(self, statement: Delete) -> WritePlan:
         table = self._table(statement.table, "delete from")
@@ -325,10 +395,10 @@ class _WritePlanner:
         return scan, DistinctOn(matched, (ref,), (SortKey(ref, False, False),)), scope, others.relation.columns
 
     def _assignments(
-        self, statement: Update, scope: Scope
+        self, assignments: Sequence[Assignment | RowAssignment], scope: Scope
     ) -> Iterator[tuple[Ident, Expression | None, exp.Expr | None]]:
         """Each assigned column with its new value (None: its default) and the value's tree."""
-        for assignment in statement.assignments:
+        for assignment in assignments:
             if isinstance(assignment, RowAssignment):
                 tree = assignment.query.tree
                 relation = self.binder.subquery(tree, scope)

@@ -3,6 +3,9 @@
 The broker is Apache Kafka (`make test-kafka` downloads it) on the same machine. The sink is measured from its first
 change until the brokers have acknowledged everything, without the log that it reads. The source is measured with its
 commits, from its start until all rows are committed. The figures are the best of three turns.
+
+A second table has the stages of a source alone, without a broker: the messages of partitions, fetched in turn as many
+at a time as a consumer does, are decoded, and then given to the reader.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise, zip_longest
+from math import inf
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -25,13 +30,21 @@ import uvloop
 
 from catalog.objects import Column, ObjectId
 from catalog.source_definition import Encoding, Envelope, Format
+from protocol.avro.encoder import EncodedColumn
+from protocol.avro.schema import parse_schema
+from protocol.cdcv2.avro_form import AvroDecoder, AvroEncoder, CdcSchema, schema_text
+from protocol.cdcv2.json_form import JsonDecoder, JsonEncoder
+from protocol.cdcv2.writer import Writer
+from protocol.pgwire.types import parse_type
 from server.egress.downstream import Written
 from server.egress.kafka.kind import KafkaSink
 from server.egress.sink_kind import SinkDefinition
+from server.ingest.history import History
 from server.ingest.kafka.upstream import METADATA_S
 from server.ingest.source_kind import SourceDefinition
 from server.runtime import parallel
 from tests.bench.cdcv2 import COLUMNS, PER_TIME, TYPES, _updates
+from tests.bench.processes import cpu_s
 from tests.bench.servers import Servers, Table
 from tests.kafka.broker.broker import JARS, KafkaBroker
 from tests.kafka.registry import RegistryThread
@@ -40,13 +53,17 @@ from tests.server.slow_engine import PassingEngine
 
 PARTITIONS = (1, 2, 4, 8)
 TURNS = 3
+STICKY = 32  # messages that a producer sends to one partition, before it chooses another
+FETCHED = 1 << 20  # bytes of messages of one partition that a broker returns together
+POLLED = 4 << 20  # bytes of one call of a source
 WRITE_UPDATES = 200_000  # of a call of the sink
 REGISTRY = ObjectId("u99")
-HEADER = ("form", "partitions", "threads", "sink", "ratio", "per core", "source", "ratio", "per core")
+HEADER = ("form", "partitions", "threads", "sink", "ratio", "CPU", "source", "ratio", "CPU", "CPU of the broker")
+STAGES = ("form", "partitions", "decoders, 1 thread", "2 threads", "ratio", "reader", "ratio", "open updates at most")
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--topic-updates", type=int, default=1_000_000, help="number of updates in each topic")
+    group.add_argument("--topic-updates", type=int, default=4_000_000, help="number of updates in each topic")
 
 
 def run(_: Servers, options: argparse.Namespace) -> list[Table]:
@@ -68,31 +85,41 @@ def run(_: Servers, options: argparse.Namespace) -> list[Table]:
                     first = first or found
                     cells = []
                     for at in (0, 2):
-                        rate, cpu = found[at : at + 2]
-                        cells += [f"{rate:,.0f}/s", f"{rate / first[at]:.2f}", f"{cpu:,.0f}/s"]
-                    rows.append((form, str(partitions), str(threads), *cells))
+                        rate, cpu = count / found[at], found[at + 1]
+                        cells += [f"{rate:,.0f}/s", f"{first[at] / found[at]:.2f}", f"{cpu:.1f} s"]
+                    rows.append((form, str(partitions), str(threads), *cells, f"{found[4]:.1f} s"))
         finally:
             kafka.kill()
     about = f"{count:,} updates of a bigint, a text and a double, {PER_TIME} at a time, on {cores} cores"
-    return [Table("cdcv2 topics", about, HEADER, rows)]
+    stages = [_stages(form, partitions, count // 4) for form in ("avro", "json") for partitions in PARTITIONS]
+    alone = f"Updates per second of the stages of a source, of {count // 4:,} such updates"
+    return [
+        Table("cdcv2 topics", about, HEADER, rows),
+        Table(
+            "cdcv2 stages",
+            alone,
+            STAGES,
+            [(*row[:6], f"{row[6] / stages[n // 4 * 4][6]:.2f}", row[7]) for n, row in enumerate(stages)],
+        ),
+    ]
 
 
 def _best(
     kafka: KafkaBroker, registry: str, form: str, partitions: int, threads: int, count: int, path: Path, turns: int
-) -> list[float]:
-    """The greatest of each figure of `_measured`, of several turns."""
+) -> tuple[float, ...]:
+    """As `_measured`: the sink of the fastest of several turns, and the source of the fastest."""
     found = []
     for turn in range(turns):
         own = path.with_name(f"{path.name}-{turn}")
         found.append(uvloop.run(_measured(kafka, registry, form, partitions, threads, count, own)))
         shutil.rmtree(own, ignore_errors=True)
-    return [max(each) for each in zip(*found, strict=True)]
+    return *min(found)[:2], *min(turn[2:] for turn in found)
 
 
 async def _measured(
     kafka: KafkaBroker, registry: str, form: str, partitions: int, threads: int, count: int, path: Path
-) -> tuple[float, float, float, float]:
-    """Updates per second, and per second of processor time: of the sink, and of the source."""
+) -> tuple[float, ...]:
+    """Seconds, and seconds of processor time: of the sink, and of the source; then of the broker meanwhile."""
     topic = path.name
     kafka.create_topic(topic, partitions)
     columns = tuple(Column(name, type, nullable=False) for name, type in zip(COLUMNS, TYPES, strict=True))
@@ -107,30 +134,92 @@ async def _measured(
         "kafka", connection, {"topic": topic}, format, columns=columns if form == "json" else (), registries=registries
     )
     with mock.patch.object(parallel, "THREADS", threads):
-        written = await _timed(lambda: _write(sink, updates), count)
-        read = await _timed(lambda: _read(path, source, count), count)
+        written = await _write(sink, updates)
+        broker = cpu_s(kafka.pid)
+        read = await _read(path, source, count)
+    broker = cpu_s(kafka.pid) - broker
     kafka.delete_topic(topic)
-    return *written, *read
+    return *written, *read, broker
 
 
-async def _timed(work: Callable[[], Coroutine[Any, Any, None]], count: int) -> tuple[float, float]:
-    begun, cpu = perf_counter(), process_time()
-    await work()
-    return count / (perf_counter() - begun), count / (process_time() - cpu)
-
-
-async def _write(definition: SinkDefinition, updates: pa.Table) -> None:
+async def _write(definition: SinkDefinition, updates: pa.Table) -> tuple[float, float]:
     sink = KafkaSink().downstream(definition, Written(), PassingEngine())
     try:
         await sink.open(None)
+        begun, cpu = perf_counter(), process_time()
         for start in range(0, updates.num_rows, WRITE_UPDATES):
             part = updates.slice(start, WRITE_UPDATES)
             await sink.write(part, int(part["time"][-1].as_py()) + 1)  # type: ignore[arg-type]
+        return perf_counter() - begun, process_time() - cpu
     finally:
         await sink.close()
 
 
-async def _read(directory: Path, definition: SourceDefinition, count: int) -> None:
+async def _read(directory: Path, definition: SourceDefinition, count: int) -> tuple[float, float]:
+    begun, cpu = perf_counter(), process_time()
     async with running(directory, definition, METADATA_S) as source:
         await source.until(lambda: source.ingestion.rows >= count)
+        found = perf_counter() - begun, process_time() - cpu
         assert source.ingestion.rows == count
+    return found
+
+
+def _stages(form: str, partitions: int, count: int) -> tuple[Any, ...]:
+    """The cells of a row; the rate of the reader as a number before its ratio is known."""
+    columns = [EncodedColumn(name, parse_type(type)) for name, type in zip(COLUMNS, TYPES, strict=True)]
+    decoder: AvroDecoder | JsonDecoder = JsonDecoder(columns)
+    encoder: AvroEncoder | JsonEncoder = JsonEncoder(columns)
+    if form == "avro":
+        decoder = AvroDecoder(CdcSchema.of(parse_schema(schema_text(columns))))
+        encoder = AvroEncoder(columns)
+    calls = [pa.array(call, pa.binary()) for call in _polls(_messages(encoder, count), partitions)]
+    seconds, reading, decoded = {1: inf, 2: inf}, inf, []
+    for _ in range(TURNS):
+        for threads in seconds:
+            with ThreadPoolExecutor(threads) as pool:
+                begun = perf_counter()
+                decoded = list(pool.map(decoder.decode, calls))
+                seconds[threads] = min(seconds[threads], perf_counter() - begun)
+        history: History[int] = History("t", decoder.schema, {})
+        begun, rows, most = perf_counter(), 0, 0
+        for number, found in enumerate(decoded):
+            rows += sum(table.num_rows for table in history.receive(found, {0: number}, str))
+            most = max(most, history.status().open_updates)
+        reading = min(reading, perf_counter() - begun)
+        assert rows == count
+    rates = [count / seconds[threads] for threads in seconds]
+    decoders = (f"{rates[0]:,.0f}/s", f"{rates[1]:,.0f}/s", f"{rates[1] / rates[0]:.2f}")
+    return form, str(partitions), *decoders, f"{count / reading:,.0f}/s", count / reading, f"{most:,}"
+
+
+def _messages(encoder: AvroEncoder | JsonEncoder, count: int) -> list[bytes]:
+    """As a sink writes them."""
+    writer, updates, found = Writer(), _updates(np.arange(count)), []
+    for start in range(0, count, WRITE_UPDATES):
+        part = updates.slice(start, WRITE_UPDATES)
+        writer.add(part)
+        statement = writer.advance(int(part["time"][-1].as_py()) + 1)
+        assert statement is not None
+        found += [*encoder.updates(part), encoder.progress(statement)]
+    return found
+
+
+def _polls(messages: list[bytes], partitions: int) -> list[list[bytes]]:
+    """The messages of each call of a source, whose consumer fetches from all partitions in turn."""
+    fetches: list[list[list[bytes]]] = []
+    for partition in range(partitions):
+        own = [
+            message
+            for start in range(partition * STICKY, len(messages), partitions * STICKY)
+            for message in messages[start : start + STICKY]
+        ]
+        fetches.append(_cut(own, FETCHED))
+    turns = zip_longest(*fetches, fillvalue=list[bytes]())
+    return _cut([message for turn in turns for fetch in turn for message in fetch], POLLED)
+
+
+def _cut(messages: list[bytes], size: int) -> list[list[bytes]]:
+    """Consecutive parts of about `size` bytes."""
+    ends = np.cumsum([len(message) for message in messages]) // size
+    starts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(messages)]
+    return [messages[start:end] for start, end in pairwise(starts)]

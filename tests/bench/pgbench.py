@@ -21,14 +21,27 @@ class Outcome:
     count: int
 
 
-def pgbench(dsn: str, script: str, *, clients: int, seconds: int = SECONDS, mode: str = "simple") -> Outcome:
-    """Executes a script in a loop. `mode`: `simple`, `extended` or `prepared`."""
+def pgbench(
+    dsn: str,
+    script: str,
+    *,
+    clients: int,
+    seconds: int = SECONDS,
+    mode: str = "simple",
+    programs: Path | None = None,
+    reconnect: bool = False,
+) -> Outcome:
+    """Executes a script in a loop. `mode`: `simple`, `extended` or `prepared`.
+
+    `programs`: the directory of pgbench, by default the wheel's. `reconnect`: each execution has its own connection.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script)
         file.flush()
         done = subprocess.run(
             [
-                str(binaries() / "pgbench"),
+                str((programs or binaries()) / "pgbench"),
+                *(("-C",) if reconnect else ()),
                 *("-n", "-M", mode, "-c", str(clients), "-j", "1", "-T", str(seconds)),
                 *("-f", file.name, dsn),
             ],

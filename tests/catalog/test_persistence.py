@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import builtin, persistence
+from catalog.keys import Key
 from catalog.objects import (
     Column,
     Connection,
@@ -44,7 +45,18 @@ columns = st.lists(
     max_size=4,
 ).map(tuple)
 
-keys = st.lists(st.lists(names, max_size=3).map(tuple), max_size=2).map(tuple)
+keys = st.lists(
+    st.builds(
+        Key,
+        st.integers(0, 31),
+        names,
+        st.lists(names, max_size=3).map(tuple),
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=2,
+).map(tuple)
 
 retained = st.none() | st.integers(0, 2**40)
 
@@ -170,7 +182,8 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 else:
                     on = draw(st.sampled_from(relations)).id
                     index_keys = draw(st.lists(texts, max_size=3).map(tuple))
-                    item = Index(id, schema_id, name, on, index_keys, retain_ms=draw(retained))
+                    unique = (draw(st.booleans()), True)
+                    item = Index(id, schema_id, name, on, index_keys, *unique, retain_ms=draw(retained))
                 return state.with_item(item)
     except NameTaken:
         return state

@@ -36,6 +36,7 @@ from tests.data import make_catalog_v6 as sample_6
 from tests.data import make_catalog_v7 as sample_7
 from tests.data import make_catalog_v8 as sample_8
 from tests.data import make_catalog_v9 as sample_9
+from tests.data import make_catalog_v10 as sample_10
 
 
 @pytest.fixture
@@ -479,6 +480,16 @@ class TestMigrations:
         store = Store(directory)
         assert persistence.load(store).items[sample_9.SINK.id] == sample_9.SINK
         assert source_state.load(store, sample_9.SINK.id) == sample_9.SINK_STATE
+        store.close()
+
+    def test_a_directory_of_format_10_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_10.DIRECTORY, directory)
+        assert dump(directory)[0] == "10"
+        store = Store(directory)
+        roles = persistence.load(store).roles
+        assert (roles[sample_10.ADMIN.id], roles[sample_10.USER.id]) == (sample_10.ADMIN, sample_10.USER)
+        assert len(persistence.salt_key(store)) == 32
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from catalog import persistence
 from catalog import updates as u
+from catalog.keys import Key
 from catalog.log import Frontiers, Log, Payload
 from catalog.objects import Column, Database, Index, MaterializedView, ObjectId, Schema, Table, Timestamp, View
 from catalog.payloads import Payloads
@@ -27,7 +28,12 @@ COLUMNS = (
     Column("Amount", "numeric(10,2)", default="0.00"),
     Column("tags", "text[]"),
 )
-TABLE = Table(ObjectId("u6"), PUBLIC.id, "payments", COLUMNS, keys=(("id",), ("id", "Amount")))
+KEYS = (
+    Key(0, "payments_pkey", ("id",), is_primary=True, is_enforced=False),
+    Key(1, "payments_id_Amount_key", ("id", "Amount"), is_primary=False, is_enforced=False),
+)
+"""The keys, as later versions load them. Format 1 has only their columns."""
+TABLE = Table(ObjectId("u6"), PUBLIC.id, "payments", COLUMNS, keys=KEYS)
 VIEW = View(ObjectId("u7"), AUDIT.id, "v", COLUMNS[:1], 'SELECT "id" FROM "$id"."u6"', frozenset({TABLE.id}))
 MVIEW = MaterializedView(
     ObjectId("u8"), PUBLIC.id, "m", (Column("n", "int8"),), 'SELECT count(*) FROM "$id"."u7"', frozenset({VIEW.id})

@@ -23,9 +23,11 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.ingestion import Ingestion, Status
+from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.kind import KafkaKind
 from server.ingest.kafka.upstream import KafkaUpstream
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
+from server.ingest.upstream import UpstreamError
 from server.runtime.metrics import Metrics
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, Captured, captured
 from tests.kafka.debezium import Event, envelope_schema
@@ -162,6 +164,45 @@ async def test_messages_that_arrive_later_and_new_partitions_are_read(kafka: Moc
         kafka.create_topic("partitioned", 3)
         kafka.produce("partitioned", numbered(0, 30, 3))
         assert await run.until_rows(30) == texts(0, 30)
+
+
+async def test_messages_are_read_while_new_partitions_are_searched(
+    kafka: MockCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create_topic("searched", 2)
+    search, may_end = TopicConsumer.partitions, asyncio.Event()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+
+    async def slow(self: TopicConsumer) -> int | None:
+        await begun.put(None)
+        await may_end.wait()
+        return await search(self)
+
+    async with running(tmp_path, definition(kafka, "searched", Format(TEXT))) as run:
+        await run.until(lambda: run.ingestion.status is Status.RUNNING)
+        monkeypatch.setattr(TopicConsumer, "partitions", slow)
+        await begun.get()
+        for start in range(0, 40, 10):
+            kafka.produce("searched", numbered(start, start + 10, 2))
+            await run.until_rows(start + 10)
+        assert begun.empty()
+        may_end.set()
+        await begun.get()  # the next search
+        assert run.ingestion.status is Status.RUNNING
+
+
+async def test_the_offsets_of_all_partitions_are_asked_together(kafka: MockCluster) -> None:
+    kafka.create_topic("many", 4)
+    kafka.produce("many", numbered(0, 9, 3))
+    kafka.delete_records("many", 2, 1)
+    consumer = TopicConsumer({"broker": kafka.address}, "many", "test")
+    try:
+        assert await consumer.watermarks(range(4)) == {0: (0, 3), 1: (2, 3), 2: (0, 3), 3: (0, 0)}
+        assert await consumer.watermarks([]) == {}
+        with pytest.raises(UpstreamError, match='could not read topic "many"'):
+            await consumer.watermarks([7])
+    finally:
+        await consumer.close()
 
 
 async def test_the_columns_of_metadata(kafka: MockCluster, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from protocol.pgwire.messages.backend import (
     FieldDescription,
     NoData,
     NoticeResponse,
+    NotificationResponse,
     ParameterDescription,
     ParameterStatus,
     ParseComplete,
@@ -37,6 +38,13 @@ from protocol.pgwire.messages.frontend import (
     Query,
     Sync,
     Terminate,
+)
+from protocol.pgwire.messages.sasl import (
+    AuthenticationSASL,
+    AuthenticationSASLContinue,
+    AuthenticationSASLFinal,
+    SASLInitialResponse,
+    SASLResponse,
 )
 from protocol.pgwire.messages.startup import (
     AuthenticationCleartextPassword,
@@ -102,6 +110,8 @@ OPENING: dict[type[Message], st.SearchStrategy[Message]] = {
 }
 FRONTEND: dict[type[Message], st.SearchStrategy[Message]] = {
     PasswordMessage: st.builds(PasswordMessage, texts),
+    SASLInitialResponse: st.builds(SASLInitialResponse, texts, st.none() | st.binary(max_size=40)),
+    SASLResponse: st.builds(SASLResponse, st.binary(max_size=40)),
     Query: st.builds(Query, texts),
     Parse: st.builds(Parse, texts, texts, tuples(oids)),
     Bind: binds(),
@@ -119,9 +129,13 @@ FRONTEND: dict[type[Message], st.SearchStrategy[Message]] = {
 BACKEND: dict[type[Message], st.SearchStrategy[Message]] = {
     AuthenticationOk: st.builds(AuthenticationOk),
     AuthenticationCleartextPassword: st.builds(AuthenticationCleartextPassword),
+    AuthenticationSASL: st.builds(AuthenticationSASL, st.lists(names, max_size=3).map(tuple)),
+    AuthenticationSASLContinue: st.builds(AuthenticationSASLContinue, st.binary(max_size=40)),
+    AuthenticationSASLFinal: st.builds(AuthenticationSASLFinal, st.binary(max_size=40)),
     NegotiateProtocolVersion: st.builds(NegotiateProtocolVersion, st.lists(texts, max_size=3).map(tuple), versions),
     ParameterStatus: st.builds(ParameterStatus, texts, texts),
     BackendKeyData: st.builds(BackendKeyData, oids, oids),
+    NotificationResponse: st.builds(NotificationResponse, oids, texts, texts),
     ReadyForQuery: st.builds(ReadyForQuery, st.sampled_from(["I", "T", "E"])),
     RowDescription: st.builds(RowDescription, st.lists(fields, max_size=4).map(tuple)),
     ParameterDescription: st.builds(ParameterDescription, tuples(oids)),
@@ -140,13 +154,21 @@ BACKEND: dict[type[Message], st.SearchStrategy[Message]] = {
     ErrorResponse: st.builds(ErrorResponse, *reports),
     NoticeResponse: st.builds(NoticeResponse, *reports),
 }
+AUTHENTICATION = (PasswordMessage, SASLInitialResponse, SASLResponse)
+"""The messages of clients that are valid only during authentication. They have the same type byte."""
 ALL: dict[type[Message], st.SearchStrategy[Message]] = {**OPENING, **FRONTEND, **BACKEND}
 messages: st.SearchStrategy[Message] = st.one_of(*ALL.values())
 
 
+_REQUESTS = (
+    *(AuthenticationCleartextPassword, AuthenticationSASL),
+    *(AuthenticationSASLContinue, AuthenticationSASLFinal),
+)  # they have the type byte of AuthenticationOk
+
+
 def read_backend(data: bytes) -> list[BackendMessage]:
     """All messages in a server's `data`, which must end with a complete one."""
-    classes = {cls.code[0]: cls for cls in get_args(BackendMessage) if cls is not AuthenticationCleartextPassword}
+    classes = {cls.code[0]: cls for cls in get_args(BackendMessage) if cls not in _REQUESTS}
     at = 0
     result: list[BackendMessage] = []
     while at < len(data):

@@ -30,6 +30,14 @@ from protocol.pgwire.messages.frontend import (
     Sync,
     Terminate,
 )
+from protocol.pgwire.messages.sasl import (
+    SASL_BYTES_MAX,
+    AuthenticationSASL,
+    AuthenticationSASLContinue,
+    AuthenticationSASLFinal,
+    SASLInitialResponse,
+    SASLResponse,
+)
 from protocol.pgwire.messages.startup import (
     STARTUP_BYTES_MAX,
     AuthenticationCleartextPassword,
@@ -105,7 +113,7 @@ def fatal(connection: Connection, data: bytes) -> str:
 # --- framing ---
 
 commands = st.lists(
-    st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls is not PasswordMessage)), max_size=12
+    st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in s.AUTHENTICATION)), max_size=12
 )
 
 
@@ -144,7 +152,7 @@ def test_startup_packets_whole_and_byte_by_byte(packet: OpeningPacket) -> None:
     assert whole.data_to_send() == pieces.data_to_send()
 
 
-@given(st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in (PasswordMessage, Terminate))))
+@given(st.one_of(*(strategy for cls, strategy in s.FRONTEND.items() if cls not in (*s.AUTHENTICATION, Terminate))))
 def test_ten_startup_packets_at_the_same_time(message: FrontendMessage) -> None:
     assert feed(ready(), *[message] * 10) == feed(ready(), message) * 10
 
@@ -290,6 +298,68 @@ def test_password() -> None:
     connection.send(AuthenticationCleartextPassword())
     assert feed(connection, PasswordMessage("secret")) == [PasswordMessage("secret")]
     assert fatal(connection, Query("SELECT 1").serialize()) == "expected password response, got message type 81"
+
+
+def test_sasl() -> None:
+    connection = Connection()
+    feed(connection, STARTUP)
+    connection.send(AuthenticationSASL(("SCRAM-SHA-256",)))
+    assert feed(connection, SASLInitialResponse("SCRAM-SHA-256", b"n,,")) == [
+        SASLInitialResponse("SCRAM-SHA-256", b"n,,")
+    ]
+    connection.send(AuthenticationSASLContinue(b"r="))
+    assert feed(connection, SASLResponse(b"c=")) == [SASLResponse(b"c=")]
+    connection.send(AuthenticationSASLFinal(b"v="), AuthenticationOk())
+    assert in_phase(connection, Phase.READY)
+
+
+@pytest.mark.parametrize("phase", [Phase.SASL, Phase.SASL_CONTINUED])
+def test_messages_out_of_place_during_sasl(phase: Phase) -> None:
+    def begun() -> Connection:
+        connection = Connection()
+        feed(connection, STARTUP)
+        connection.send(AuthenticationSASL(("SCRAM-SHA-256",)))
+        if phase is Phase.SASL_CONTINUED:
+            feed(connection, SASLInitialResponse("SCRAM-SHA-256", b""))
+            connection.send(AuthenticationSASLContinue(b""))
+        assert in_phase(connection, phase)
+        return connection
+
+    assert fatal(begun(), Query("SELECT 1").serialize()) == "expected SASL response, got message type 81"
+    longest = b"x" * (SASL_BYTES_MAX - len(b"SCRAM-SHA-256\0\0\0\0\0"))
+    assert feed(begun(), SASLInitialResponse("SCRAM-SHA-256", longest))
+    assert fatal(begun(), SASLInitialResponse("SCRAM-SHA-256", longest + b"x").serialize()) == "invalid message length"
+    assert fatal(begun(), b"p" + INT32.pack(2**30)) == "invalid message length"  # before its body has arrived
+
+
+def test_a_client_may_not_answer_before_it_is_asked() -> None:
+    connection = Connection()
+    feed(connection, STARTUP)
+    message = fatal(connection, PasswordMessage("secret").serialize())
+    assert message == "expected password response, got message type 112"
+
+
+def test_nothing_may_follow_an_accepted_ssl_request_unencrypted() -> None:
+    connection = Connection()
+    connection.receive_data(SSLRequest().serialize() + STARTUP.serialize())
+    assert connection.next_event() == SSLRequest()
+    with pytest.raises(PgError, match="received unencrypted data after SSL request") as caught:
+        connection.accept_tls()
+    assert caught.value.severity is Severity.FATAL
+    assert connection.next_event() is EOF
+    assert connection.data_to_send() == b""
+
+
+def test_encryption_is_requested_at_most_once() -> None:
+    for request in (SSLRequest(), GSSENCRequest()):
+        connection = Connection()
+        feed(connection, SSLRequest())
+        connection.accept_tls()
+        assert connection.data_to_send() == b"S"
+        assert "unsupported frontend protocol" in fatal(connection, request.serialize())
+        direct = Connection()
+        direct.encrypted()
+        assert "unsupported frontend protocol" in fatal(direct, request.serialize())
 
 
 # --- the phases of a session ---

@@ -161,6 +161,7 @@ def test_postgresql_sends_and_accepts_the_same_bytes(postgres: str) -> None:
         postgres,
         Query("SET client_min_messages = error; SELECT 1 AS a, NULL::text, 'x'::varchar(3), 1.5::numeric(10,2)"),
         Query(""),
+        Query("LISTEN c; NOTIFY c, 'payload'"),
         Parse("q", "SELECT $1 + $2, generate_series(1, 3)", (20, 0)),
         Describe("S", "q"),
         Bind("p", "q", (0, 1), (b"1", (2).to_bytes(8, "big")), (1,)),

@@ -1,7 +1,8 @@
 """The messages of PostgreSQL's frontend/backend protocol 3.0 and their encodings.
 
-`startup` has the messages of the startup and of authentication, `frontend` those of clients, `backend` those of the
-server, and `copying` those of COPY. `wire_format` reads and writes the parts of messages.
+`startup` has the messages of the startup and of passwords, `sasl` those of SASL authentication, `frontend` those of
+clients, `backend` those of the server, and `copying` those of COPY. `wire_format` reads and writes the parts of
+messages.
 
 Source: PostgreSQL manual, chapters 55.2 and 55.7; postmaster.c, postgres.c and pqformat.c for limits and wording.
 

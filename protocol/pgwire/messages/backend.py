@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from protocol.pgwire.errors import Notice, PgError
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyInResponse, CopyOutResponse
+from protocol.pgwire.messages.sasl import AuthenticationSASL, AuthenticationSASLContinue, AuthenticationSASLFinal
 from protocol.pgwire.messages.startup import (
     AuthenticationCleartextPassword,
     AuthenticationOk,
@@ -32,6 +33,7 @@ from protocol.pgwire.messages.wire_format import (
 from protocol.pgwire.types import PgType
 
 _FIELD = Struct(">IhIhih")
+_PROCESS_ID = Struct(">I")
 
 TransactionStatus = Literal["I", "T", "E"]  # idle, in a transaction block, in a failed one
 
@@ -202,6 +204,26 @@ class CommandComplete:
 
 
 @dataclass(slots=True)
+class NotificationResponse:
+    """A NOTIFY of the session with this process id."""
+
+    code: ClassVar[bytes] = b"A"
+    process_id: int
+    channel: str
+    payload: str
+
+    @classmethod
+    def parse(cls, data: bytes, at: int, end: int) -> Self:
+        need(_PROCESS_ID.size, at, end)
+        (process_id,) = _PROCESS_ID.unpack_from(data, at)
+        channel, at = read_string(data, at + _PROCESS_ID.size, end)
+        return cls(process_id, channel, read_last_string(data, at, end))
+
+    def serialize(self) -> bytes:
+        return frame(self.code, _PROCESS_ID.pack(self.process_id), cstring(self.channel), cstring(self.payload))
+
+
+@dataclass(slots=True)
 class _Report:
     """The fields of an ErrorResponse or NoticeResponse; see `PgError`. `parse` ignores other fields."""
 
@@ -213,6 +235,9 @@ class _Report:
     hint: str | None = None
     position: int | None = None
     where: str | None = None
+    schema_name: str | None = None
+    table_name: str | None = None
+    constraint_name: str | None = None
 
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:
@@ -231,6 +256,9 @@ class _Report:
                 fields.get(_HINT),
                 None if position is None else int(position),
                 fields.get(_WHERE),
+                fields.get(_SCHEMA),
+                fields.get(_TABLE),
+                fields.get(_CONSTRAINT),
             )
         except (KeyError, ValueError):
             raise malformed("invalid message format") from None
@@ -247,6 +275,9 @@ class _Report:
             ("H", self.hint),
             ("P", self.position),
             ("W", self.where),
+            ("s", self.schema_name),
+            ("t", self.table_name),
+            ("n", self.constraint_name),
         )
         parts = (
             f"{letter}{value}".replace("\0", "?").encode(errors="replace") + b"\0"
@@ -257,6 +288,7 @@ class _Report:
 
 
 _SEVERITY, _SQLSTATE, _MESSAGE, _DETAIL, _HINT, _POSITION, _WHERE = b"VCMDHPW"
+_SCHEMA, _TABLE, _CONSTRAINT = b"stn"
 
 
 class ErrorResponse(_Report):
@@ -267,7 +299,18 @@ class ErrorResponse(_Report):
 
     @classmethod
     def of(cls, error: PgError) -> Self:
-        return cls(error.severity, error.sqlstate, error.message, error.detail, error.hint, error.position, error.where)
+        return cls(
+            error.severity,
+            error.sqlstate,
+            error.message,
+            error.detail,
+            error.hint,
+            error.position,
+            error.where,
+            error.schema_name,
+            error.table_name,
+            error.constraint_name,
+        )
 
 
 class NoticeResponse(_Report):
@@ -284,6 +327,9 @@ class NoticeResponse(_Report):
 BackendMessage = (
     AuthenticationOk
     | AuthenticationCleartextPassword
+    | AuthenticationSASL
+    | AuthenticationSASLContinue
+    | AuthenticationSASLFinal
     | NegotiateProtocolVersion
     | ParameterStatus
     | BackendKeyData
@@ -304,4 +350,5 @@ BackendMessage = (
     | CopyDone
     | ErrorResponse
     | NoticeResponse
+    | NotificationResponse
 )

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail
+from protocol.pgwire.messages.sasl import SASLInitialResponse, SASLResponse
 from protocol.pgwire.messages.startup import OpeningPacket, PasswordMessage
 from protocol.pgwire.messages.wire_format import (
     INT32,
@@ -203,6 +204,8 @@ class FunctionCall:
 FrontendMessage = (
     OpeningPacket
     | PasswordMessage
+    | SASLInitialResponse
+    | SASLResponse
     | Query
     | Parse
     | Bind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import ClassVar, Self
 
@@ -137,7 +137,7 @@ def unsupported_version(code: tuple[int, int]) -> PgError:
 @dataclass(slots=True)
 class PasswordMessage:
     code: ClassVar[bytes] = b"p"
-    password: str
+    password: str = field(repr=False)
 
     @classmethod
     def parse(cls, data: bytes, at: int, end: int) -> Self:

@@ -386,8 +386,8 @@ class IncrementalComputation:
 
 def _retractions_first(changes: pa.Table) -> pa.Table:
     """The changes of one version, retractions first: most clients that apply them in order keep one row per key."""
-    inserted = changes[DIFF].to_numpy() > 0
-    return changes.drop_columns([VERSION]).take(pa.array(np.argsort(inserted, kind="stable")))
+    rows, inserted = changes.drop_columns([VERSION]), changes[DIFF].to_numpy() > 0
+    return rows if inserted.all() else rows.take(pa.array(np.argsort(inserted, kind="stable")))
 
 
 def _close(operators: list[Operator]) -> None:

@@ -67,7 +67,7 @@ async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
         )
     everything = TopicConsumer(connection, topic.name, "tidewire-sinks", isolation="read_uncommitted")
     try:
-        begin, end = await everything.watermarks(0)
+        ((begin, end),) = (await everything.watermarks([0])).values()
     finally:
         await everything.close()
     window, lower = WINDOW, end

@@ -21,6 +21,7 @@ from server.execution.ddl import (
     drop,
     grants,
     holds,
+    keys,
     roles,
     schemas,
     secrets,
@@ -45,6 +46,7 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.roles import AlterRole, CreateRole
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -56,6 +58,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
+from server.sql.grammar.statements.tables import DropConstraint
 
 RETRIES_MAX = 10
 
@@ -76,6 +79,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
+    DropConstraint: keys.drop_constraint,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,
@@ -89,6 +93,8 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
     CreateSourceTable: sources.evaluate_part,
     AddSubsources: sources.evaluate_part,
     CreateSink: sinks.evaluate,
+    CreateRole: roles.evaluate,
+    AlterRole: roles.evaluate,
 }
 """What is computed or asked of an external system before the change. The change then gets the result."""
 

@@ -37,7 +37,17 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
     id, state = state.new_id()
     retain_ms = retained_ms(context, statement.retain)
     try:
-        return state.with_item(Index(id, relation.schema_id, name, relation.id, keys, retain_ms=retain_ms))
+        index = Index(
+            id,
+            relation.schema_id,
+            name,
+            relation.id,
+            keys,
+            statement.unique,
+            not statement.nulls_not_distinct,
+            retain_ms=retain_ms,
+        )
+        return state.with_item(index)
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
 
@@ -71,7 +81,11 @@ def _index_name(state: CatalogState, relation: Relation, keys: tuple[str, ...]) 
 def show_create(context: Context, index: Index) -> str:
     """The CREATE INDEX statement of an index."""
     on = qualified_name(context, context.state.relation(index.on))
-    return f"CREATE INDEX {quote_identifier(index.name)} ON {on} ({', '.join(index.keys)}){retain_clause(index)}"
+    what = "UNIQUE INDEX" if index.is_unique else "INDEX"
+    nulls = "" if index.nulls_distinct else " NULLS NOT DISTINCT"
+    return (
+        f"CREATE {what} {quote_identifier(index.name)} ON {on} ({', '.join(index.keys)}){nulls}{retain_clause(index)}"
+    )
 
 
 SHOW_FIELDS = (Field("name", TEXT, False), Field("on", TEXT, False), Field("key", TEXT, False))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from catalog.objects import Database, Item, ObjectId, Schema
 from catalog.roles import MATERIALIZE, Role
 from catalog.state import CatalogState, NameTaken
+from protocol.pgwire.datetime_input import parse_timestamptz
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from server.authentication.verifiers import in_password_thread, stored_form
 from server.authorization import privileges
 from server.session_state.context import Context
+from server.session_state.transaction import Mode
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import (
     AlterRole,
@@ -50,17 +53,62 @@ def _require_superuser(context: Context, message: str, detail: str) -> None:
 _SUPERUSERS = "Only roles with the SUPERUSER attribute may {}."
 
 
-def _set(role: Role, attributes: RoleAttributes) -> Role:
+def _set(context: Context, role: Role, evaluated: _Evaluated) -> Role:
+    attributes = evaluated.statement.attributes
     given = {f.name: value for f in fields(attributes) if (value := getattr(attributes, f.name)) is not None}
+    if given.pop("password", None) is not None:
+        given["verifier"] = evaluated.verifier
+    if (until := given.get("valid_until")) is not None:
+        forever = until.strip().lower() in ("infinity", "+infinity")
+        given["valid_until"] = None if forever else parse_timestamptz(until, context.settings["TimeZone"])
     return replace(role, **given)
 
 
-def _create(context: Context, statement: CreateRole) -> CatalogState:
+@dataclass(frozen=True, slots=True)
+class _Evaluated:
+    """CREATE or ALTER ROLE with what is stored of its password. `verifier` is None without PASSWORD."""
+
+    statement: CreateRole | AlterRole
+    verifier: str | None
+
+
+async def evaluate(context: Context, statement: CreateRole | AlterRole) -> _Evaluated:
+    """Computes the verifier of the password in the thread for passwords. The password itself is not kept."""
+    await context.enter(Mode.DEFINE, statement.tag)
+    if isinstance(statement, CreateRole):
+        _require_create(context)
+    else:
+        _require_alter(context, statement, role_named(context, statement.name))
+    password = statement.attributes.password
+    if password is None or password.text is None:
+        return _Evaluated(statement, None)
+    if not password.text:
+        context.notice(Notice("empty string is not a valid password, clearing password"))
+        return _Evaluated(statement, None)
+    return _Evaluated(statement, await in_password_thread(stored_form, password.text))
+
+
+def _require_create(context: Context) -> None:
     _require_superuser(context, "create role", _SUPERUSERS.format("create roles"))
+
+
+def _require_alter(context: Context, statement: AlterRole, role: Role) -> None:
+    """PgError 42501 unless the role is a superuser, or changes nothing but its own password."""
+    given = {f.name for f in fields(RoleAttributes) if getattr(statement.attributes, f.name) is not None}
+    if given != {"password"} or role.id != context.role:
+        _require_superuser(context, "alter role", _SUPERUSERS.format(f'alter role "{role.name}"'))
+    if given - {"password", "valid_until", "connection_limit"}:
+        _check_is_not_materialize(role, "altered")
+
+
+def _create(context: Context, evaluated: _Evaluated) -> CatalogState:
+    statement = evaluated.statement
+    assert isinstance(statement, CreateRole)
+    _require_create(context)
     before = context.state
     id, state = before.new_id()
     groups = frozenset(role_named(context, group).id for group in statement.groups)
-    role = _set(Role(id, statement.name.name, member_of=groups), statement.attributes)
+    role = _set(context, Role(id, statement.name.name, member_of=groups), evaluated)
     try:
         state = state.with_role(role)
     except NameTaken:
@@ -74,12 +122,12 @@ def _create(context: Context, statement: CreateRole) -> CatalogState:
     return state
 
 
-def _alter(context: Context, statement: AlterRole) -> CatalogState:
+def _alter(context: Context, evaluated: _Evaluated) -> CatalogState:
+    statement = evaluated.statement
+    assert isinstance(statement, AlterRole)
     role = role_named(context, statement.name)
-    detail = _SUPERUSERS.format(f'alter role "{role.name}"')
-    _require_superuser(context, "alter role", detail)
-    _check_is_not_materialize(role, "altered")
-    return context.state.with_role(_set(role, statement.attributes))
+    _require_alter(context, statement, role)
+    return context.state.with_role(_set(context, role, evaluated))
 
 
 def _rename(context: Context, statement: RenameRole) -> CatalogState:

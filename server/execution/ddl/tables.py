@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import catalog.keys
 from catalog.objects import Column, DerivedRelation, ObjectId, Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
-from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.execution.ddl.columns import check_columns
+from server.execution.ddl.keys import with_keys
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
@@ -19,7 +20,7 @@ from server.execution.planning import plan_default
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
-from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Like
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key, Like
 
 
 def create(context: Context, statement: CreateTable) -> CatalogState:
@@ -34,36 +35,17 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     parts = [_columns(context, part) for part in statement.columns]
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
-    names = [column.name for column in columns]
-    for key in statement.keys:
-        for column in key.columns:
-            if column.name not in names:
-                raise PgError(
-                    SqlState.UNDEFINED_COLUMN,
-                    f'column "{column.name}" named in key does not exist',
-                    position=column.position,
-                )
-    primary = {column.name for key in statement.keys if key.primary for column in key.columns}
-    columns = tuple(replace(column, nullable=False) if column.name in primary else column for column in columns)
     id, state = state.new_id()
-    keys = tuple(tuple(column.name for column in key.columns) for key in statement.keys)
-    keys += tuple(key for part in statement.columns for key in _copied_keys(context, part))
+    columns, keys = with_keys(state, schema.id, name, columns, statement.keys)
+    for key in (key for part in statement.columns for key in _copied_keys(context, part)):
+        columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
     table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit)
     try:
         state = state.with_item(table)
     except NameTaken as error:
         raise name_taken(error) from None
-    state = _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
-    if keys:
-        context.notice(
-            Notice(
-                f'PRIMARY KEY and UNIQUE constraints of table "{name}" are not enforced',
-                severity=Severity.NOTICE,
-                hint="They are stored as documentation. Duplicates are not rejected.",
-            )
-        )
-    return state
+    return _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
 
 
 def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Column, ...], int]:
@@ -81,10 +63,21 @@ def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Col
     return columns, part.relation.position
 
 
-def _copied_keys(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[str, ...], ...]:
-    if isinstance(part, Like) and part.keys and isinstance(table := find_relation(context, part.relation), Table):
-        return table.keys
-    return ()
+def _copied_keys(context: Context, part: ColumnDefinition | Like) -> list[Key]:
+    if not (isinstance(part, Like) and part.keys and isinstance(table := find_relation(context, part.relation), Table)):
+        return []
+    position = part.relation.position
+    return [
+        Key(
+            tuple(Ident(name, position) for name in key.columns),
+            key.is_primary,
+            None,
+            position,
+            not key.is_enforced,
+            not key.nulls_distinct,
+        )
+        for key in table.keys
+    ]
 
 
 def _with_copied_comments(
@@ -102,6 +95,13 @@ def _with_copied_comments(
     return state
 
 
+def key_text(key: catalog.keys.Key) -> str:
+    """A key as CREATE TABLE has it, without its name."""
+    words = "PRIMARY KEY" if key.is_primary else "UNIQUE" if key.nulls_distinct else "UNIQUE NULLS NOT DISTINCT"
+    names = ", ".join(map(quote_identifier, key.columns))
+    return f"{words} ({names})" + ("" if key.is_enforced else " NOT ENFORCED")
+
+
 def show_create(context: Context, table: Table) -> str:
     """The CREATE TABLE statement of a table."""
     columns = [
@@ -110,5 +110,5 @@ def show_create(context: Context, table: Table) -> str:
         + (f" DEFAULT {c.default}" if c.default is not None else "")
         for c in table.columns
     ]
-    columns += [f"UNIQUE ({', '.join(map(quote_identifier, key))})" for key in table.keys]
+    columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
     return f"CREATE TABLE {qualified_name(context, table)} ({', '.join(columns)}){retain_clause(table)}"

@@ -40,7 +40,9 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
             )
     columns = tuple(replace(column, name=new) if column.name == old else column for column in relation.columns)
     if isinstance(relation, Table):
-        keys = tuple(tuple(new if name == old else name for name in key) for key in relation.keys)
+        keys = tuple(
+            replace(key, columns=tuple(new if name == old else name for name in key.columns)) for key in relation.keys
+        )
         state = state.with_item(replace(relation, columns=columns, keys=keys))
     else:
         state = state.with_item(replace(relation, columns=columns))

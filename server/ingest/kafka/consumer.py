@@ -1,4 +1,7 @@
-"""The consumer of one topic. librdkafka's blocking calls run in a thread of the consumer's own.
+"""The consumer of one topic. librdkafka's blocking calls run in threads of the consumer's own.
+
+A broker answers the requests of a connection one after another, and a fetch waits for messages there. Requests about
+the topic therefore have a connection and a thread of their own, so that neither delays the other.
 
 Offsets are assigned by the caller; nothing is committed to Kafka. Messages of aborted transactions are not seen, unless
 the isolation is read_uncommitted.
@@ -8,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from catalog.source_definition import Secret
@@ -26,11 +29,12 @@ from server.ingest.upstream import UpstreamError
 REQUEST_S = 10.0
 CONFIGURATION_S = 2.0  # for the topic's configuration, which some brokers do not answer
 FETCH_WAIT_S = 0.5
-POLL_S = 0.5  # without messages; `close` waits as long
+POLL_S = 0.5  # without messages
+POLLS = 5  # in this time, because `close` waits for the one in progress
 MESSAGES_MAX = 50_000  # of one poll
 QUEUE_WAIT_MS = 10  # until a full queue is filled again; librdkafka's default of 1 s is longer than reading the queue
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
-_FIRST_MESSAGES = 500  # of the first poll, before the size of messages is known
+_FIRST_MESSAGES = 100  # of the first poll, before the size of messages is known
 
 Result = TypeVar("Result")
 
@@ -118,9 +122,10 @@ class TopicConsumer:
         """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid."""
         self.topic = topic
         self._down: str | None = None
+        self._is_closing = False
         self._messages_max = _FIRST_MESSAGES
         self._configuration = configuration(connection)
-        options: dict[str, Any] = {
+        self._options: dict[str, Any] = {
             **self._configuration,
             "group.id": group,
             "enable.auto.commit": False,
@@ -134,10 +139,11 @@ class TopicConsumer:
             "fetch.queue.backoff.ms": QUEUE_WAIT_MS,
             "reconnect.backoff.max.ms": 1_000,
         }
-        self._address = options["bootstrap.servers"]
+        self._address = self._configuration["bootstrap.servers"]
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
+        self._requests = ThreadPoolExecutor(1, thread_name_prefix="kafka-requests")
         try:
-            self._consumer = confluent_kafka.Consumer({**options, "error_cb": self._failed}, logger=_logger)
+            self._consumer = confluent_kafka.Consumer({**self._options, "error_cb": self._failed}, logger=_logger)
         except KafkaException as error:
             self._thread.shutdown()
             raise PgError(
@@ -146,7 +152,7 @@ class TopicConsumer:
 
     async def partitions(self) -> int | None:
         """The number of partitions; None if there is no such topic."""
-        found = await self._run(lambda: self._consumer.list_topics(self.topic, REQUEST_S))
+        found = await self._request(lambda: self._requester.list_topics(self.topic, REQUEST_S))
         topic = found.topics.get(self.topic)
         if topic is None or (topic.error is not None and topic.error.code() in _GONE):
             return None
@@ -154,21 +160,32 @@ class TopicConsumer:
             raise self._error(topic.error)
         return len(topic.partitions) or None
 
-    async def watermarks(self, partition: int) -> tuple[int, int]:
-        """The offset of the first message, and the offset after the last."""
-        place = TopicPartition(self.topic, partition)
-        low, high = await self._run(lambda: self._consumer.get_watermark_offsets(place, REQUEST_S))
-        return low, high
+    async def watermarks(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """By partition, the offset of the first message, and the offset after the last. Two requests for all."""
+        partitions = list(partitions)
+        if not partitions:
+            return {}
+        ends = (OFFSET_BEGINNING, OFFSET_END)
+        low, high = await self._request(lambda: [self._offsets(partitions, at) for at in ends])
+        return {partition: (low[partition], high[partition]) for partition in low}
 
     async def offset_at(self, partition: int, timestamp: int) -> int | None:
         """The offset of the first message at or after a time in milliseconds; None if there is none."""
-        place = TopicPartition(self.topic, partition, timestamp)
-        (found,) = await self._run(lambda: self._consumer.offsets_for_times([place], REQUEST_S))
-        return found.offset if found.offset >= 0 else None
+        found = await self._request(lambda: self._offsets([partition], timestamp))
+        return found[partition] if found[partition] >= 0 else None
+
+    def _offsets(self, partitions: list[int], timestamp: int) -> dict[int, int]:
+        """Of the first messages at or after a time. OFFSET_BEGINNING and OFFSET_END are times, too."""
+        places = [TopicPartition(self.topic, partition, timestamp) for partition in partitions]
+        found = self._requester.offsets_for_times(places, REQUEST_S)
+        for place in found:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        return {place.partition: place.offset for place in found}
 
     async def is_compacted(self) -> bool:
         """Whether the topic's messages are compacted; False if the brokers do not say."""
-        return await self._run(self._is_compacted)
+        return await self._request(self._is_compacted)
 
     def _is_compacted(self) -> bool:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
@@ -180,15 +197,20 @@ class TopicConsumer:
 
     async def topic_id(self) -> str | None:
         """What distinguishes the topic from others that had its name; None if the brokers have no such ids."""
-        return await self._run(self._topic_id)
+        return await self._request(self._topic_id)
 
     def _topic_id(self) -> str | None:
-        cluster = self._consumer.list_topics(self.topic, REQUEST_S)
+        cluster = self._requester.list_topics(self.topic, REQUEST_S)
         if cluster.controller_id not in cluster.brokers:
             return None  # librdkafka waits for a controller before it asks, and mock brokers have none
         described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
         found = described[self.topic].result().topic_id
         return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
+
+    @cached_property
+    def _requester(self) -> confluent_kafka.Consumer:
+        """A client for requests about the topic. Those of an AdminClient could create the topic."""
+        return confluent_kafka.Consumer(self._options, logger=_logger)
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -197,7 +219,13 @@ class TopicConsumer:
     async def assign(self, offsets: Mapping[int, int]) -> None:
         """Reads these partitions, too, from these offsets on."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        await self._run(lambda: self._consumer.incremental_assign(places))
+        await self._run(lambda: self._assign(places))
+
+    def _assign(self, places: list[TopicPartition]) -> None:
+        if not self._consumer.assignment():
+            # Without it, the first fetch waits for up to a second until the consumer looks for the leaders.
+            self._consumer.list_topics(self.topic, REQUEST_S)
+        self._consumer.incremental_assign(places)
 
     async def poll(self, bytes_max: int, *, with_headers: bool = False) -> Poll | None:
         """The next messages, about `bytes_max` bytes at most; None if there are none for now.
@@ -211,7 +239,10 @@ class TopicConsumer:
         return found
 
     def _poll(self, with_headers: bool) -> Poll | None:
-        first = self._consumer.poll(POLL_S)
+        first = None
+        for _ in range(POLLS):
+            if first is None and not self._is_closing:
+                first = self._consumer.poll(POLL_S / POLLS)
         if first is None:
             if self._down is not None:
                 self._down, reason = None, self._down
@@ -241,18 +272,33 @@ class TopicConsumer:
         return None if found is None or found[1] < 0 else found[1]
 
     async def close(self) -> None:
-        """Waits for the call in progress. May be called twice."""
+        """Waits for the poll in progress. May be called twice."""
         loop = asyncio.get_running_loop()
+        self._is_closing = True
         try:
             await loop.run_in_executor(self._thread, self._consumer.close)
         except RuntimeError:  # closed already
             return
         self._thread.shutdown(wait=False)
+        self._requests.submit(self._end_requests)
+        self._requests.shutdown(wait=False)
+
+    def _end_requests(self) -> None:
+        """Called after the request in progress."""
+        if "_requester" in self.__dict__:
+            self._requester.close()
 
     async def _run(self, work: Callable[[], Result]) -> Result:
-        """Runs a blocking call. UpstreamError if it fails."""
+        """Runs a blocking call of the consumer. UpstreamError if it fails."""
+        return await self._called(self._thread, work)
+
+    async def _request(self, work: Callable[[], Result]) -> Result:
+        """Runs a blocking call that only asks about the topic. UpstreamError if it fails."""
+        return await self._called(self._requests, work)
+
+    async def _called(self, thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(thread, work)
         except KafkaException as error:
             raise self._error(error.args[0]) from None
 

@@ -82,7 +82,7 @@ class TransactionTopic:
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'topic "{self.consumer.topic}" of option TRANSACTION TOPIC must exist and have one partition',
             )
-        low, high = await self.consumer.watermarks(0)
+        ((low, high),) = (await self.consumer.watermarks([0])).values()
         stored = state.get(_OFFSET)
         # Messages before `low` are of transactions whose events are released with those of the next ones.
         await self.consumer.assign({0: low if stored is None else min(max(int(stored), low), high)})

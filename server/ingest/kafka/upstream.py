@@ -60,6 +60,8 @@ class Topic:
     refreshed: float
     fresh: dict[str, bytes | None] = field(default_factory=dict)
     """State to be committed before the first messages."""
+    search: asyncio.Task[dict[int, int]] | None = None
+    """Of new partitions, while messages are read."""
 
     @property
     def prefix(self) -> str:
@@ -253,10 +255,10 @@ class KafkaUpstream:
     async def _offsets(self, consumer: TopicConsumer, partitions: int, stored: Mapping[int, int]) -> dict[int, int]:
         """The offsets of the next messages. PgError if they are no longer in the topic."""
         found: dict[int, int] = {}
-        for partition in sorted({*range(partitions), *stored}):
+        for partition in sorted(stored):
             if partition >= partitions:
                 raise missing(consumer.topic, partition, f"The topic has {partitions} partitions.")
-            low, high = await consumer.watermarks(partition)
+        for partition, (low, high) in (await consumer.watermarks(range(partitions))).items():
             offset = stored.get(partition)
             if offset is None:
                 # The start applies to the partitions that exist at the first start. Later ones are read as a whole.
@@ -310,28 +312,28 @@ class KafkaUpstream:
 
     async def _poll(self, topic: Topic, bytes_max: int) -> tuple[Poll, Any] | None:
         """The next messages, and what the envelope does ahead of its step."""
-        if monotonic() - topic.refreshed >= self._metadata_s:
-            await self._find_partitions(topic)
-            topic.refreshed = monotonic()
-        poll = await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
+        if topic.search is None and monotonic() - topic.refreshed >= self._metadata_s:
+            topic.search = asyncio.create_task(_new_partitions(topic))
+        elif topic.search is not None and topic.search.done():
+            search, topic.search, topic.refreshed = topic.search, None, monotonic()
+            await self._add_partitions(topic, search.result())
+        try:
+            poll = await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
+        except PgError:
+            await _new_partitions(topic)  # fails if the reason is that the topic was deleted or created again
+            raise
         if poll is None:
             return None
         is_next = self._transactions is None and len(poll.messages)
         return poll, await topic.envelope.ahead(poll.messages) if is_next else None
 
-    async def _find_partitions(self, topic: Topic) -> None:
-        """Reads new partitions from their first message on. PgError if the topic was deleted, or created again."""
-        count = await topic.consumer.partitions()
-        if count is None:
-            raise deleted(topic.consumer.topic)
-        if topic.id is not None and await topic.consumer.topic_id() not in (topic.id, None):
-            raise created_again(topic.consumer.topic)
-        new = [partition for partition in range(count) if partition not in topic.offsets]
-        found = {partition: (await topic.consumer.watermarks(partition))[0] for partition in new}
-        if found:
-            topic.envelope.partitions_added(count)
-            topic.offsets.update(found)
-            await topic.consumer.assign(found)
+    async def _add_partitions(self, topic: Topic, found: Mapping[int, int]) -> None:
+        """Reads partitions from these offsets on, if they are not read yet."""
+        new = {partition: offset for partition, offset in found.items() if partition not in topic.offsets}
+        if new:
+            topic.offsets.update(new)
+            topic.envelope.partitions_added(max(topic.offsets) + 1)
+            await topic.consumer.assign(new)
 
     async def _merged(self, transactions: TransactionTopic, polled: Topic | TransactionTopic, poll: Poll) -> Changes:
         """The changes of the transactions that are complete with the messages of a poll."""
@@ -350,8 +352,8 @@ class KafkaUpstream:
 
     async def _ends(self, topic: Topic) -> dict[int, int]:
         """By partition that has messages, the offset after the last one."""
-        await self._find_partitions(topic)
-        watermarks = {partition: await topic.consumer.watermarks(partition) for partition in list(topic.offsets)}
+        await self._add_partitions(topic, await _new_partitions(topic))
+        watermarks = await topic.consumer.watermarks(topic.offsets)
         return {partition: high for partition, (low, high) in watermarks.items() if high > low}
 
     async def _changes(
@@ -414,14 +416,29 @@ class KafkaUpstream:
     async def close(self) -> None:
         polls, self._polls = list(self._polls), {}
         topics, self._topics = self._topics, []
-        for poll in polls:
-            poll.cancel()
-        await asyncio.gather(*polls, return_exceptions=True)
+        tasks = [*polls, *(topic.search for topic in topics if topic.search is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for topic in topics:
             topic.envelope.close()
         transactions, self._transactions = self._transactions, None
         consumers = [topic.consumer for topic in topics] + ([transactions.consumer] if transactions else [])
         await asyncio.gather(*(consumer.close() for consumer in consumers))
+
+
+async def _new_partitions(topic: Topic) -> dict[int, int]:
+    """The partitions that are not read yet, each with the offset of its first message.
+
+    PgError if the topic was deleted, or created again.
+    """
+    count = await topic.consumer.partitions()
+    if count is None:
+        raise deleted(topic.consumer.topic)
+    if topic.id is not None and await topic.consumer.topic_id() not in (topic.id, None):
+        raise created_again(topic.consumer.topic)
+    new = [partition for partition in range(count) if partition not in topic.offsets]
+    return {partition: low for partition, (low, _) in (await topic.consumer.watermarks(new)).items()}
 
 
 async def _poll_ends(transactions: TransactionTopic, bytes_max: int) -> tuple[Poll, None] | None:

@@ -130,7 +130,9 @@ def _own_form(
         return Literal(False, BOOL)
     if name == "current_setting" and len(arguments) in (1, 2):
         return current_setting(binder, arguments, scope, call)
-    if name in SIGNALS and len(arguments) == 1 and not star:
+    if name == "pg_reload_conf" and not arguments:
+        return signal(binder, name, exp.Literal.number(0), scope, call)
+    if name in SIGNALS and name != "pg_reload_conf" and len(arguments) == 1 and not star:
         return signal(binder, name, arguments[0], scope, call)
     if name in WAITING and not star:
         return waiting(binder, name, arguments, scope, call)

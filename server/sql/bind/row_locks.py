@@ -24,11 +24,8 @@ def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
     waits = [clause.args.get("wait") for clause in clauses]
     if any(isinstance(wait, exp.Expr) for wait in waits):
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "WAIT"')
-    if False in waits:
-        hint = "NOWAIT fails at once if a row is locked."
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SKIP LOCKED is not supported", hint=hint)
     tables = {id for clause in clauses for id in _tables(binder, clause, source)}
-    return RowLocks(frozenset(tables), True in waits)
+    return RowLocks(frozenset(tables), True in waits, False in waits)
 
 
 def check_row_locks(tree: exp.Select, expressions: Sequence[Expression], *, aggregated: bool, expanded: bool) -> None:

@@ -196,8 +196,20 @@ def guarded(condition: str, state: SqlState, message: str, form: str) -> str:
     return f"IF({condition}, {fail(state, message)}, {form})"
 
 
+class Let(str):
+    """The text of `form` applied to a variable that is bound to `value`."""
+
+    value: str
+    form: Callable[[str], str]
+
+
 def let(text: str, form: Callable[[str], str]) -> str:
-    """`form` applied to a variable bound to `text`, so that `text` is evaluated once."""
+    """`form` applied to a variable bound to `text`, so that `text` is evaluated once.
+
+    Spark interprets the lambda row by row. The renderer replaces a `Let` by a column where it can.
+    """
     if text.isidentifier():
         return form(text)
-    return f"get(transform(array({text}), r -> {form('r')}), 0)"
+    bound = Let(f"get(transform(array({text}), r -> {form('r')}), 0)")
+    bound.value, bound.form = text, form
+    return bound

@@ -20,13 +20,15 @@ from sqlglot import exp
 from server.sql.grammar.literal_rows import split
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.copy import parse_copy
-from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch
+from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
+from server.sql.grammar.rules.maintenance import parse_maintain
+from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
 from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.rules.roles import parse_grant, parse_reassign_owned, parse_revoke
-from server.sql.grammar.rules.settings import parse_discard, parse_reset, parse_set, parse_unlisten
+from server.sql.grammar.rules.settings import parse_discard, parse_reset, parse_set
 from server.sql.grammar.rules.show import parse_show
 from server.sql.grammar.rules.sources import parse_validate
 from server.sql.grammar.rules.subscribe import parse_subscribe
@@ -55,6 +57,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(QUERY_HEADS, parse_select),
     "abort": parse_rollback,
     "alter": parse_alter,
+    "analyze": parse_maintain,
     "begin": parse_begin,
     "close": parse_close,
     "comment": parse_comment,
@@ -69,7 +72,10 @@ _RULES: dict[str, Rule] = {
     "fetch": parse_fetch,
     "grant": parse_grant,
     "insert": parse_insert,
+    "listen": parse_listen,
     "lock": parse_lock,
+    "move": parse_move,
+    "notify": parse_notify,
     "reassign": parse_reassign_owned,
     "release": parse_release,
     "reset": parse_reset,
@@ -83,6 +89,7 @@ _RULES: dict[str, Rule] = {
     "truncate": parse_truncate,
     "unlisten": parse_unlisten,
     "update": parse_update,
+    "vacuum": parse_maintain,
     "validate": parse_validate,
     "with": parse_with,
 }
@@ -95,21 +102,16 @@ _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
 }
 # Statements that Tidewire lacks, with the hint for each.
 _UNSUPPORTED: dict[str, str | None] = {
-    "analyze": "There are no statistics to collect.",
     "call": None,
     "checkpoint": None,
     "cluster": None,
     "do": None,
     "import": None,
-    "listen": "Use SUBSCRIBE to receive changes.",
     "load": None,
     "merge": "Use INSERT, UPDATE and DELETE.",
-    "move": "Use FETCH.",
-    "notify": "Use SUBSCRIBE to receive changes.",
     "refresh": "A materialized view is always up to date.",
     "reindex": None,
     "security": None,
-    "vacuum": "The log is compacted in the background.",
 }
 
 

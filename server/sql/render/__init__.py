@@ -10,7 +10,8 @@ DECIMAL(precision, scale) with the expression's own precision. The type names TI
 never TIMESTAMP, whose meaning depends on Spark's configuration.
 
     `relations`    renders nodes to blocks (`block`); `Renderer` renders a plan
-    `expressions`  renders the expressions in clauses, using `calls`, `literals` and `spark_types`
+    `expressions`  renders the expressions in clauses, using `calls`, `literals` and `spark_types`. A value that an
+                   expression of a SELECT uses several times becomes a column of a subquery (`shared_values`)
 """
 
 from __future__ import annotations

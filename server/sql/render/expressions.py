@@ -33,13 +33,14 @@ from server.sql.expressions import (
 from server.sql.functions import worker
 from server.sql.functions.intervals import interval_length
 from server.sql.functions.json import JSONB_SORT_KEY
-from server.sql.functions.syntax import NOT
-from server.sql.functions.table import exact_texts
+from server.sql.functions.syntax import AND, NOT, OR
+from server.sql.functions.table import Function, Let, Nulls, exact_texts
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import Relation
 from server.sql.render.block import Block
 from server.sql.render.calls import PYTHON_CALL, fill, fit_length, python_call
 from server.sql.render.literals import literal_text
+from server.sql.render.shared_values import SharedValues
 from server.sql.render.spark_types import spark_type
 
 Bind = Callable[[Parameter | SessionValue], Literal | str]
@@ -60,8 +61,12 @@ class ExpressionRenderer(ABC):
         """The column's name, which is the same everywhere in the statement."""
         return self._names.get(column.id) or f"x{column.id}"
 
-    def expression(self, expression: Expression) -> str:
-        """The expression's Spark SQL. Raises PgError for a literal that Spark cannot represent (see `literals`)."""
+    def expression(self, expression: Expression, shared: SharedValues | None = None) -> str:
+        """The expression's Spark SQL. Raises PgError for a literal that Spark cannot represent (see `literals`).
+
+        With `shared`, the expression is evaluated for each row, and values that it uses several times become columns
+        below it. A value that is not evaluated for each row does not: it might raise an error that the query does not.
+        """
         checkpoint()
         match expression:
             case Literal():
@@ -72,9 +77,9 @@ class ExpressionRenderer(ABC):
             case ColumnRef():
                 return self.name(expression.column)
             case Call():
-                return self._call(expression)
+                return self._call(expression, shared)
             case Cast():
-                return self._cast(expression)
+                return self._cast(expression, shared)
             case Case():
                 branches = " ".join(
                     f"WHEN {self.expression(c)} THEN {self.expression(v)}" for c, v in expression.branches
@@ -110,18 +115,21 @@ class ExpressionRenderer(ABC):
         word = "forall" if quantified.all else "exists"
         return f"{word}({array}, {self.name(quantified.element)} -> {self.expression(call)})"
 
-    def _call(self, call: Call) -> str:
-        texts = [self.expression(argument) for argument in call.arguments]
+    def _call(self, call: Call, shared: SharedValues | None = None) -> str:
+        of_arguments = shared if _evaluates_all(call.function) else None
+        texts = [self.expression(argument, of_arguments) for argument in call.arguments]
         spark = call.function.spark
         text = spark(call.arguments, texts) if callable(spark) else fill(spark or "", texts)
+        if isinstance(text, Let) and shared is not None:
+            text = text.form(shared.name(text.value))
         if not text or not is_utc(call.timezone):
             key = worker.function_key(call.function, [a.type for a in call.arguments], call.timezone)
             return python_call(key, texts, call.type, precision(call))
         return text
 
-    def _cast(self, cast: Cast) -> str:
+    def _cast(self, cast: Cast, shared: SharedValues | None) -> str:
         source, target = cast.operand.type, cast.type
-        text = self.expression(cast.operand)
+        text = self.expression(cast.operand, shared)
         rule = find_cast(source.without_modifiers, target.without_modifiers)
         assert rule is not None, (source, target)
         if source.name == target.name == "numeric" or (
@@ -273,6 +281,11 @@ class ExpressionRenderer(ABC):
             )
             raise PgError(state, f"{clause} must not be negative")
         return str(min(int(value.value), INT4_MAX))
+
+
+def _evaluates_all(function: Function) -> bool:
+    """Whether a call always evaluates all of its arguments, unless one of them is NULL."""
+    return function.nulls in (Nulls.STRICT, Nulls.OPTIONAL) and function not in (AND, OR)
 
 
 def _is_in_query(expression: Expression) -> bool:

@@ -29,6 +29,7 @@ from server.sql.relations import (
 )
 from server.sql.render.block import Block, Stage
 from server.sql.render.expressions import Bind, ExpressionRenderer
+from server.sql.render.shared_values import SharedValues
 from server.sql.render.spark_types import spark_type
 
 
@@ -70,12 +71,7 @@ class Renderer(ExpressionRenderer):
                 names = ", ".join(f"c{i} AS {self.name(c)}" for i, c in enumerate(relation.columns))
                 return Block(f"(SELECT {names} FROM recursive{relation.name})")
             case Project():
-                block = self._open(relation.input, Stage.SELECT)
-                block.select = [
-                    self._named(e, c) for e, c in zip(relation.expressions, relation.columns, strict=True)
-                ] or ["1"]
-                block.stage = Stage.SELECT
-                return block
+                return self._project(relation)
             case Filter():
                 block = self._open(relation.input, Stage.WHERE)
                 block.where += map(self.conjunct, conjuncts(relation.predicate))
@@ -127,8 +123,24 @@ class Renderer(ExpressionRenderer):
         taken = stage <= Stage.SELECT and block.select is not None
         return Block(block.as_source) if block.stage > stage or taken else block
 
-    def _named(self, expression: Expression, column: Column) -> str:
-        text = self.expression(expression)
+    def _project(self, project: Project) -> Block:
+        block = self._open(project.input, Stage.SELECT)
+        shared = None if block.order else SharedValues()  # a subquery would not keep the order
+        terms = [self._named(e, c, shared) for e, c in zip(project.expressions, project.columns, strict=True)]
+        if shared is not None and shared.subqueries:
+            used = {part.column.id for e in project.expressions for part in walk(e) if isinstance(part, ColumnRef)}
+            kept = [self.name(column) for column in project.input.columns if column.id in used]
+            for added in shared.subqueries:
+                block.select = [*kept, *(f"{text} AS {name}" for name, text in added.items())]
+                block.stage = Stage.SELECT
+                block = Block(block.as_source)
+                kept += added
+        block.select = terms or ["1"]
+        block.stage = Stage.SELECT
+        return block
+
+    def _named(self, expression: Expression, column: Column, shared: SharedValues | None = None) -> str:
+        text = self.expression(expression, shared)
         name = self.name(column)
         return text if text == name else f"{text} AS {name}"
 

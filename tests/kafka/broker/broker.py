@@ -83,6 +83,12 @@ class KafkaBroker:
             except KafkaException:
                 assert self._process.poll() is None, (self._directory / "kafka.log").read_text()[-5_000:]
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Sends SIGKILL."""
         assert self._process is not None

@@ -24,6 +24,7 @@ from server import __main__ as command
 from server.config import Config
 from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
 from tests.fix_server import ServerProcess
+from tests.server.authentication.certificates import Authority
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,8 +89,56 @@ def test_a_busy_port(tmp_path: Path) -> None:
     assert hint.startswith("HINT: ")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("local all all trust\nhost all all all magic\n", 'line 2 of file "{}": invalid authentication method "magic"'),
+        (
+            "hostssl all all all scram-sha-256\n",
+            "a rule requires TLS, but the server has no certificate",
+        ),
+    ],
+)
+def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, message: str) -> None:
+    file = tmp_path / "hba.conf"
+    file.write_text(rules)
+    data = tmp_path / "data"
+    done = serve("--listen", "127.0.0.1:0", "--data-dir", str(data), "--hba-file", str(file))
+    assert message.format(file) in refusal(done)
+    assert not data.exists()
+
+
+@pytest.mark.slow
+def test_certificates_and_passwords_that_cannot_be_used(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).server()
+    other, _ = Authority(tmp_path).server("other")
+    flags = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    done = serve(*flags, "--tls-cert", str(other), "--tls-key", str(key))
+    assert f'could not load certificate "{other}" with key "{key}": key values mismatch' in refusal(done)
+    done = serve(*flags, "--auth", "cert", "--tls-cert", str(certificate), "--tls-key", str(key))
+    assert "a rule requires client certificates: use --tls-ca" in refusal(done)
+    done = serve(*flags, "--superuser-password-file", str(tmp_path / "none"))
+    assert f'could not read password file "{tmp_path / "none"}": No such file or directory' in refusal(done)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--auth", "scram-sha-256", "--hba-file", "f"], "auth and hba_file cannot both be given"),
+        (["--tls-cert", "f"], "tls_cert and tls_key must be given together"),
+        (["--tls-ca", "f"], "tls_ca requires tls_cert and tls_key"),
+    ],
+)
+def test_options_of_authentication_that_exclude_each_other(flags: list[str], message: str) -> None:
+    assert message in refused_options(*flags)
+
+
 def test_an_address_that_others_can_reach(tmp_path: Path) -> None:
-    assert "--allow-remote" in refused_options("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path))
+    for trusting in ([], ["--auth", "trust"]):
+        message = refused_options("--listen", "0.0.0.0:0", "--data-dir", str(tmp_path), *trusting)
+        assert "0.0.0.0:0 can be reached from other machines, and clients would not authenticate" in message
+        assert "--auth scram-sha-256 or --hba-file" in message
 
 
 @pytest.mark.parametrize(

@@ -253,14 +253,16 @@ def test_tables_are_altered_as_in_postgresql(theirs: Connection, connect: Callab
         connection.prepare_threshold = None  # a prepared statement fails after the columns have changed
 
     @examples(60)
-    @given(st.lists(BLOCKS, min_size=1, max_size=4), st.sampled_from(("", *VIEWS)), st.booleans())
-    def compare(blocks: list[tuple[str, list[str], str]], view: str, has_index: bool) -> None:
+    @given(st.lists(BLOCKS, min_size=1, max_size=4), st.sampled_from(("", *VIEWS)), st.booleans(), st.booleans())
+    def compare(blocks: list[tuple[str, list[str], str]], view: str, has_index: bool, has_key: bool) -> None:
         for connection in (theirs, ours):
             connection.execute("ROLLBACK")
             connection.execute("DROP TABLE IF EXISTS t CASCADE")
             connection.execute("CREATE TABLE t (k int, a int, b text); INSERT INTO t VALUES (1, 2, 'x'), (2, 3, NULL)")
             if has_index:
                 connection.execute("CREATE INDEX ON t (b); CREATE INDEX ON t (k)")
+            if has_key:
+                connection.execute("ALTER TABLE t ADD UNIQUE (b)")
         if view:
             theirs.execute(view.encode())
             ours.execute(view.replace("VIEW m", "MATERIALIZED VIEW m").encode())
@@ -370,3 +372,45 @@ def test_sinks_go_on(ours: Connection, tmp_path: Path) -> None:
         ours.execute("ALTER TABLE t ALTER m TYPE text")
     ours.execute("DROP SINK s; ALTER TABLE t ALTER m TYPE text")
     assert rows(ours, "SELECT k, m FROM t WHERE k > 3") == [(4, "7")]
+
+
+def test_keys_are_enforced_after_each_change(ours: Connection, theirs: Connection) -> None:
+    theirs.execute("ROLLBACK; DROP TABLE IF EXISTS t CASCADE")
+    for statement in (
+        "CREATE TABLE t (a int, k int PRIMARY KEY, v int UNIQUE, w text)",
+        "INSERT INTO t VALUES (1, 1, 1, 'a'), (1, 2, 2, 'b')",
+        "ALTER TABLE t DROP COLUMN a",
+        "INSERT INTO t VALUES (2, 3)",
+        "ALTER TABLE t ALTER k TYPE bigint",
+        "INSERT INTO t VALUES (2, 3)",
+        "INSERT INTO t VALUES (3, 2)",
+        "ALTER TABLE t ALTER v TYPE int USING 1",
+        "ALTER TABLE t ALTER v TYPE text USING v + 10",
+        "INSERT INTO t VALUES (3, '12')",
+        "INSERT INTO t VALUES (3, '13')",
+        "ALTER TABLE t ADD COLUMN u int UNIQUE DEFAULT 5",
+        "ALTER TABLE t ADD COLUMN u int UNIQUE",
+        "UPDATE t SET u = 1",
+        "UPDATE t SET u = 1 WHERE k = 1",
+        "INSERT INTO t VALUES (4, '14', 'd', 1)",
+        "ALTER TABLE t RENAME k TO id",
+        "INSERT INTO t VALUES (1, '14', 'd')",
+        "ALTER TABLE t ALTER id DROP NOT NULL",
+        "BEGIN",
+        "INSERT INTO t VALUES (5, '15')",
+        "ALTER TABLE t DROP COLUMN v",
+        "SAVEPOINT s",
+        "INSERT INTO t VALUES (6, 'x', 1)",
+        "ROLLBACK TO s",
+        "INSERT INTO t VALUES (6, 'x', 6)",
+        "SAVEPOINT s",
+        "INSERT INTO t VALUES (6, 'x', 7)",
+        "ROLLBACK TO s",
+        "COMMIT",
+        "INSERT INTO t VALUES (5, 'x', 7)",
+        "INSERT INTO t VALUES (7, 'x', 6)",
+        "INSERT INTO t VALUES (7, 'x', 7)",
+        "ALTER TABLE t ADD COLUMN p int PRIMARY KEY",
+        "SELECT * FROM t",
+    ):
+        assert done(ours, statement) == done(theirs, statement), statement

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
@@ -50,7 +52,7 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
     assert b'"data":{"n":1,"v":"a"}' in path.read_bytes()
     ((id, _, name, type, on, envelope, format, _),) = connection.execute("TABLE mz_sinks").fetchall()
     assert (name, type, envelope, format) == ("s", "file", "materialize", "json")
-    ((statistics_id, _, updates, _),) = connection.execute("TABLE mz_internal.mz_sink_statistics").fetchall()
+    ((statistics_id, _, updates, _, _),) = connection.execute("TABLE mz_internal.mz_sink_statistics").fetchall()
     assert (statistics_id, updates) == (id, 1)
     assert on.startswith("u")
     refused(connection, "DROP TABLE t", "2BP01", "cannot drop table t because other objects depend on it")
@@ -183,3 +185,54 @@ def test_options_of_sinks_are_checked(
 ) -> None:
     into = f"INTO FILE '{tmp_path}/f' FORMAT JSON ENVELOPE MATERIALIZE"
     refused(connection, f"CREATE SINK s FROM t {into} WITH ({options})", state, message)
+
+
+def metrics(server: ServerThread, prefix: str) -> dict[str, float]:
+    """The metrics whose names, with labels, have this prefix."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {name: float(value) for name, value in re.findall(rf"(?m)^({prefix}\S*) (\S+)$", text)}
+
+
+def test_metrics_show_what_each_sink_has_written_and_how_far_it_lags(tmp_path: Path) -> None:
+    server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
+    label = '{sink="materialize.public.s"}'
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (n bigint NOT NULL)")
+            connection.execute("INSERT INTO t VALUES (1), (2)")
+            assert "tidewire_sink_lag_seconds" not in "".join(metrics(server, "tidewire_sink_"))
+            path = tmp_path / "changes.json"
+            create = f"CREATE SINK s FROM t INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE"
+            connection.execute(create.encode())
+            while metrics(server, "tidewire_sink_").get(f"tidewire_sink_updates_total{label}") != 2:
+                sleep(0.005)
+            while metrics(server, "tidewire_sink_lag")[f"tidewire_sink_lag_seconds{label}"] != 0:
+                sleep(0.005)
+            found = metrics(server, "tidewire_sink")
+            assert found['tidewire_sinks{status="running"}'] == 1
+            assert found['tidewire_sinks{status="stalled"}'] == 0
+            assert found[f"tidewire_sink_errors_total{label}"] == 0
+            assert found[f"tidewire_sink_messages_total{label}"] >= 2
+            assert found[f"tidewire_sink_bytes_total{label}"] == path.stat().st_size
+            frontier = found[f"tidewire_sink_frontier_seconds{label}"]
+            path.rename(tmp_path / "moved")
+            path.mkdir()
+            connection.execute("ALTER SINK s RENAME TO r")  # the sink opens the file again after the next change
+            connection.execute("INSERT INTO t VALUES (3)")
+            label = label.replace(".s", ".r")
+            while not metrics(server, "tidewire_sink_").get(f"tidewire_sink_errors_total{label}"):
+                sleep(0.005)
+            connection.execute("INSERT INTO t VALUES (4)")
+            while metrics(server, "tidewire_sink_lag")[f"tidewire_sink_lag_seconds{label}"] < 0.05:
+                sleep(0.005)
+            found = metrics(server, "tidewire_sink")
+            assert found['tidewire_sinks{status="stalled"}'] == 1
+            assert found[f"tidewire_sink_updates_total{label}"] <= 3
+            assert found[f"tidewire_sink_frontier_seconds{label}"] >= frontier
+            ((errors,),) = connection.execute("SELECT errors FROM mz_internal.mz_sink_statistics").fetchall()
+            assert errors >= 1
+            connection.execute("DROP SINK r")
+            assert not metrics(server, "tidewire_sink_lag")
+    finally:
+        server.stop()

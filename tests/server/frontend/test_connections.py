@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
@@ -72,6 +73,20 @@ def test_connections_without_a_session_are_limited(passing_server: ServerThread)
     with ExitStack() as stack:
         silent = [stack.enter_context(raw_client(passing_server.port)) for _ in range(9)]
         assert silent[8].until_ready() == [("E", ("FATAL", "53300", "sorry, too many clients already"))]
+
+
+def test_keepalives(passing_server: ServerThread) -> None:
+    set_system(passing_server, tcp_keepalives_idle="7", tcp_keepalives_count="3", tcp_user_timeout="5000")
+    with psycopg.connect(passing_server.dsn()):
+
+        async def options() -> list[int]:
+            (client,) = passing_server.app.listener.clients
+            sock = client._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+            enabled = sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            return [enabled, *(sock.getsockopt(socket.IPPROTO_TCP, name) for name in names)]
+
+        assert passing_server.call(options()) == [1, 7, 3, 5_000]
 
 
 def test_running_out_of_file_descriptors_is_reported_and_logged(

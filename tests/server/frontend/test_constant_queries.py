@@ -109,8 +109,8 @@ class Wire:
     def set_write_buffer_limits(self, high: int) -> None:
         pass
 
-    def get_extra_info(self, name: str) -> Wire:
-        return self
+    def get_extra_info(self, name: str) -> Wire | tuple[str, int]:
+        return ("127.0.0.1", 1) if name == "peername" else self
 
     def setsockopt(self, *option: int) -> None:
         pass

@@ -92,9 +92,9 @@ def test_several_psycopg_server_cursors(dsn: str, connection: psycopg.Connection
         assert sorted(row[1:] for row in first + low.fetchmany(9)) == [(1, 1), (1, 2)]
 
 
-def test_a_cursor_with_hold_is_refused(dsn: str, connection: psycopg.Connection[Row]) -> None:
+def test_a_cursor_with_hold_of_subscribe_is_refused(dsn: str, connection: psycopg.Connection[Row]) -> None:
     with psycopg.connect(dsn) as reader, reader.cursor("c", withhold=True) as cursor:
-        with pytest.raises(errors.FeatureNotSupported, match="WITH HOLD is unsupported"):
+        with pytest.raises(errors.FeatureNotSupported, match="WITH HOLD is unsupported for cursors"):
             cursor.execute("SUBSCRIBE t")
 
 

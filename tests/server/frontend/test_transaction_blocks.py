@@ -292,7 +292,13 @@ def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Callabl
         *("CREATE TABLE l (k int, v int)", "CREATE TABLE m (k int)", "INSERT INTO l VALUES (1, 1), (2, 2)"),
         *("SELECT * FROM l FOR UPDATE", "SELECT * FROM l WHERE k = 1 FOR NO KEY UPDATE", "SELECT k FROM l FOR SHARE"),
         *("SELECT v FROM l ORDER BY v LIMIT 1 FOR KEY SHARE", "SELECT * FROM l JOIN m USING (k) FOR UPDATE OF m, l"),
-        *("BEGIN", "SELECT * FROM l WHERE k = 2 FOR UPDATE NOWAIT", "UPDATE l SET v = 5 WHERE k = 2", "TABLE l"),
+        *(
+            "BEGIN",
+            "SELECT * FROM l WHERE k = 2 FOR UPDATE NOWAIT",
+            "SELECT * FROM l FOR UPDATE SKIP LOCKED",
+            "UPDATE l SET v = 5 WHERE k = 2",
+            "TABLE l",
+        ),
         *(
             "SELECT * FROM l FOR UPDATE",
             "COMMIT",
@@ -308,7 +314,7 @@ def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Callabl
     ):
         assert done(ours, statement) == done(theirs, statement), statement
     for statement in (
-        *("SELECT * FROM l FOR UPDATE SKIP LOCKED", "SELECT * FROM (SELECT * FROM l FOR UPDATE) x"),
+        "SELECT * FROM (SELECT * FROM l FOR UPDATE) x",
         *("SUBSCRIBE (SELECT * FROM l FOR UPDATE)", "CREATE VIEW w AS SELECT * FROM l FOR UPDATE"),
         *("CREATE MATERIALIZED VIEW w AS SELECT * FROM l FOR UPDATE", "SELECT 1 UNION SELECT k FROM l FOR UPDATE"),
     ):
@@ -324,6 +330,9 @@ def test_locked_rows_do_not_change_before_the_commit(connect: Callable[[], Conne
     second.execute("BEGIN")
     with pytest.raises(errors.LockNotAvailable, match='could not obtain lock on row in relation "t"'):
         second.execute("SELECT * FROM t WHERE k = 1 FOR UPDATE NOWAIT")
+    second.execute("ROLLBACK; BEGIN")
+    assert second.execute("SELECT * FROM t WHERE k = 1 FOR UPDATE SKIP LOCKED").fetchall() == []
+    assert second.execute("SELECT * FROM t WHERE k = 2 FOR UPDATE SKIP LOCKED").fetchall() == [(2, 7)]
     second.execute("ROLLBACK; BEGIN; SELECT count(*) FROM t WHERE k = 3")
     waiting = threading.Thread(target=lambda: second.execute("SELECT v FROM t WHERE k = 1 FOR UPDATE"))
     waiting.start()

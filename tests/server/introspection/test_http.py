@@ -258,11 +258,11 @@ def test_a_busy_port_is_an_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_remotely_reachable_address_requires_allow_remote(tmp_path: Path) -> None:
+def test_a_remotely_reachable_address_requires_authentication(tmp_path: Path) -> None:
     done = serve("--http-listen", "0.0.0.0:0", "--data-dir", str(tmp_path))
     assert done.returncode == 1
     assert "0.0.0.0:0 can be reached from other machines" in done.stderr
-    assert "--allow-remote" in done.stderr
+    assert "--auth scram-sha-256 or --hba-file" in done.stderr
 
 
 @pytest.mark.crash

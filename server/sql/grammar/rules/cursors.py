@@ -1,4 +1,4 @@
-"""DECLARE, FETCH and CLOSE."""
+"""DECLARE, FETCH, MOVE and CLOSE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.queries import parse_select, refuse_into
-from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
+from server.sql.grammar.statements.cursors import CloseCursor, Declare, Direction, Fetch, Move
+from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.show import ShowStatement
 from server.sql.grammar.statements.subscribe import Subscribe
@@ -17,34 +18,35 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
     start = tokens.index
     tokens.expect("declare")
     name = tokens.ident()
+    scroll: bool | None = None
     while not tokens.at("cursor"):
         tokens.reject("a BINARY cursor", "binary", hint="Request the binary format when FETCH is bound.")
-        tokens.reject("a SCROLL cursor", "scroll")
-        if not (tokens.take("no", "scroll") or tokens.take("insensitive") or tokens.take("asensitive")):
+        if tokens.take("no", "scroll"):
+            scroll = False
+        elif tokens.take("scroll"):
+            scroll = True
+        elif not (tokens.take("insensitive") or tokens.take("asensitive")):
             raise tokens.syntax_error()
     tokens.expect("cursor")
-    if tokens.at_all("with", "hold"):
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "WITH HOLD is unsupported for cursors",
-            position=tokens.token.start + 1,
-        )
-    tokens.take("without", "hold")
+    hold = tokens.take("with", "hold")
+    if not hold:
+        tokens.take("without", "hold")
     tokens.expect("for")
     if not tokens.at(*QUERY_HEADS, "subscribe", "show"):
         raise tokens.syntax_error()
     statement = parse_select(tokens) if tokens.at("with") else parse_statement(tokens)
     refuse_into(statement)
     assert isinstance(statement, Select | Subscribe | ShowStatement)
-    return Declare(*tokens.text_from(start), name, statement)
+    if isinstance(statement, Subscribe) and (hold or scroll):
+        what = "WITH HOLD" if hold else "SCROLL"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is unsupported for cursors")
+    return Declare(*tokens.text_from(start), name, statement, scroll, hold)
 
 
 def parse_fetch(tokens: TokenReader) -> Fetch:
     start = tokens.index
     tokens.expect("fetch")
-    count = _parse_count(tokens)
-    _ = tokens.take("from") or tokens.take("in")
-    cursor = tokens.ident()
+    direction, count, cursor = _parse_arguments(tokens)
     timeout: str | None = None
     if tokens.take("with"):
         tokens.expect_one_of("(")
@@ -55,22 +57,57 @@ def parse_fetch(tokens: TokenReader) -> Fetch:
             raise tokens.expected("option value")
         timeout = tokens.string()
         tokens.expect_one_of(")")
-    return Fetch(*tokens.text_from(start), cursor, count, timeout)
+    return Fetch(*tokens.text_from(start), cursor, direction, count, timeout)
 
 
-def _parse_count(tokens: TokenReader) -> int | None:
-    """The number of rows; None for ALL. A direction keyword at the end of the statement is the cursor's name."""
+def parse_move(tokens: TokenReader) -> Move:
+    start = tokens.index
+    tokens.expect("move")
+    direction, count, cursor = _parse_arguments(tokens)
+    return Move(*tokens.text_from(start), cursor, direction, count)
+
+
+def _parse_arguments(tokens: TokenReader) -> tuple[Direction, int | None, Ident]:
+    direction, count = _parse_direction(tokens)
+    _ = tokens.take("from") or tokens.take("in")
+    return direction, count, tokens.ident()
+
+
+def _parse_direction(tokens: TokenReader) -> tuple[Direction, int | None]:
+    """The direction, and the number of rows; None for ALL. A keyword that ends the statement is the cursor's name."""
     after = tokens.ahead()
     if not tokens.at("all") and (after.kind is Kind.END or after.value == ";"):
-        return 1
-    tokens.reject("FETCH in that direction", "prior", "first", "last", "absolute", "relative", "backward", "-")
+        return Direction.FORWARD, 1
     if tokens.take("next"):
-        return 1
-    tokens.take("forward")
-    tokens.reject("FETCH in that direction", "-")
+        return Direction.FORWARD, 1
+    if tokens.take("prior"):
+        return Direction.BACKWARD, 1
+    if tokens.take("first"):
+        return Direction.ABSOLUTE, 1
+    if tokens.take("last"):
+        return Direction.ABSOLUTE, -1
+    if tokens.take("absolute"):
+        return Direction.ABSOLUTE, _parse_signed(tokens)
+    if tokens.take("relative"):
+        return Direction.RELATIVE, _parse_signed(tokens)
+    backward = tokens.take("backward")
+    if not backward:
+        tokens.take("forward")
+    direction, opposite = Direction.FORWARD, Direction.BACKWARD
+    if backward:
+        direction, opposite = opposite, direction
     if tokens.take("all"):
-        return None
-    return int(tokens.integer()) if tokens.token.kind is Kind.NUMBER else 1
+        return direction, None
+    count = _parse_signed(tokens) if tokens.token.kind is Kind.NUMBER or tokens.at("-", "+") else 1
+    return (direction, count) if count >= 0 else (opposite, -count)
+
+
+def _parse_signed(tokens: TokenReader) -> int:
+    is_negative = tokens.take("-")
+    if not is_negative:
+        tokens.take("+")
+    count = int(tokens.integer())
+    return -count if is_negative else count
 
 
 def parse_close(tokens: TokenReader) -> CloseCursor:

@@ -26,7 +26,7 @@ from server.sql.grammar.rules.sources import (
     parse_create_source,
     parse_drop_subsources,
 )
-from server.sql.grammar.rules.tables import parse_create_table
+from server.sql.grammar.rules.tables import parse_alter_constraint, parse_create_table
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.objects import (
@@ -72,7 +72,6 @@ def parse_create(tokens: TokenReader) -> Statement:
         if or_replace or not tokens.take("table"):
             raise tokens.not_supported("a temporary object other than a table or a view")
         return parse_create_table(tokens, start, temporary=True)
-    tokens.reject("CREATE UNIQUE INDEX", "unique", hint="Keys are not enforced.")
     if tokens.take("materialized"):
         tokens.expect("view")
         return parse_create_materialized_view(tokens, start, or_replace)
@@ -81,7 +80,7 @@ def parse_create(tokens: TokenReader) -> Statement:
     if or_replace:
         kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink")
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
-    if tokens.at_all("default", "index") or tokens.at("index"):
+    if tokens.at_all("default", "index") or tokens.at_all("unique", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
     if tokens.take("table"):
         return parse_create_table(tokens, start)
@@ -159,6 +158,8 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):
         return parse_drop_subsources(tokens, start, name, exists)
+    if kind is ObjectKind.TABLE and (altered_key := parse_alter_constraint(tokens, start, name, exists)) is not None:
+        return altered_key
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
     if tokens.take("owner"):

@@ -9,10 +9,30 @@ from server.sql.grammar.token_reader import TokenReader
 
 _INTERVAL_HINT = "All sources and tables have the interval that the server was started with (--timestamp-interval)."
 
+# How full PostgreSQL leaves a page, and when it vacuums. pgbench and schema dumps contain them.
+_STORAGE_PARAMETERS = (
+    "fillfactor",
+    "autovacuum_enabled",
+    "autovacuum_vacuum_scale_factor",
+    "autovacuum_vacuum_threshold",
+    "autovacuum_analyze_scale_factor",
+    "autovacuum_analyze_threshold",
+    "deduplicate_items",
+    "parallel_workers",
+    "toast_tuple_target",
+)
+
 
 def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
-    """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000 naming `unsupported` for other options."""
+    """WITH (RETAIN HISTORY [=] FOR interval), or nothing. 0A000 naming `unsupported` for other options.
+
+    PostgreSQL's storage parameters have no effect.
+    """
     if not tokens.at("with"):
+        return None
+    if tokens.ahead().value == "(" and tokens.ahead(2).value in _STORAGE_PARAMETERS:
+        tokens.expect("with")
+        tokens.in_parentheses(lambda: _skip_storage_parameter(tokens))
         return None
     if not (tokens.ahead().value == "(" and tokens.ahead(2).value == "retain"):
         if [tokens.ahead(n).value for n in (2, 3)] == ["timestamp", "interval"]:
@@ -20,6 +40,14 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
         raise tokens.not_supported(unsupported)
     tokens.expect("with")
     return _parse_retain_history(tokens)
+
+
+def _skip_storage_parameter(tokens: TokenReader) -> None:
+    if not tokens.at(*_STORAGE_PARAMETERS):
+        raise tokens.syntax_error()
+    tokens.advance()
+    if tokens.take("="):
+        tokens.advance()
 
 
 def _parse_retain_history(tokens: TokenReader) -> str:

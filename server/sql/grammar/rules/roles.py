@@ -5,6 +5,8 @@ Role attributes that Tidewire lacks are rejected by name. Their negated form (NO
 
 from __future__ import annotations
 
+from typing import Any
+
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, words
 from server.sql.grammar.statements.parts import Ident, Name
@@ -16,6 +18,7 @@ from server.sql.grammar.statements.roles import (
     GrantKind,
     GrantPrivileges,
     GrantRoles,
+    Password,
     ReassignOwned,
     RenameRole,
     RoleAttributes,
@@ -31,7 +34,6 @@ _UNSUPPORTED_ATTRIBUTES = {
     "replication": "Use SUBSCRIBE to receive changes.",
     "bypassrls": "There is no row security.",
 }
-_PASSWORD_HINT = "Passwords are not supported. Restrict access to the port."
 _UNSUPPORTED_OBJECTS = words(
     """all domain foreign function language large parameter procedure routine sequence system tablespace type"""
 )
@@ -86,7 +88,7 @@ def parse_create_role(tokens: TokenReader, start: int) -> CreateRole:
     groups: tuple[RoleName, ...] = ()
     members: tuple[RoleName, ...] = ()
     tokens.take("with")
-    attributes: dict[str, bool] = {"login": True} if is_user else {}
+    attributes: dict[str, Any] = {"login": True} if is_user else {}
     specified: set[str] = set()
     while not tokens.at_statement_end:
         if tokens.take("in", "role") or tokens.take("in", "group"):
@@ -98,21 +100,42 @@ def parse_create_role(tokens: TokenReader, start: int) -> CreateRole:
     return CreateRole(*tokens.text_from(start), name, RoleAttributes(**attributes), groups, members, exists)
 
 
-def _parse_attribute(tokens: TokenReader, attributes: dict[str, bool], specified: set[str]) -> None:
+def _parse_login(tokens: TokenReader, attributes: dict[str, Any]) -> bool:
+    """Parses PASSWORD, VALID UNTIL or CONNECTION LIMIT as the last of `attributes`. False if there is none of them."""
+    name: str
+    value: Any
+    if tokens.at("encrypted", "password"):
+        tokens.take("encrypted")
+        tokens.expect("password")
+        name, value = "password", Password(None if tokens.take("null") else tokens.string())
+    elif tokens.take("valid"):
+        tokens.expect("until")
+        name, value = "valid_until", tokens.string()
+    elif tokens.take("connection"):
+        tokens.expect("limit")
+        position = tokens.token.start + 1
+        sign = "-" if tokens.take("-") else ""
+        name, value = "connection_limit", int(sign + tokens.integer())
+        if not -1 <= value <= 2**31 - 1:
+            message = f"invalid connection limit: {value}"
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=position)
+    else:
+        return False
+    attributes.pop(name, None)
+    attributes[name] = value
+    return True
+
+
+def _parse_attribute(tokens: TokenReader, attributes: dict[str, Any], specified: set[str]) -> None:
     """Parses one attribute into `attributes`. 42601 if it was already specified (`specified`)."""
     token = tokens.token
     word = tokens.word
     tokens.reject("ADMIN", "admin", hint="Superusers grant roles.")
-    if tokens.take("encrypted") or tokens.at("password"):
-        tokens.expect("password")
-        if not tokens.take("null"):
-            raise tokens.not_supported("a role with PASSWORD", _PASSWORD_HINT, at=token)
-        return
-    tokens.reject("VALID UNTIL", "valid", hint=_PASSWORD_HINT)
-    if tokens.take("connection"):
-        tokens.expect("limit")
-        if not (tokens.take("-") and tokens.integer() == "1"):
-            raise tokens.not_supported("CONNECTION LIMIT", at=token)
+    if _parse_login(tokens, attributes):
+        name = next(reversed(attributes))
+        if name in specified:
+            raise PgError(SqlState.SYNTAX_ERROR, "conflicting or redundant options", position=token.start + 1)
+        specified.add(name)
         return
     negated = word not in _ATTRIBUTES and word not in _UNSUPPORTED_ATTRIBUTES and word.startswith("no")
     name = word.removeprefix("no") if negated else word
@@ -145,7 +168,7 @@ def parse_alter_role(tokens: TokenReader, start: int) -> AlterRole | RenameRole:
     hint = "ALTER SYSTEM SET gives every new session a default."
     tokens.reject("ALTER ROLE ... SET", "set", "reset", "in", hint=hint)
     tokens.take("with")
-    attributes: dict[str, bool] = {}
+    attributes: dict[str, Any] = {}
     specified: set[str] = set()
     while not tokens.at_statement_end:
         _parse_attribute(tokens, attributes, specified)

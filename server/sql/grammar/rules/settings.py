@@ -1,4 +1,4 @@
-"""SET, RESET and ALTER SYSTEM, and DISCARD and UNLISTEN, which reset other state of a session."""
+"""SET, RESET and ALTER SYSTEM, and DISCARD, which resets other state of a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from server.sql.grammar.lexer import RESERVED_WORDS, Kind
 from server.sql.grammar.rules.roles import parse_set_role
 from server.sql.grammar.rules.transactions import parse_transaction_modes
 from server.sql.grammar.statements.roles import SetRole
-from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
+from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.transactions import SetTransaction
 from server.sql.grammar.token_reader import TokenReader
 
@@ -112,11 +112,3 @@ def parse_discard(tokens: TokenReader) -> Discard:
     tokens.expect("discard")
     target = tokens.choose("all", "plans", "sequences", "temp", "temporary").upper()
     return Discard(*tokens.text_from(start), "TEMP" if target == "TEMPORARY" else target)
-
-
-def parse_unlisten(tokens: TokenReader) -> Unlisten:
-    start = tokens.index
-    tokens.expect("unlisten")
-    if not tokens.take("*"):
-        tokens.ident()
-    return Unlisten(*tokens.text_from(start))

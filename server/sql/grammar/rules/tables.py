@@ -5,11 +5,20 @@ from __future__ import annotations
 from catalog.objects import OnCommit
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.keys import at_key, parse_key
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sources import CreateSourceTable
-from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, CreateTableAs, Key, Like
+from server.sql.grammar.statements.tables import (
+    AddKey,
+    ColumnDefinition,
+    CreateTable,
+    CreateTableAs,
+    DropConstraint,
+    Key,
+    Like,
+)
 from server.sql.grammar.token_reader import TokenReader
 
 # Constraints that Tidewire lacks, with the hint for each.
@@ -103,12 +112,13 @@ def _parse_table_element(
     tokens: TokenReader, table: Name, columns: list[ColumnDefinition | Like], keys: list[Key]
 ) -> None:
     """A column or a constraint, added to `columns` or `keys`."""
+    constraint: Ident | None = None
     if tokens.take("constraint"):
-        tokens.ident()
+        constraint = tokens.ident()
         if not tokens.at("primary", "unique", "check", "foreign", "exclude"):
             raise tokens.syntax_error()
-    if tokens.at("primary", "unique"):
-        _parse_key(tokens, table, keys, columns=None)
+    if at_key(tokens):
+        _add_key(keys, parse_key(tokens, constraint, None), table)
     elif tokens.at("check", "foreign", "exclude") and (tokens.ahead().value in ("(", "key", "using")):
         raise tokens.not_supported(f"a {tokens.token.value.upper()} constraint", _UNENFORCED.get(tokens.token.value))
     elif tokens.take("like"):
@@ -132,33 +142,18 @@ def _parse_like(tokens: TokenReader) -> Like:
     return Like(relation, "defaults" in included, "indexes" in included, "comments" in included)
 
 
-def _parse_key(tokens: TokenReader, table: Name, keys: list[Key], columns: tuple[Ident, ...] | None) -> None:
-    """PRIMARY KEY or UNIQUE, as a table constraint (`columns` None: the list follows) or a column constraint."""
-    token = tokens.token
-    primary = tokens.choose("primary", "unique") == "primary"
-    if primary:
-        tokens.expect("key")
-        if any(key.primary for key in keys):
-            raise PgError(
-                SqlState.INVALID_TABLE_DEFINITION,
-                f'multiple primary keys for table "{table.parts[-1]}" are not allowed',
-                position=token.start + 1,
-            )
-    tokens.reject("UNIQUE NULLS NOT DISTINCT", "nulls")
-    keys.append(Key(tokens.in_parentheses(tokens.ident) if columns is None else columns, primary))
-    tokens.reject("a deferrable or indexed constraint", "deferrable", "initially", "using", "include", "with")
-
-
 def parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -> ColumnDefinition:
     name = tokens.ident()
     type_ = tokens.type()
     not_null: bool | None = None
     default: Expr | None = None
+    constraint: Ident | None = None
     while not (tokens.at_statement_end or tokens.at(",", ")")):
         token = tokens.token
         if tokens.take("constraint"):
-            tokens.ident()
-        elif tokens.take("not") or tokens.at("null"):
+            constraint = tokens.ident()
+            continue
+        if tokens.take("not") or tokens.at("null"):
             tokens.expect("null")
             wanted = token.value == "not"
             if not_null is not None and not_null != wanted:
@@ -171,8 +166,8 @@ def parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -
                 *(",", "not", "null", "primary", "unique", "check", "references", "constraint", "generated"),
                 *("collate", "default", "deferrable", "initially"),
             )
-        elif tokens.at("primary", "unique"):
-            _parse_key(tokens, table, keys, columns=(name,))
+        elif at_key(tokens):
+            _add_key(keys, parse_key(tokens, constraint, (name,)), table)
         elif tokens.at("collate"):
             raise tokens.not_supported("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
         elif tokens.at("check", "references", "generated", "deferrable", "initially", "storage", "compression"):
@@ -181,7 +176,34 @@ def parse_column_definition(tokens: TokenReader, table: Name, keys: list[Key]) -
             )
         else:
             raise tokens.syntax_error()
+        constraint = None
     return ColumnDefinition(name, type_, bool(not_null), default)
+
+
+def _add_key(keys: list[Key], key: Key, table: Name) -> None:
+    if key.primary and any(other.primary for other in keys):
+        message = f'multiple primary keys for table "{table.parts[-1]}" are not allowed'
+        raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, position=key.position)
+    keys.append(key)
+
+
+def parse_alter_constraint(
+    tokens: TokenReader, start: int, table: Name, exists: bool
+) -> AddKey | DropConstraint | None:
+    """ADD or DROP of a constraint, as the action of ALTER TABLE; None: another action follows."""
+    if tokens.at("add") and tokens.ahead().value in ("constraint", "primary", "unique"):
+        tokens.expect("add")
+        name = tokens.ident() if tokens.take("constraint") else None
+        if not at_key(tokens):
+            raise tokens.not_supported("ALTER TABLE ... ADD CONSTRAINT other than PRIMARY KEY and UNIQUE")
+        key = parse_key(tokens, name, None)
+        return AddKey(*tokens.text_from(start), table, key, exists)
+    if tokens.take("drop", "constraint"):
+        missing_ok = tokens.if_exists()
+        name = tokens.ident()
+        cascade = tokens.drop_behavior()
+        return DropConstraint(*tokens.text_from(start), table, name, exists, missing_ok, cascade)
+    return None
 
 
 def _conflicting(what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:

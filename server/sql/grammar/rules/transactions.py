@@ -74,8 +74,8 @@ def parse_commit(tokens: TokenReader) -> Commit:
     tokens.choose("commit", "end")
     tokens.reject("COMMIT PREPARED", "prepared")
     _skip_work(tokens)
-    _skip_no_chain(tokens)
-    return Commit(*tokens.text_from(start))
+    chain = _parse_chain(tokens)
+    return Commit(*tokens.text_from(start), chain)
 
 
 def parse_rollback(tokens: TokenReader) -> Rollback | RollbackToSavepoint:
@@ -87,15 +87,18 @@ def parse_rollback(tokens: TokenReader) -> Rollback | RollbackToSavepoint:
         tokens.take("savepoint")
         name = tokens.ident()
         return RollbackToSavepoint(*tokens.text_from(start), name)
-    _skip_no_chain(tokens)
-    return Rollback(*tokens.text_from(start))
+    chain = _parse_chain(tokens)
+    return Rollback(*tokens.text_from(start), chain)
 
 
-def _skip_no_chain(tokens: TokenReader) -> None:
-    if tokens.take("and"):
-        if tokens.at("chain"):
-            raise tokens.not_supported("AND CHAIN")
-        tokens.expect("no", "chain")
+def _parse_chain(tokens: TokenReader) -> bool:
+    """[AND [NO] CHAIN]. Returns whether it is AND CHAIN."""
+    if not tokens.take("and"):
+        return False
+    if tokens.take("chain"):
+        return True
+    tokens.expect("no", "chain")
+    return False
 
 
 def parse_savepoint(tokens: TokenReader) -> Savepoint:

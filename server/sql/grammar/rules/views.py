@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.keys import parse_nulls_not_distinct
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.statements.parts import Expr
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
@@ -51,7 +52,7 @@ def _parse_in_cluster(tokens: TokenReader) -> None:
 
 
 def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
-    default = tokens.take("default")
+    default, unique = tokens.take("default"), tokens.take("unique")
     tokens.expect("index")
     tokens.reject("CREATE INDEX CONCURRENTLY", "concurrently")
     exists = tokens.if_not_exists()
@@ -63,14 +64,20 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     if tokens.take("using"):
         tokens.ident()  # the access method has no effect: every index is an arrangement
     keys = () if default else tokens.in_parentheses(lambda: _parse_index_key(tokens))
+    nulls_not_distinct = unique and parse_nulls_not_distinct(tokens)
     retain = parse_retain_option(tokens, "CREATE INDEX ... WITH")
     if not tokens.at_statement_end and tokens.at("include", "where", "tablespace", "nulls"):
         raise tokens.not_supported(f"CREATE INDEX ... {tokens.token.value.upper()}")
-    return CreateIndex(*tokens.text_from(start), name, relation, keys, exists, retain)
+    return CreateIndex(*tokens.text_from(start), name, relation, keys, exists, retain, unique, nulls_not_distinct)
+
+
+_OPERATOR_CLASSES = ("text_ops", "text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops")
 
 
 def _parse_index_key(tokens: TokenReader) -> Expr:
-    key = tokens.expression(",", "asc", "desc", "nulls")
+    key = tokens.expression(",", "asc", "desc", "nulls", *_OPERATOR_CLASSES)
+    if tokens.at(*_OPERATOR_CLASSES):
+        tokens.advance()  # an index finds rows by equal keys, for which these classes do not differ
     hint = "Omit the order: an index finds rows by equal keys."
     tokens.reject("an index with an order", "asc", "desc", "nulls", hint=hint)
     return key

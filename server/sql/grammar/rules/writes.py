@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, Token
+from server.sql.grammar.rules.conflicts import parse_on_conflict
 from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.statements.parts import Expr, Name, Query
 from server.sql.grammar.statements.queries import Select
@@ -45,10 +46,9 @@ def parse_insert(tokens: TokenReader) -> Insert:
         tokens.expect("values")
     else:
         source = tokens.query("returning", "on")
-    if tokens.at("on"):
-        raise tokens.not_supported("INSERT ... ON CONFLICT", "Keys are not enforced, so nothing conflicts.")
+    conflict = parse_on_conflict(tokens, _parse_assignment, _parse_where)
     returning = tokens.returning()
-    return Insert(*tokens.text_from(start), table, alias, columns, source, returning)
+    return Insert(*tokens.text_from(start), table, alias, columns, source, returning, conflict=conflict)
 
 
 def parse_update(tokens: TokenReader) -> Update:

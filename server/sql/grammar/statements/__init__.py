@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
-from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch
+from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
+from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
@@ -42,7 +44,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
-from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable, Unlisten
+from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -57,7 +59,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import CreateTable, CreateTableAs
+from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -71,6 +73,7 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddKey",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -105,6 +108,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
+    "DropConstraint",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -115,7 +119,11 @@ __all__ = [
     "GrantPrivileges",
     "GrantRoles",
     "Insert",
+    "Listen",
     "LockTable",
+    "Maintain",
+    "Move",
+    "Notify",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
@@ -155,6 +163,8 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddKey
+    | DropConstraint
     | CreateView
     | CreateMaterializedView
     | CreateIndex
@@ -205,6 +215,10 @@ Statement = (
     | Explain
     | Declare
     | Fetch
+    | Move
+    | Maintain
     | CloseCursor
+    | Listen
     | Unlisten
+    | Notify
 )

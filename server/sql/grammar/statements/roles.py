@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from server.sql.grammar.statements.parts import Definition, Ident, Name, Parsed
@@ -26,13 +26,23 @@ class RoleName:
 
 
 @dataclass(frozen=True, slots=True)
+class Password:
+    """PASSWORD 'text', or PASSWORD NULL, which removes the password. The text is a password or a SCRAM verifier."""
+
+    text: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RoleAttributes:
-    """The attributes in CREATE ROLE and ALTER ROLE. None: not specified."""
+    """The attributes in CREATE ROLE and ALTER ROLE. None: not specified. `valid_until` is the text of a timestamp."""
 
     superuser: bool | None = None
     inherit: bool | None = None
     login: bool | None = None
     create_db: bool | None = None
+    password: Password | None = None
+    valid_until: str | None = None
+    connection_limit: int | None = None
 
 
 class GrantKind(StrEnum):

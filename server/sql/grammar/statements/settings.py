@@ -1,4 +1,4 @@
-"""Settings, and DISCARD and UNLISTEN, which reset other state of a session."""
+"""Settings, and DISCARD, which resets other state of a session."""
 
 from __future__ import annotations
 
@@ -42,8 +42,3 @@ class Discard(Parsed):
     """target: `ALL`, `PLANS`, `SEQUENCES` or `TEMP`."""
 
     target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unlisten(Parsed):
-    """UNLISTEN. It has no effect, because LISTEN is not supported. Connection pools send it."""

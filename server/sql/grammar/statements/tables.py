@@ -31,10 +31,14 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A PRIMARY KEY or UNIQUE constraint, of the column or of the table."""
+    """A PRIMARY KEY or UNIQUE constraint, of the column or of the table. `position`: of its first word."""
 
     columns: tuple[Ident, ...]
     primary: bool
+    name: Ident | None
+    position: int
+    not_enforced: bool = False
+    nulls_not_distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,30 @@ class CreateTable(Definition):
     retain: str | None = None
     temporary: bool = False
     on_commit: OnCommit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddKey(Definition):
+    """ALTER TABLE ... ADD [CONSTRAINT name] PRIMARY KEY or UNIQUE."""
+
+    tag = "ALTER TABLE"
+
+    table: Name
+    key: Key
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint(Definition):
+    """ALTER TABLE ... DROP CONSTRAINT. `missing_ok`: IF EXISTS for the constraint."""
+
+    tag = "ALTER TABLE"
+
+    table: Name
+    constraint: Ident
+    if_exists: bool
+    missing_ok: bool
+    cascade: bool
 
 
 @dataclass(frozen=True, slots=True)

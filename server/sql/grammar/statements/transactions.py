@@ -27,12 +27,16 @@ class Begin(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Parsed):
-    """COMMIT or END."""
+    """COMMIT or END. chain: AND CHAIN."""
+
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Parsed):
-    """ROLLBACK or ABORT."""
+    """ROLLBACK or ABORT. chain: AND CHAIN."""
+
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class CreateMaterializedView(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex(Definition):
-    """CREATE INDEX [name] ON relation (keys). `keys` empty: CREATE DEFAULT INDEX."""
+    """CREATE [UNIQUE] INDEX [name] ON relation (keys). `keys` empty: CREATE DEFAULT INDEX."""
 
     tag = "CREATE INDEX"
 
@@ -42,3 +42,5 @@ class CreateIndex(Definition):
     keys: tuple[Expr, ...]
     if_not_exists: bool
     retain: str | None = None
+    unique: bool = False
+    nulls_not_distinct: bool = False

@@ -25,6 +25,17 @@ class RowAssignment:
 
 
 @dataclass(frozen=True, slots=True)
+class OnConflict:
+    """ON CONFLICT [(columns) | ON CONSTRAINT constraint] DO ...; `assignments` None is DO NOTHING."""
+
+    position: int
+    columns: tuple[Ident, ...]
+    constraint: Ident | None
+    assignments: tuple[Assignment | RowAssignment, ...] | None
+    where: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
 class Insert(Parsed):
     """`columns` empty: all columns, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
 
@@ -39,6 +50,7 @@ class Insert(Parsed):
     returning: tuple[Expr, ...]
     rows: LiteralRows | None = None
     common_tables: Query | None = None
+    conflict: OnConflict | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,417 @@
+"""The enforced keys of tables: which keys exist, in memory, and the check that no two rows have the same one.
+
+Each enforced key of a table has a `KeyCounts` of its rows at the latest commit. It is computed from the log when the
+table is first written after a start, in a thread. A statement computes the changes of the keys from its rows, and
+compares them with the counts. The committer compares the changes of each request again, with the counts at that moment
+and with the earlier requests of its group. Both cost as much as the change is large.
+
+Changes of many rows are not compared with all rows again by the committer, but with the changes of others since the
+statement compared them (`KeyIndex.since`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import updates
+from catalog.log import Log
+from catalog.objects import Index, ObjectId, Table, Timestamp
+from catalog.state import CatalogState
+from protocol.pgwire.types import parse_type
+from server.coordinator.key_codes import Codes, KeyLayout
+from server.coordinator.key_counts import Changes, KeyCounts, Run, changes_of
+from server.coordinator.row_buffer import RowBuffer
+from server.coordinator.tasks import BackgroundTasks
+from server.runtime.threads import THREAD_ROWS
+from server.sql.index_keys import key_column
+from server.timeline.frontiers import Frontiers
+
+HISTORY_MAX = 256  # changes that an index keeps for `since`
+INLINE_MERGE_MAX = 1 << 15  # keys that are merged on the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class EnforcedKey:
+    """An enforced key of a table. `id` is another one when the columns' types or positions change."""
+
+    id: str
+    name: str
+    columns: tuple[str, ...]
+    layout: KeyLayout
+    is_primary: bool
+
+
+class Duplicate(Exception):
+    """Rows of a table would have the same key, the one with this code."""
+
+    def __init__(self, table: ObjectId, key: EnforcedKey, code: int) -> None:
+        super().__init__(f"{table} {key.name}")
+        self.table, self.key, self.code = table, key, code
+
+
+class KeyIndex:
+    """The committed rows of each key, and the latest changes by version."""
+
+    __slots__ = ("_history", "counts", "version")
+
+    def __init__(self, counts: KeyCounts) -> None:
+        self.counts = counts
+        self.version = 0
+        self._history: deque[Changes] = deque(maxlen=HISTORY_MAX)
+
+    def add(self, changes: Changes) -> None:
+        self.counts.add(changes)
+        self._history.append(changes)
+        self.version += 1
+
+    def since(self, version: int) -> list[Changes] | None:
+        """The changes after a version, None if they are not known any more."""
+        number = self.version - version
+        return None if number > len(self._history) else list(self._history)[len(self._history) - number :]
+
+
+@dataclass(slots=True)
+class OwnKeys:
+    """The changes of one key by a transaction.
+
+    `runs`: its large changes, each with the version of the index with which it was compared; -1: with none.
+    """
+
+    counts: KeyCounts
+    runs: list[tuple[Run, int]] = field(default_factory=list)
+
+    def add(self, changes: Changes, version: int) -> None:
+        before = self.counts.runs
+        self.counts.add(changes)
+        if isinstance(changes, Run):
+            self.runs.append((changes, version))
+        elif self.counts.runs is not before:  # the small changes have become many
+            self.runs.append((self.counts.runs[-1], -1))
+
+
+KeyChanges = Mapping[str, OwnKeys]
+"""What a transaction changes in a table, by the ids of its enforced keys."""
+
+_NO_CHANGES: KeyChanges = {}
+
+
+def _table(rows: pa.Table | RowBuffer) -> pa.Table:
+    return rows.so_far() if isinstance(rows, RowBuffer) else rows
+
+
+def enforced_keys(state: CatalogState, id: ObjectId) -> tuple[EnforcedKey, ...]:
+    """The enforced keys and unique indexes of a table, the primary key first."""
+    table = state.items.get(id)
+    if not isinstance(table, Table):
+        return ()
+    found = [
+        _enforced(table, f"{id} {key.number}", key.name, key.columns, key.nulls_distinct, key.is_primary)
+        for key in table.keys
+        if key.is_enforced
+    ]
+    for index in state.indexes_on(id):
+        if index.is_unique:
+            columns = index_columns(table, index)
+            found.append(_enforced(table, f"{id} {index.id}", index.name, columns, index.nulls_distinct, False))
+    return tuple(found)
+
+
+def index_columns(table: Table, index: Index) -> tuple[str, ...]:
+    """The names of the columns of a unique index."""
+    numbers = [key_column(key, table.columns) for key in index.keys]
+    return tuple(table.columns[number].name for number in numbers if number is not None)
+
+
+def _enforced(
+    table: Table, stem: str, name: str, columns: tuple[str, ...], nulls_distinct: bool, is_primary: bool
+) -> EnforcedKey:
+    numbers = {column.name: number for number, column in enumerate(table.columns)}
+    at = tuple(numbers[column] for column in columns)
+    types = tuple(parse_type(table.columns[number].type) for number in at)
+    layout = KeyLayout(at, tuple(type.arrow for type in types), nulls_distinct)
+    id = f"{stem} {[(number, str(type.arrow)) for number, type in zip(at, types, strict=True)]}"
+    return EnforcedKey(id, name, columns, layout, is_primary)
+
+
+def changes_in(layout: KeyLayout, tables: Iterable[pa.Table]) -> Changes:
+    """The changes of a key by rows or changes of its table. May run in a thread."""
+    return changes_of(
+        [
+            (layout.codes(table), table[updates.DIFF].to_numpy() if updates.DIFF in table.column_names else None)
+            for table in tables
+        ]
+    )
+
+
+def violation(base: KeyCounts, own: KeyCounts | None, changes: Changes) -> int | None:
+    """The code of a key that more than one row has with `changes`, None if there is none.
+
+    `base`: the rows of others. `own`: the earlier changes of the transaction.
+    """
+    if isinstance(changes, dict):
+        for code, diff in changes.items():
+            if diff > 0 and diff + base.count(code) + (own.count(code) if own is not None else 0) > 1:
+                return code
+        return None
+    total = changes.all_diffs + base.counts(changes)
+    if own is not None and own:
+        total += own.counts(changes)
+    bad = np.flatnonzero((total > 1) & (changes.all_diffs > 0))
+    return code_at(changes, int(bad[0])) if len(bad) else None
+
+
+def code_at(run: Run, position: int) -> int:
+    high = int(run.hashes[position])
+    return high if run.checks is None else high << 64 | int(run.checks[position])
+
+
+class KeyIndexes:
+    """The indexes of all enforced keys. `latest_time` and `last_write`: of the tables, and of one of them."""
+
+    def __init__(
+        self,
+        log: Log,
+        frontiers: Frontiers,
+        tasks: BackgroundTasks,
+        latest_time: Callable[[], Timestamp],
+        last_write: Callable[[ObjectId], int],
+    ) -> None:
+        self._log = log
+        self._frontiers = frontiers
+        self._tasks = tasks
+        self._latest_time = latest_time
+        self._last_write = last_write
+        self._indexes: dict[str, KeyIndex] = {}
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._merging: set[str] = set()
+        self._created: dict[str, KeyIndex] = {}  # by the group that is being committed
+        self._staged: dict[str, list[Changes]] = {}  # by the group that is being committed
+        self._keys: dict[ObjectId, tuple[EnforcedKey, ...]] = {}
+        self._keys_state: CatalogState | None = None
+
+    def of(self, state: CatalogState, table: ObjectId) -> tuple[EnforcedKey, ...]:
+        """As `enforced_keys`, from a cache for the latest state."""
+        if state is not self._keys_state:
+            self._keys_state = state
+            self._keys = {}
+        keys = self._keys.get(table)
+        if keys is None:
+            keys = self._keys[table] = enforced_keys(state, table)
+        return keys
+
+    def index(self, key: EnforcedKey) -> KeyIndex | None:
+        """The index of the committed rows, None if it is not loaded."""
+        return self._indexes.get(key.id)
+
+    async def load(self, table: ObjectId, keys: Sequence[EnforcedKey]) -> None:
+        """Loads the indexes of a table's keys that are not loaded. Cancel safety: they are loaded all the same."""
+        for key in keys:
+            while key.id not in self._indexes:
+                task = self._loading.get(key.id)
+                if task is None:
+                    task = self._tasks.start(self._load(table, key), f"key {key.name} of {table}")
+                    self._loading[key.id] = task
+                await asyncio.shield(task)
+
+    async def _load(self, table: ObjectId, key: EnforcedKey) -> None:
+        try:
+            while True:
+                time = self._latest_time()
+                holder = self._frontiers.hold(frozenset((table,)), time)
+                try:
+                    counts = await asyncio.to_thread(self._read, table, key.layout, time)
+                finally:
+                    holder.release()
+                if self._last_write(table) <= time:
+                    break
+            self._indexes[key.id] = KeyIndex(counts)
+        finally:
+            del self._loading[key.id]
+
+    def _read(self, table: ObjectId, layout: KeyLayout, time: Timestamp) -> KeyCounts:
+        return counts_of(layout, self._log.current_tables(table, 0, time + 1))
+
+    # -- commits --------------------------------------------------------------------------------------------------
+
+    def stage(
+        self,
+        state: CatalogState,
+        changes: Mapping[ObjectId, KeyChanges],
+        written: Mapping[ObjectId, Sequence[pa.Table | RowBuffer]],
+        created: Mapping[str, KeyCounts],
+        new: Iterable[ObjectId],
+        *,
+        alters: bool,
+    ) -> ObjectId | None:
+        """Adds the changes of a request to those of its group. Raises Duplicate, and then adds nothing.
+
+        Returns a table if the index of one of its keys is not loaded. `state`: the catalog after the request.
+        `changes`: by table; those that are missing are computed from `written`. `created`: the rows of keys that the
+        request creates, before its changes. `new`: the tables that it creates. `alters`: the request changes the
+        catalog. It may have replaced all rows of a table, whose index will then be loaded again.
+        """
+        altered = {ObjectId(id.partition(" ")[0]) for id in created}
+        existing = {key.id for table in altered for key in self.of(state, table)}
+        indexes = {id: KeyIndex(counts) for id, counts in created.items() if id in existing}
+        for table in new:
+            for key in self.of(state, table):
+                indexes.setdefault(key.id, KeyIndex(KeyCounts(key.layout.is_narrow)))
+        staged: dict[str, list[Changes]] = {}
+        for table in written:
+            for key in self.of(state, table):
+                index = indexes.get(key.id) or self._created.get(key.id) or self._indexes.get(key.id)
+                if index is None:
+                    if alters:
+                        continue
+                    return table
+                own = changes.get(table, _NO_CHANGES).get(key.id)
+                if own is None:
+                    own = OwnKeys(KeyCounts(key.layout.is_narrow))
+                    own.add(changes_in(key.layout, map(_table, written[table])), -1)
+                if (violated := self._violation(index, self._staged.get(key.id, ()), own)) is not None:
+                    raise Duplicate(table, key, violated)
+                staged[key.id] = list(own.counts.parts())
+        self._created.update(indexes)
+        for id, parts in staged.items():
+            self._staged.setdefault(id, []).extend(parts)
+        return None
+
+    def _violation(self, index: KeyIndex, staged: Sequence[Changes], own: OwnKeys) -> int | None:
+        """The code of a key of which there is more than one row after the changes `own` of a request."""
+        counts = index.counts
+        for code, diff in own.counts.recent.items():
+            if diff > 0 and own.counts.count(code) + counts.count(code) + _count(staged, code) > 1:
+                return code
+        for run, version in own.runs:
+            others = index.since(version) if version >= 0 else None
+            if others is None:
+                total = counts.counts(run) + own.counts.counts(run)
+                bad = np.flatnonzero((total > 1) & (run.all_diffs > 0))
+                if len(bad):
+                    return code_at(run, int(bad[0]))
+                others = []
+            for changes in (*others, *staged):
+                for code in _common(run, changes):
+                    if self._is_violated(counts, staged, own, code):
+                        return code
+        return None
+
+    def _is_violated(self, counts: KeyCounts, staged: Sequence[Changes], own: OwnKeys, code: int) -> bool:
+        added = own.counts.count(code)
+        return added > 0 and added + counts.count(code) + _count(staged, code) > 1
+
+    def committed(self) -> None:
+        """Applies the changes of the group, which is on disk."""
+        self._indexes.update(self._created)
+        for id, parts in self._staged.items():
+            if (index := self._indexes.get(id)) is not None:
+                for part in parts:
+                    index.add(part)
+                self._merge(id, index)
+        self.discard()
+
+    def discard(self) -> None:
+        """Forgets the changes of the group, which was not committed."""
+        self._created.clear()
+        self._staged.clear()
+
+    def adopt(self, state: CatalogState, changed: Iterable[ObjectId]) -> None:
+        """Forgets the indexes of keys that do not exist any more. `changed`: the items that differ."""
+        tables = {id for id in changed if id in state.items and isinstance(state.items[id], Table)}
+        kept = {key.id for id in tables for key in self.of(state, id)}
+        gone = {id.partition(" ")[0] for id in self._indexes} - state.items.keys()
+        for id in [*self._indexes]:
+            table = id.partition(" ")[0]
+            if table in gone or (table in tables and id not in kept):
+                del self._indexes[id]
+
+    def _merge(self, id: str, index: KeyIndex) -> None:
+        runs = index.counts.mergeable()
+        if not runs or id in self._merging:
+            return
+        if sum(map(len, runs)) <= INLINE_MERGE_MAX:
+            index.counts.replace(runs, Run.merged(runs))
+            return
+        self._merging.add(id)
+        self._tasks.start(self._merge_in_thread(id, index, runs), f"merge of keys {id}")
+
+    async def _merge_in_thread(self, id: str, index: KeyIndex, runs: Sequence[Run]) -> None:
+        try:
+            merged = await asyncio.to_thread(Run.merged, runs)
+            index.counts.replace(runs, merged)
+        finally:
+            self._merging.discard(id)
+        self._merge(id, index)
+
+
+def counts_of(layout: KeyLayout, tables: Iterable[pa.Table]) -> KeyCounts:
+    """The number of rows of each key in tables of rows or changes. May run in a thread."""
+    counts = KeyCounts(layout.is_narrow)
+    changes = changes_in(layout, tables)
+    counts.add(changes)
+    return counts
+
+
+def _count(parts: Sequence[Changes], code: int) -> int:
+    return sum(part.get(code, 0) if isinstance(part, dict) else part.count(code) for part in parts)
+
+
+def _common(run: Run, changes: Changes) -> list[int]:
+    """The codes that both add to."""
+    if isinstance(changes, dict):
+        return [code for code, diff in changes.items() if diff > 0 and run.count(code) > 0]
+    few, many = sorted((run, changes), key=len)
+    both = np.flatnonzero((few.all_diffs > 0) & (many.counts(few.hashes, few.checks) > 0))
+    return [code_at(few, int(position)) for position in both]
+
+
+def first_duplicate(
+    layout: KeyLayout, base: KeyCounts, own: KeyCounts | None, tables: Sequence[pa.Table]
+) -> tuple[int, int] | None:
+    """The first added row whose key another row has, one of others or an earlier one; None if there is none.
+
+    The result is the number of its table and its position there. Retractions in `tables` precede additions. `own`: the
+    changes before `tables`. May run in a thread.
+    """
+    parts = [(codes, _diffs(table)) for table in tables if len(codes := layout.codes(table))]
+    taken = KeyCounts(layout.is_narrow)
+    bad = _run(layout, parts)
+    taken.add(_run(layout, [(codes, np.minimum(diffs, 0)) for codes, diffs in parts]))
+    before = base.counts(bad) + (own.counts(bad) if own is not None else 0)
+    found = np.flatnonzero((bad.all_diffs > 0) & (bad.all_diffs + before > 1))
+    sought = {code_at(bad, int(at)) for at in found}
+    seen = {code for at in found if before[at] + taken.count(code := code_at(bad, int(at))) > 0}
+    hashes = bad.hashes[found]
+    for number, table in enumerate(tables):
+        codes, diffs = layout.codes(table), _diffs(table)
+        rows = codes.rows if codes.rows is not None else np.arange(len(codes))
+        for at in np.flatnonzero(np.isin(codes.hashes, hashes) & (diffs[rows] > 0)).tolist():
+            code = (
+                int(codes.hashes[at]) if codes.checks is None else int(codes.hashes[at]) << 64 | int(codes.checks[at])
+            )
+            if code in seen:
+                return number, int(rows[at])
+            if code in sought:
+                seen.add(code)
+    return None
+
+
+def _run(layout: KeyLayout, parts: Sequence[tuple[Codes, NDArray[np.int64]]]) -> Run:
+    changes = changes_of(parts)
+    return Run.of_counts(changes, layout.is_narrow) if isinstance(changes, dict) else changes
+
+
+def _diffs(table: pa.Table) -> NDArray[np.int64]:
+    return table[updates.DIFF].to_numpy() if updates.DIFF in table.column_names else np.ones(table.num_rows, np.int64)
+
+
+def is_many(tables: Iterable[pa.Table]) -> bool:
+    """Whether the keys of rows are computed in a thread."""
+    return sum(len(table) for table in tables) > THREAD_ROWS

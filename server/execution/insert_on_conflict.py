@@ -1,0 +1,343 @@
+"""INSERT ... ON CONFLICT: rows whose key exists are left out, or update the existing row.
+
+The statement computes its rows, locks their keys, and finds the existing rows by key. It depends on them: if another
+transaction has changed one of these keys, the commit fails with 40001 and the statement is executed again, as an UPDATE
+by key (decision 036). If a key of ON CONFLICT turns out to be a duplicate at the commit, that is 40001, too, and never
+23505.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import updates
+from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
+from catalog.roles import Privilege
+from protocol.columnar.gather import rows_at as gathered
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.coordinator.key_codes import Codes
+from server.coordinator.key_conflicts import Keys
+from server.coordinator.key_indexes import EnforcedKey
+from server.coordinator.snapshot_cache import collection_schema
+from server.dataflow.runtime.computation import shaped
+from server.execution.select import relation_rows_at, rows_at, rows_without_inputs
+from server.runtime.threads import THREAD_ROWS, in_thread
+from server.session_state.constraints import check_not_null
+from server.session_state.context import Context
+from server.session_state.key_checks import are_taken, check_keys, load_keys
+from server.session_state.results import Result, TableRows
+from server.session_state.transaction import KEYS_MAX, Mode
+from server.sql.conflict_plan import CONFLICTS, RETURNED, ConflictPlan
+from server.sql.key_conditions import Wanted
+from server.sql.write_plan import WritePlan
+
+WANTED_MAX = 4_096  # with more keys, all rows of the table are read
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """The rows to be inserted, by their positions, in order; and those that conflict with an existing row, with it.
+
+    `repeated`: conflicting rows with the key of an earlier row of the statement.
+    """
+
+    inserted: Positions
+    conflicting: Positions
+    existing: Positions
+    repeated: bool
+
+
+async def insert_on_conflict(
+    context: Context, plan: WritePlan, conflict: ConflictPlan, parameters: tuple[object, ...]
+) -> Result:
+    """Executes the statement once. PgError 42501 if the role lacks a privilege."""
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    _require(context, plan, conflict)
+    transaction = context.transaction
+    if transaction.has_effects and not transaction.ends_later:
+        await context.commit()
+    await context.enter(Mode.WRITE, "INSERT")
+    keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
+    rows, read = await _source(context, plan, parameters)
+    new = shaped(rows, collection_schema(table))
+    check_not_null(table, new)
+    reads_others = bool(read) or (conflict.update is not None and bool(conflict.update.inputs))
+    locked = None if reads_others else _locked_keys(keys, new)
+    others = conflict.update.inputs if conflict.update is not None else frozenset()
+    read |= context.state.collections(others, through=DerivedRelation)
+    await context.admit((table.id,))
+    await context.lock(frozenset((table.id,)) | read, locked)
+    time = await _hold(context, frozenset((table.id,)) | others)
+    holder = context.coordinator.frontiers.hold(
+        (id for id in (table.id, *others) if id in context.coordinator.frontiers.floors), time
+    )
+    try:
+        old, updated, numbers = new.slice(0, 0), new.slice(0, 0), np.zeros(0, np.int64)
+        if conflict.update is None:
+            matches = await _free(context, table, keys, new)
+        else:
+            existing = await relation_rows_at(context, table.id, time, _wanted(keys, new))
+            matches = await _in_thread_if_many(keys, new, existing)
+            old, updated, numbers = await _updated(context, table, conflict, parameters, new, existing, matches, time)
+        inserted = gathered(new, matches.inserted)
+        check_not_null(table, updated)
+        changes = [updates.with_diff(old, -1), updated, inserted]
+        if updated.num_rows or inserted.num_rows:
+            await _check_keys(context, table, conflict, changes, time)
+            await context.add_changes(table.id, [part for part in changes if part.num_rows])
+        if table.id in context.coordinator.state.items:
+            transaction.depend_on(table.id, time, locked)
+        for id in read & context.coordinator.state.items.keys():
+            transaction.depend_on(id, time)
+        transaction.arbiters.update(key.id for key in keys)
+        result = await _result(context, conflict, parameters, inserted, matches.inserted, updated, numbers, time)
+    finally:
+        holder.release()
+    if not transaction.ends_later and not context.ends_at_sync:
+        await context.commit()
+    return result
+
+
+def _require(context: Context, plan: WritePlan, conflict: ConflictPlan) -> None:
+    state, role = context.state, context.role
+    privileges.require_names(state, role, (plan.table,))
+    privileges.require(state, role, plan.table, Privilege.INSERT)
+    if conflict.update is not None:
+        privileges.require(state, role, plan.table, Privilege.UPDATE)
+    if plan.reads_table:
+        privileges.require(state, role, plan.table, Privilege.SELECT)
+    privileges.require_query(state, role, plan.query)
+
+
+async def _source(
+    context: Context, plan: WritePlan, parameters: tuple[object, ...]
+) -> tuple[pa.Table, frozenset[ObjectId]]:
+    """The rows that are to be inserted, and the collections that were read for them."""
+    if not plan.query.inputs:
+        return await rows_without_inputs(context, plan.query, parameters), frozenset()
+    read = context.state.collections(plan.query.inputs, through=DerivedRelation)
+    await context.admit((plan.table,))
+    await context.lock(frozenset((plan.table,)) | read)
+    time = await _hold(context, plan.query.inputs)
+    holder = context.coordinator.frontiers.hold(plan.query.inputs, time)
+    try:
+        rows = await rows_at(context, plan.query, time, parameters)
+    finally:
+        holder.release()
+    for id in read & context.coordinator.state.items.keys():
+        context.transaction.depend_on(id, time)
+    return rows, read
+
+
+async def _hold(context: Context, ids: frozenset[ObjectId]) -> Timestamp:
+    """The time at which the statement reads."""
+    known = frozenset(id for id in ids if id in context.coordinator.state.items)
+    return context.hold_latest(known) if context.transaction.ends_later else context.coordinator.latest_time()
+
+
+def _locked_keys(keys: Sequence[EnforcedKey], new: pa.Table) -> Keys | None:
+    """The keys of the rows, of which no others are read. None: the whole table is locked."""
+    if len(keys) != 1 or len(keys[0].layout.columns) != 1 or not keys[0].layout.nulls_distinct:
+        return None
+    (column,) = keys[0].layout.columns
+    if new.num_rows > KEYS_MAX:
+        return None
+    return Keys.of(column, new.column(column).drop_null())
+
+
+def _wanted(keys: Sequence[EnforcedKey], new: pa.Table) -> Wanted:
+    """The existing rows that may have the key of a new one."""
+    if len(keys) != 1 or not keys[0].layout.nulls_distinct or new.num_rows > WANTED_MAX:
+        return ()
+    found = []
+    for number in keys[0].layout.columns:
+        values = new.column(number).drop_null().unique()
+        if pa.types.is_floating(values.type):
+            return ()
+        found.append((number, values))
+    return found
+
+
+async def _free(context: Context, table: Table, keys: Sequence[EnforcedKey], new: pa.Table) -> _Matches:
+    """DO NOTHING: the rows whose keys neither an existing row nor an earlier one of the statement has."""
+    is_free = np.ones(new.num_rows, np.bool_)
+    found: list[tuple[Positions, Positions]] = []
+    for key in keys:
+        codes = await in_thread(key.layout.codes, new)
+        rows = codes.rows if codes.rows is not None else np.arange(len(codes))
+        is_free[rows[await are_taken(context, table, key, codes)]] = False
+        found.append((rows, _numbers(codes)))
+    accepted = is_free.copy()
+    if len(found) == 1:
+        ((rows, numbers),) = found
+        accepted[rows] = False
+        firsts = rows[np.unique(numbers, return_index=True)[1]]
+        accepted[firsts] = is_free[firsts]
+    else:
+        accepted &= ~_repeated(new.num_rows, found, is_free)
+    none = np.zeros(0, np.int64)
+    return _Matches(np.flatnonzero(accepted), none, none, False)
+
+
+def _repeated(count: int, keys: Sequence[tuple[Positions, Positions]], is_free: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether an earlier row that is inserted has one of a row's keys. Only rows that share a key are compared.
+
+    `keys`: for each key, the rows that have it, and numbers of their values.
+    """
+    shared: dict[int, list[tuple[int, int]]] = {}
+    for at, (rows, numbers) in enumerate(keys):
+        is_shared = np.bincount(numbers)[numbers] > 1 if len(numbers) else np.zeros(0, np.bool_)
+        for row, number in zip(rows[is_shared].tolist(), numbers[is_shared].tolist(), strict=True):
+            shared.setdefault(row, []).append((at, number))
+    found = np.zeros(count, np.bool_)
+    taken: set[tuple[int, int]] = set()
+    for row in sorted(shared):
+        if not is_free[row]:
+            continue
+        if taken.isdisjoint(shared[row]):
+            taken.update(shared[row])
+        else:
+            found[row] = True
+    return found
+
+
+def _matches(keys: Sequence[EnforcedKey], new: pa.Table, existing: pa.Table) -> _Matches:
+    """DO UPDATE: compares the rows to be inserted with the existing ones, and with each other."""
+    conflicts = np.full(new.num_rows, -1, np.int64)  # the position of the existing row
+    is_first = np.ones(new.num_rows, np.bool_)
+    for key in keys:  # keys with the same columns
+        mine, theirs = key.layout.codes(new), key.layout.codes(existing)
+        rows = mine.rows if mine.rows is not None else np.arange(len(mine))
+        others = theirs.rows if theirs.rows is not None else np.arange(len(theirs))
+        numbers = _numbers(mine, theirs)
+        position = np.full(len(numbers) + 1, -1, np.int64)
+        position[numbers[len(mine) :]] = others
+        own = numbers[: len(mine)]
+        conflicts[rows] = np.maximum(conflicts[rows], position[own])
+        repeated = np.ones(len(rows), np.bool_)
+        repeated[np.unique(own, return_index=True)[1]] = False
+        is_first[rows[repeated]] = False
+    conflicting = np.flatnonzero(conflicts >= 0)
+    inserted = np.flatnonzero((conflicts < 0) & is_first)
+    return _Matches(inserted, conflicting, conflicts[conflicting], not bool(is_first.all()))
+
+
+def _numbers(*codes: Codes) -> Positions:
+    """A number for each code, the same for equal codes and another for different ones."""
+    hashes = np.concatenate([part.hashes for part in codes])
+    numbers = np.unique(hashes, return_inverse=True)[1].astype(np.int64)
+    checks = [part.checks for part in codes if part.checks is not None]
+    if checks:
+        others = np.unique(np.concatenate(checks), return_inverse=True)[1]
+        numbers = np.unique(numbers * (len(numbers) + 1) + others, return_inverse=True)[1].astype(np.int64)
+    return numbers
+
+
+async def _check_keys(
+    context: Context, table: Table, conflict: ConflictPlan, changes: Sequence[pa.Table], time: Timestamp
+) -> None:
+    """As `check_keys`. PgError 40001 if a key of ON CONFLICT was committed by another transaction just now."""
+    try:
+        await check_keys(context, table, changes)
+    except PgError as error:
+        is_arbiter = error.sqlstate is SqlState.UNIQUE_VIOLATION and error.constraint_name in conflict.keys
+        read = {table.id: time} if table.id in context.coordinator.state.items else {}
+        if is_arbiter and context.coordinator.changed(read, {}) is not None:
+            raise context.serialization_failure(table.id) from None
+        raise
+
+
+async def _updated(
+    context: Context,
+    table: Table,
+    conflict: ConflictPlan,
+    parameters: tuple[object, ...],
+    new: pa.Table,
+    existing: pa.Table,
+    matches: _Matches,
+    time: Timestamp,
+) -> tuple[pa.Table, pa.Table, Positions]:
+    """The updated rows before and after, and the positions of the rows that were to be inserted instead.
+
+    PgError 21000 if a row is affected twice.
+    """
+    assert conflict.update is not None
+    schema = collection_schema(table)
+    width = len(schema)
+    if matches.repeated and len(matches.inserted) + len(matches.conflicting) < new.num_rows:
+        raise _affected_twice()
+    old = gathered(existing, matches.existing)
+    columns = [*old.columns, *gathered(new, matches.conflicting).columns, pa.chunked_array([matches.conflicting])]
+    names = [f"c{number}" for number in range(2 * width + 1)]
+    given = pa.Table.from_arrays(columns, names=names)
+    if given.num_rows == 0:
+        return old, schema.empty_table(), np.zeros(0, np.int64)
+    rows = await rows_at(context, conflict.update, time, parameters, given={CONFLICTS: given})
+    numbers = rows.column(2 * width).to_numpy()
+    order = np.argsort(numbers)
+    rows, numbers = gathered(rows, order), numbers[order]
+    if matches.repeated:
+        _check_affected_once(matches, numbers)
+    before = shaped(rows.select(range(width)), schema)
+    return before, shaped(rows.select(range(width, 2 * width)), schema), numbers
+
+
+def _check_affected_once(matches: _Matches, numbers: Positions) -> None:
+    """PgError 21000 if a later row conflicts with an existing one that the statement has already updated.
+
+    A row that the condition of DO UPDATE excludes does not count as updated.
+    """
+    is_updated = np.isin(matches.conflicting, numbers)
+    last: dict[int, bool] = {}
+    for existing, updated in zip(matches.existing.tolist(), is_updated.tolist(), strict=True):
+        if last.get(existing):
+            raise _affected_twice()
+        last[existing] = updated
+
+
+def _affected_twice() -> PgError:
+    return PgError(
+        SqlState.CARDINALITY_VIOLATION,
+        "ON CONFLICT DO UPDATE command cannot affect row a second time",
+        hint="Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+    )
+
+
+async def _result(
+    context: Context,
+    conflict: ConflictPlan,
+    parameters: tuple[object, ...],
+    inserted: pa.Table,
+    inserted_at: Positions,
+    updated: pa.Table,
+    updated_at: Positions,
+    time: Timestamp,
+) -> Result:
+    """The command tag, and the rows of RETURNING in the order of the rows that were to be inserted."""
+    count = inserted.num_rows + updated.num_rows
+    if conflict.returning is None:
+        return Result(f"INSERT 0 {count}")
+    order = np.argsort(np.concatenate([inserted_at, updated_at]), kind="stable")
+    given = gathered(pa.concat_tables([inserted, updated]), order)
+    fields = conflict.returning.columns
+    schema = updates.rows_schema([field.type.arrow for field in fields])
+    if count == 0:
+        return Result("INSERT 0 {}", TableRows(fields, schema.empty_table()))
+    rows = await rows_at(context, conflict.returning, time, parameters, given={RETURNED: given})
+    return Result("INSERT 0 {}", TableRows(fields, shaped(rows, schema)))
+
+
+async def _in_thread_if_many(keys: Sequence[EnforcedKey], new: pa.Table, existing: pa.Table) -> _Matches:
+    if new.num_rows + existing.num_rows > THREAD_ROWS:
+        return await asyncio.to_thread(_matches, keys, new, existing)
+    return _matches(keys, new, existing)

@@ -1,0 +1,123 @@
+"""TLS of one connection, between the bytes of its socket and those of the protocol. It does no IO.
+
+asyncio's `start_tls` cannot be used: it cannot take bytes that were received before, which is how a connection that
+begins with TLS is recognized (decision 062).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from time import monotonic
+from typing import Any, Protocol
+
+HANDSHAKE_BYTE = 0x16  # the first byte of a TLS connection; a startup packet begins with 0
+HANDSHAKE_BYTES_MAX = 64 * 1024  # of the client, until the handshake is complete
+READ_BYTES = 64 * 1024
+TURN_S = 0.005
+
+
+class TlsStream:
+    """The server's side. `receive` and `continue_handshake` until `is_established`, then `receive` and `decrypted`."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._in = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._handshake_bytes = 0
+        self.is_established = False
+        self.is_ended = False
+        """Whether the client has closed its side."""
+
+    def receive(self, data: bytes) -> None:
+        """Takes bytes from the socket. ssl.SSLError if the handshake is too long."""
+        if not self.is_established:
+            self._handshake_bytes += len(data)
+            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
+                raise ssl.SSLError("the handshake is too long")
+        self._in.write(data)
+
+    def continue_handshake(self) -> None:
+        """Does what can be done with the bytes received so far. ssl.SSLError if it fails."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        self.is_established = True
+
+    def decrypted(self) -> bytes:
+        """Returns what was received, decrypted. ssl.SSLError if it was not encrypted by the client."""
+        parts = []
+        try:
+            while part := self._tls.read(READ_BYTES):
+                parts.append(part)
+            self.is_ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.is_ended = True
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def encrypt(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypts data for `to_send`."""
+        view = memoryview(data)
+        while view:
+            view = view[self._tls.write(view) :]
+
+    def end(self) -> None:
+        """Tells the client that nothing follows."""
+        if self.is_established:
+            with contextlib.suppress(ssl.SSLError):  # the client has not closed its side yet
+                self._tls.unwrap()
+
+    def to_send(self) -> bytes:
+        """Returns bytes for the socket."""
+        return self._out.read() if self._out.pending else b""
+
+    @property
+    def connection(self) -> ssl.SSLObject:
+        """The connection, for those who ask for its properties."""
+        return self._tls
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that was negotiated by ALPN."""
+        return self._tls.selected_alpn_protocol()
+
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's certificate, which was verified; None if it has sent none."""
+        return self._tls.getpeercert() or None
+
+
+class Handshaking(Protocol):
+    """A client whose handshake can continue."""
+
+    def continue_handshake(self) -> None: ...
+
+
+class Handshakes:
+    """Continues handshakes, for at most TURN_S in each iteration of the event loop.
+
+    A step of a handshake takes up to a millisecond. Those of thousands of clients would block the others.
+    """
+
+    def __init__(self) -> None:
+        self._clients: deque[Handshaking] = deque()
+
+    def add(self, client: Handshaking) -> None:
+        """Continues a client's handshake soon."""
+        if not self._clients:
+            asyncio.get_running_loop().call_soon(self._continue)
+        self._clients.append(client)
+
+    def _continue(self) -> None:
+        turn_end = monotonic() + TURN_S
+        try:
+            while self._clients and monotonic() < turn_end:
+                self._clients.popleft().continue_handshake()
+        finally:
+            if self._clients:
+                asyncio.get_running_loop().call_soon(self._continue)

@@ -1,0 +1,247 @@
+"""Checks the enforced keys of a table's new rows, and reports duplicates in PostgreSQL's words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from catalog import updates
+from catalog.objects import ObjectId, Table
+from catalog.state import CatalogState
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.text_columns import plain_column, text_column
+from protocol.pgwire.types import parse_type
+from server.coordinator.coordinator import Coordinator
+from server.coordinator.key_codes import Codes
+from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
+from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, first_duplicate, is_many, violation
+from server.coordinator.row_buffer import table_of
+from server.session_state.transaction import Transaction
+from server.settings import Settings
+from server.sql.grammar.lexer import quote_identifier
+
+
+class Session(Protocol):
+    """What is used of a `Context`."""
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+    @property
+    def transaction(self) -> Transaction: ...
+    @property
+    def state(self) -> CatalogState: ...
+    @property
+    def settings(self) -> Settings: ...
+
+
+async def check_keys(
+    context: Session, table: Table, tables: Sequence[pa.Table], assigned: AbstractSet[int] | None = None
+) -> None:
+    """Compares the keys of a statement's rows and changes with those of all rows, before the transaction adds them.
+
+    `assigned`: the columns that an UPDATE assigns, by their numbers. PgError 23505.
+    """
+    keys = await load_keys(context, table.id)
+    if not keys:
+        return
+    own = await own_keys(context, table, keys)
+    many = is_many(tables)
+    checked: list[tuple[OwnKeys, Changes, int]] = []
+    for at, key in enumerate(keys):
+        if assigned is not None and assigned.isdisjoint(key.layout.columns):
+            continue
+        changes = changes_in(key.layout, tables) if not many else await asyncio.to_thread(
+            changes_in, key.layout, tables
+        )  # fmt: skip
+        base, version = _base(context, table.id, key)
+        mine = own[key.id]
+        if many:
+            found = await asyncio.to_thread(violation, base.snapshot(), mine.counts, changes)
+        else:
+            found = violation(base, mine.counts, changes)
+        if found is not None:
+            compared = [
+                (key, _base(context, table.id, key)[0].snapshot(), own[key.id].counts.snapshot()) for key in keys[at:]
+            ]
+            raise duplicate_key(context, table, *await asyncio.to_thread(_first_duplicate, compared, tables))
+        checked.append((mine, changes, version))
+    for mine, changes, version in checked:
+        mine.add(changes, version)
+
+
+def _first_duplicate(
+    compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts]], tables: Sequence[pa.Table]
+) -> tuple[EnforcedKey, pa.Table, int]:
+    """The first row that has a key of another one. `compared`: each key with the rows of others and the own changes."""
+    found = []
+    for at, (key, base, own) in enumerate(compared):
+        if (place := first_duplicate(key.layout, base, own, tables)) is not None:
+            found.append((place, at, key))
+    (number, position), _, key = min(found)
+    return key, tables[number], position
+
+
+async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
+    """The enforced keys of a table. Returns when their indexes are in memory."""
+    indexes = context.coordinator.key_indexes
+    keys = indexes.of(context.state, table)
+    missing = [key for key in keys if _find_base(context, table, key) is None]
+    if missing:
+        await indexes.load(table, missing)
+    return keys
+
+
+def _find_base(context: Session, table: ObjectId, key: EnforcedKey) -> tuple[KeyCounts, int] | None:
+    if (created := context.transaction.new_keys.get(key.id)) is not None:
+        return created, 0
+    if (index := context.coordinator.key_indexes.index(key)) is not None:
+        return index.counts, index.version
+    if table not in context.coordinator.state.items:  # the transaction has created it
+        return KeyCounts(key.layout.is_narrow), 0
+    return None
+
+
+def _base(context: Session, table: ObjectId, key: EnforcedKey) -> tuple[KeyCounts, int]:
+    """The committed rows of each key, and the version of the index."""
+    found = _find_base(context, table, key)
+    assert found is not None
+    return found
+
+
+async def own_keys(context: Session, table: Table, keys: Sequence[EnforcedKey]) -> dict[str, OwnKeys]:
+    """The changes of keys by the transaction so far. They are computed again after ROLLBACK TO SAVEPOINT."""
+    transaction = context.transaction
+    own = transaction.key_changes.get(table.id)
+    if own is not None and all(key.id in own for key in keys):
+        return own
+    own = {key.id: OwnKeys(KeyCounts(key.layout.is_narrow)) for key in keys}
+    tables = transaction.tables_of(table.id)
+    for key in keys if tables else ():
+        changes = await asyncio.to_thread(changes_in, key.layout, tables)
+        own[key.id].add(changes, -1)
+    transaction.key_changes[table.id] = own
+    return own
+
+
+def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> bool:
+    """As `check_keys` for few rows of Python scalars. Returns False if an index is not in memory."""
+    keys = context.coordinator.key_indexes.of(context.state, id)
+    if not keys:
+        return True
+    transaction = context.transaction
+    own = transaction.key_changes.get(id)
+    if own is None:
+        if id in transaction.written:
+            return False
+        own = {key.id: OwnKeys(KeyCounts(key.layout.is_narrow)) for key in keys}
+    checked: list[tuple[OwnKeys, Changes, int]] = []
+    table: pa.Table | None = None
+    for key in keys:
+        found = _find_base(context, id, key)
+        if found is None or key.id not in own:
+            return False
+        base, version = found
+        mine = own[key.id]
+        layout = key.layout
+        changes: Changes
+        if layout.has_scalars:
+            changes = {}
+            for row in rows:
+                if (code := layout.code(row)) is not None:
+                    changes[code] = changes.get(code, 0) + 1
+        else:
+            table = table if table is not None else table_of(rows, schema)
+            changes = changes_in(layout, [table])
+        if violation(base, mine.counts, changes) is not None:
+            table = table if table is not None else table_of(rows, schema)
+            item = context.state.items[id]
+            assert isinstance(item, Table)
+            bases = ((key, _find_base(context, id, key)) for key in keys)
+            compared = [(key, base[0], own[key.id].counts) for key, base in bases if base is not None]
+            raise duplicate_key(context, item, *_first_duplicate(compared, [table]))
+        checked.append((mine, changes, version))
+    for mine, changes, version in checked:
+        mine.add(changes, version)
+    transaction.key_changes[id] = own
+    return True
+
+
+async def prepare_commit(context: Session) -> None:
+    """Computes the changes of keys that ROLLBACK TO SAVEPOINT has removed, so that the committer need not."""
+    transaction = context.transaction
+    for id in transaction.written:
+        item = context.state.items.get(id)
+        keys = context.coordinator.key_indexes.of(context.state, id)
+        if keys and isinstance(item, Table):
+            await own_keys(context, item, keys)
+
+
+async def are_taken(context: Session, table: Table, key: EnforcedKey, codes: Codes) -> NDArray[np.bool_]:
+    """Whether a row has each of the codes, with the changes of the transaction. The key's index is in memory."""
+    own = (await own_keys(context, table, [key]))[key.id].counts
+    base, _ = _base(context, table.id, key)
+    if len(codes) <= FEW_KEYS:
+        return np.array([base.count(code) + own.count(code) > 0 for code in codes.to_list()], np.bool_)
+
+    def counted(base: KeyCounts, own: KeyCounts) -> NDArray[np.bool_]:
+        return (base.counts_of(codes.hashes, codes.checks) + own.counts_of(codes.hashes, codes.checks)) > 0
+
+    return await asyncio.to_thread(counted, base.snapshot(), own.snapshot())
+
+
+def duplicate_key(context: Session, table: Table, key: EnforcedKey, rows: pa.Table, position: int) -> PgError:
+    """The error for a row that has the key of another one."""
+    return PgError(
+        SqlState.UNIQUE_VIOLATION,
+        f'duplicate key value violates unique constraint "{key.name}"',
+        detail=f"Key {_shown(context, key, table, rows, position)} already exists.",
+        schema_name=context.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        constraint_name=key.name,
+    )
+
+
+def not_unique(context: Session, table: Table, key: EnforcedKey, rows: pa.Table, position: int) -> PgError:
+    """The error for an existing row that has the key of another one, when the key is created."""
+    return PgError(
+        SqlState.UNIQUE_VIOLATION,
+        f'could not create unique index "{key.name}"',
+        detail=f"Key {_shown(context, key, table, rows, position)} is duplicated.",
+        schema_name=context.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        constraint_name=key.name,
+    )
+
+
+def committed_duplicate(
+    context: Session, id: ObjectId, key: EnforcedKey, code: int, tables: Sequence[pa.Table]
+) -> PgError:
+    """The error for a transaction, which wrote `tables`, that another one has preceded."""
+    item = context.state.items[id]
+    assert isinstance(item, Table)
+    for table in tables:
+        codes = key.layout.codes(table)
+        found = [at for at, own in enumerate(codes.to_list()) if own == code]
+        for at in found:
+            position = at if codes.rows is None else int(codes.rows[at])
+            if updates.DIFF not in table.column_names or table[updates.DIFF][position].as_py() > 0:
+                return duplicate_key(context, item, key, table, position)
+    raise AssertionError("no row with the key")
+
+
+def _shown(context: Session, key: EnforcedKey, table: Table, rows: pa.Table, position: int) -> str:
+    values = []
+    for number in key.layout.columns:
+        type = parse_type(table.columns[number].type)
+        value = rows.column(number).slice(position, 1).combine_chunks()
+        value = value.chunk(0) if isinstance(value, pa.ChunkedArray) else value
+        text = text_column(type, context.settings.output_style)(plain_column(value, type))
+        values.append("null" if value.null_count else text.cast(pa.string())[0].as_py())
+    columns = (quote_identifier(table.columns[number].name) for number in key.layout.columns)
+    return f"({', '.join(columns)})=({', '.join(values)})"

@@ -1,0 +1,80 @@
+"""A coordinator that is closed during compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog.log import Log
+from catalog.objects import Column, ObjectId, Table
+from catalog.updates import DIFF
+from server.coordinator.committer import Request
+from server.coordinator.payloads import prepare_payloads
+from server.runtime.threads import thread_to_the_end
+from tests.server.ingest.child import opened
+
+TABLE = Table(ObjectId("u10"), ObjectId("u2"), "t", (Column("n", "int8"),), retain_ms=0)
+ROWS = 20_000  # too many for a payload in SQLite
+
+
+async def test_a_merge_in_progress_ends_before_the_close_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    prepare = Log.prepare
+
+    def slow(self: Log, table: pa.Table) -> Any:
+        if table.num_rows > ROWS:
+            begun.set()
+            assert may_end.wait(10)
+        return prepare(self, table)
+
+    monkeypatch.setattr(Log, "prepare", slow)
+    coordinator = opened(tmp_path)
+    await coordinator.start()
+    before = coordinator.state
+    await coordinator.commit(Request(catalog=(before, replace(before.with_item(TABLE), version=before.version + 1))))
+    for number in range(8):
+        values = np.arange(number * ROWS, (number + 1) * ROWS)
+        rows = pa.table([values, np.ones(ROWS, np.int64)], ["c0", DIFF])
+        await coordinator.commit(Request(writes=await prepare_payloads(coordinator.log, {TABLE.id: [rows]})))
+    assert await asyncio.to_thread(begun.wait, 10)
+    named = {batch.file for batch in coordinator.log.batches(TABLE.id)}
+    closing = asyncio.create_task(coordinator.close())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    may_end.set()
+    await closing
+    assert {path.name for path in (tmp_path / "payloads").iterdir()} == named
+
+
+async def test_the_result_of_a_cancelled_thread_is_discarded_once_it_has_ended() -> None:
+    may_end = threading.Event()
+    discarded: list[int] = []
+
+    def work(number: int) -> int:
+        assert may_end.wait(10)
+        if number < 0:
+            raise ValueError(number)
+        return number
+
+    tasks = [asyncio.create_task(thread_to_the_end(work, n, discard=discarded.append)) for n in (1, -1)]
+    await asyncio.sleep(0.01)
+    for task in tasks:
+        task.cancel()
+    await asyncio.sleep(0.01)
+    assert not any(task.done() for task in tasks)
+    may_end.set()
+    assert all(
+        isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*tasks, return_exceptions=True)
+    )
+    assert discarded == [1]
+    assert await thread_to_the_end(work, 2, discard=discarded.append) == 2
+    assert discarded == [1]

@@ -1,0 +1,163 @@
+"""Cursors do what they do in PostgreSQL: SCROLL, WITH HOLD, MOVE, and the state that they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg import errors
+
+from server.frontend import dispatch
+from tests.examples import examples
+from tests.fix_postgres import own_schema
+from tests.server.execution.test_write import done
+
+Connection = psycopg.Connection[Any]
+
+NUMBERS = st.sampled_from((-7, -3, -2, -1, 0, 1, 2, 3, 7))
+COUNTED = ("", "forward", "backward", "absolute", "relative")
+DIRECTIONS = st.one_of(
+    st.sampled_from(
+        ("", "next", "prior", "first", "last", "all", "forward", "forward all", "backward", "backward all")
+    ),
+    *[st.builds("{} {}".format, st.sampled_from(COUNTED), NUMBERS)] * 2,
+)
+NAMES = st.sampled_from(("c", "d"))
+DECLARES = st.builds(
+    "DECLARE {} {} CURSOR {} FOR {}".format,
+    NAMES,
+    st.sampled_from(("SCROLL", "SCROLL", "NO SCROLL", "INSENSITIVE SCROLL")),
+    st.sampled_from(("", "WITH HOLD", "WITHOUT HOLD")),
+    st.sampled_from(("SELECT * FROM v", "SELECT * FROM generate_series(1, 4) AS g", "SELECT 1 WHERE false")),
+)
+STEPS = st.one_of(
+    *[DECLARES] * 2,
+    *[st.builds("{} {} FROM {}".format, st.sampled_from(("FETCH", "FETCH", "MOVE")), DIRECTIONS, NAMES)] * 5,
+    st.builds("CLOSE {}".format, NAMES),
+    st.sampled_from(("BEGIN", "COMMIT", "ROLLBACK", "COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "CLOSE ALL")),
+    st.sampled_from(("SAVEPOINT s", "ROLLBACK TO s", "SELECT 1 / 0", "DELETE FROM v", "INSERT INTO v VALUES (7)")),
+)
+
+
+@pytest.fixture(scope="module")
+def theirs(postgres: str) -> Iterator[Connection]:
+    with own_schema(postgres, "cursors") as connection:
+        yield connection
+
+
+@pytest.fixture
+def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
+    opened: list[Connection] = []
+
+    def open() -> Connection:
+        opened.append(psycopg.connect(dsn, autocommit=True, prepare_threshold=None))
+        return opened[-1]
+
+    yield open
+    for connection in opened:
+        connection.close()
+
+
+def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    for connection in (theirs, ours):
+        connection.execute("CREATE TABLE v (a int)")
+
+    @examples(150)
+    @given(st.lists(STEPS, min_size=4, max_size=25), st.booleans())
+    def compare(steps: list[str], in_block: bool) -> None:
+        for connection in (theirs, ours):
+            connection.execute("ROLLBACK")
+            connection.execute("CLOSE ALL")
+            connection.execute("DELETE FROM v")
+            connection.execute("INSERT INTO v VALUES (5)")
+        for step in ["BEGIN" if in_block else "COMMIT", *steps, "COMMIT", "FETCH ALL FROM c", "FETCH PRIOR FROM d"]:
+            assert done(ours, step) == done(theirs, step), step
+
+    compare()
+
+
+def test_a_cursor_sees_the_state_at_its_declaration(connect: Callable[[], Connection]) -> None:
+    ours, other = connect(), connect()
+    ours.execute("CREATE TABLE t (a int)")
+    ours.execute("INSERT INTO t VALUES (1)")
+    ours.execute("BEGIN; INSERT INTO t VALUES (2)")
+    ours.execute("DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t ORDER BY a")
+    ours.execute("INSERT INTO t VALUES (3)")
+    assert ours.execute("FETCH 1 FROM c").fetchall() == [(1,)]
+    ours.execute("COMMIT")
+    other.execute("DELETE FROM t")
+    assert ours.execute("FETCH ALL FROM c").fetchall() == [(2,)]
+    ours.execute("DROP TABLE t")
+    assert ours.execute("FETCH ABSOLUTE 1 FROM c").fetchall() == [(1,)]
+    with pytest.raises(errors.DivisionByZero):
+        ours.execute("SELECT 1 / 0")
+    assert ours.execute("FETCH LAST FROM c").fetchall() == [(2,)], "an error outside a block does not close it"
+
+
+def test_the_rows_of_large_cursors_are_on_disk(
+    connect: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "CURSOR_BYTES_MAX", 100)
+    ours = connect()
+    ours.execute("CREATE TABLE t (a int)")
+    with ours.cursor().copy("COPY t FROM STDIN") as copy:
+        for number in range(20_000):
+            copy.write_row((number,))
+    with ours.transaction():
+        ours.execute("DECLARE c SCROLL CURSOR FOR SELECT * FROM t")
+        assert len(ours.execute("FETCH ALL FROM c").fetchall()) == 20_000
+        backward = ours.execute("FETCH BACKWARD ALL FROM c").fetchall()
+        assert backward == ours.execute("FETCH ALL FROM c").fetchall()[::-1]
+        assert ours.execute("MOVE BACKWARD 5 FROM c").statusmessage == "MOVE 5"
+    with pytest.raises(errors.InvalidCursorName):
+        ours.execute("FETCH c")
+
+
+def test_cursors_that_are_refused(connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    ours.execute("CREATE TABLE t (a int); BEGIN; SAVEPOINT s")
+    for statement in (
+        "DECLARE c SCROLL CURSOR FOR SELECT * FROM t FOR UPDATE",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM t FOR UPDATE",
+        "DECLARE c CURSOR WITH HOLD FOR SUBSCRIBE t",
+        "DECLARE c SCROLL CURSOR FOR SUBSCRIBE t",
+    ):
+        with pytest.raises(errors.FeatureNotSupported):
+            ours.execute(statement.encode())
+        ours.execute("ROLLBACK TO s")
+    ours.execute("ROLLBACK; BEGIN; DECLARE c CURSOR FOR SUBSCRIBE (VALUES (1), (2), (3))")
+    assert ours.execute("MOVE 2 FROM c").statusmessage == "MOVE 2"
+    assert len(ours.execute("FETCH 1 FROM c").fetchall()) == 1
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="cursor can only scan forward"):
+        ours.execute("FETCH PRIOR FROM c")
+
+
+def test_and_chain_keeps_the_modes(connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    ours.execute("CREATE TABLE t (a int)")
+    ours.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; COMMIT AND CHAIN")
+    with pytest.raises(errors.ReadOnlySqlTransaction):
+        ours.execute("INSERT INTO t VALUES (1)")
+    ours.execute("ROLLBACK AND CHAIN")
+    with pytest.raises(errors.ReadOnlySqlTransaction):
+        ours.execute("INSERT INTO t VALUES (1)")
+    ours.execute("ROLLBACK")
+    ours.execute("INSERT INTO t VALUES (1)")
+
+
+def test_psycopg_scrolls_and_holds(connect: Callable[[], Connection]) -> None:
+    ours = connect()
+    with ours.cursor("named", scrollable=True, withhold=True) as cursor:
+        cursor.execute("SELECT * FROM generate_series(1, 10) AS g (n)")
+        assert cursor.fetchmany(3) == [(1,), (2,), (3,)]
+        cursor.scroll(-2)
+        assert cursor.fetchone() == (2,)
+        cursor.scroll(9, mode="absolute")
+        assert cursor.fetchall() == [(10,)]
+        cursor.scroll(0, mode="absolute")
+        assert len([*cursor]) == 10

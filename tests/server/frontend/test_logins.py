@@ -1,0 +1,651 @@
+"""Logins through drivers: passwords, TLS, certificates, rules and their reload. The servers have no Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.client
+import socket
+import ssl
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pg8000.dbapi
+import psycopg
+import pytest
+from psycopg import errors
+
+from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
+from server.frontend import half_open
+from tests.fix_server import ServerThread
+from tests.server.authentication.certificates import Authority
+from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
+from tests.server.slow_engine import PassingEngine
+
+PASSWORD = "s3cret"
+WRONG = 'password authentication failed for user "{}"'
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@contextmanager
+def running(directory: Path, authority: Authority | None, **config: Any) -> Iterator[ServerThread]:
+    """A server whose superuser has PASSWORD; with TLS, unless `authority` is None."""
+    data = directory / "data"
+    data.mkdir(mode=0o700, exist_ok=True)
+    (directory / "password").write_text(f"{PASSWORD}\n")
+    if authority is not None:
+        certificate, key = authority.server()
+        config |= {"tls_cert": certificate, "tls_key": key, "tls_ca": authority.file}
+    server = ServerThread(data, PassingEngine(), superuser_password_file=directory / "password", **config)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[ServerThread]:
+    """A server that all tests of this file share: --auth scram-sha-256, with TLS, without a limit of failures."""
+    with running(tmp_path_factory.mktemp("scram"), authority, auth="scram-sha-256") as shared:
+        with connect(shared) as connection:
+            connection.execute("ALTER SYSTEM SET failed_logins_max = 0")
+        yield shared
+
+
+def connect(server: ServerThread, user: str = "materialize", password: str | None = PASSWORD, **options: Any) -> Any:
+    return psycopg.connect(server.dsn(), user=user, password=password, autocommit=True, **options)
+
+
+def role(server: ServerThread, name: str, options: str) -> None:
+    """Creates a role that can log in."""
+    with connect(server) as connection:
+        connection.execute(f"DROP ROLE IF EXISTS {name}".encode())
+        connection.execute(f"CREATE USER {name} {options}".encode())
+
+
+def refusal(server: ServerThread, user: str, password: str | None = None, **options: Any) -> tuple[str, str]:
+    """The SQLSTATE and the message with which a login fails, without TLS by default."""
+    with raw_client(server.port) as client:
+        code, answer = client.start(user, "materialize")[-1]
+        if code == "R" and answer[:4] == b"\0\0\0\x0a":
+            import scramp
+
+            scram = scramp.ScramClient(["SCRAM-SHA-256"], "x", password)
+            first = scram.get_client_first().encode()
+            client.send(frame(b"p", b"SCRAM-SHA-256\0" + struct.pack(">i", len(first)) + first))
+            scram.set_server_first(next(client.messages())[1][4:].decode())
+            code, answer = client.exchange(frame(b"p", scram.get_client_final().encode()))[-1]
+        assert code == "E", (code, answer)
+        assert answer[0] == "FATAL"
+        return answer[1], answer[2]
+
+
+@pytest.fixture(autouse=True)
+def _start_returns_at_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`RawClient.start` also returns when the server requests authentication."""
+
+    def start(self: RawClient, user: str, database: str | None = None) -> list[tuple[str, Any]]:
+        self.send(StartupMessage({"user": user, "database": database or user}).serialize())
+        found = []
+        for message in self.messages():
+            found.append(message)
+            if message[0] == "Z" or (message[0] == "R" and message[1] != b"\0\0\0\0"):
+                break
+        return found
+
+    monkeypatch.setattr(RawClient, "start", start)
+
+
+# -- drivers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sslmode": "disable"},
+        {"sslmode": "prefer"},
+        {"sslmode": "require", "channel_binding": "require"},
+        {"sslmode": "require", "channel_binding": "disable"},
+        {"sslmode": "verify-full", "channel_binding": "require"},
+        {"sslmode": "require", "sslnegotiation": "direct", "channel_binding": "require"},
+        {"sslmode": "require", "ssl_max_protocol_version": "TLSv1.2", "channel_binding": "require"},
+        {"sslmode": "require", "ssl_min_protocol_version": "TLSv1.3"},
+    ],
+)
+def test_psycopg(server: ServerThread, authority: Authority, options: dict[str, str]) -> None:
+    root = {"sslrootcert": str(authority.file)} if options["sslmode"] == "verify-full" else {}
+    with connect(server, **options, **root) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert connection.pgconn.ssl_in_use is (options["sslmode"] != "disable")
+        text = "x" * 300_000  # longer than what TLS and the socket take at once
+        assert connection.execute("SELECT %s::text", (text,)).fetchone() == (text,)
+
+
+def test_verify_full_refuses_another_authority(server: ServerThread, tmp_path: Path) -> None:
+    other = Authority(tmp_path)
+    with pytest.raises(psycopg.OperationalError, match="certificate verify failed"):
+        connect(server, sslmode="verify-full", sslrootcert=str(other.file))
+
+
+def test_old_tls_is_refused(server: ServerThread) -> None:
+    with pytest.raises(psycopg.OperationalError, match=r"SSL error|alert|protocol"):
+        connect(server, sslmode="require", ssl_min_protocol_version="TLSv1", ssl_max_protocol_version="TLSv1.1")
+
+
+async def test_asyncpg(server: ServerThread, authority: Authority) -> None:
+    context = ssl.create_default_context(cafile=str(authority.file))
+    for tls in (False, context):
+        connection = await asyncpg.connect(server.dsn(), password=PASSWORD, ssl=tls)
+        assert await connection.fetchval("SELECT $1::int + 1", 1) == 2
+        await connection.close()
+    with pytest.raises(asyncpg.InvalidPasswordError, match=WRONG.format("materialize")):
+        await asyncpg.connect(server.dsn(), password="wrong", ssl=False)
+    with pytest.raises(asyncpg.InvalidPasswordError, match=WRONG.format("materialize")):
+        await asyncpg.connect(server.dsn(), password="wrong", ssl=context)
+    direct = await asyncpg.connect(server.dsn(), password=PASSWORD, ssl=context, direct_tls=False)
+    await direct.close()
+
+
+def test_pg8000(server: ServerThread, authority: Authority) -> None:
+    """Its SCRAM uses channel binding over TLS."""
+    for context in (False, ssl.create_default_context(cafile=str(authority.file))):
+        connection = pg8000.dbapi.connect(
+            "materialize", "127.0.0.1", "materialize", server.port, PASSWORD, ssl_context=context
+        )
+        cursor = connection.cursor()
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == [1]
+        connection.close()
+
+
+def psql(
+    server: ServerThread, user: str, password: str, *arguments: str, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["psql", "-X", "-At", f"host=127.0.0.1 port={server.port} user={user} dbname=materialize", *arguments],
+        env={"PATH": "/usr/bin:/bin", "PGPASSWORD": password, **options.pop("env", {})},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        **options,
+    )
+
+
+def test_psql_and_its_password_command(server: ServerThread) -> None:
+    role(server, "typist", "PASSWORD 'old'")
+    # Without a terminal, psql reads the new password from its input, twice.
+    done = psql(server, "typist", "old", "-c", "\\password", input="new\nnew\n", start_new_session=True)
+    assert done.returncode == 0, done.stderr
+    assert psql(server, "typist", "new", "-c", "SELECT current_user").stdout == "typist\n"
+    with connect(server) as connection:
+        connection.execute("ALTER ROLE typist CONNECTION LIMIT 3 VALID UNTIL '2999-01-01'")
+    shown = psql(server, "typist", "new", "-c", "\\du typist").stdout
+    assert "3 connections" in shown
+    assert "Password valid until 2999-01-01" in shown
+    failed = psql(server, "typist", "old", "-c", "SELECT 1")
+    assert WRONG.format("typist") in failed.stderr
+
+
+# -- passwords --------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_passwords_and_unknown_roles_look_the_same(
+    server: ServerThread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    role(server, "known", "PASSWORD 'right'")
+    role(server, "bare", "")
+    role(server, "late", "PASSWORD 'right' VALID UNTIL '2020-01-01'")
+    with connect(server) as connection:
+        connection.execute("DROP ROLE IF EXISTS group_only")
+        connection.execute("CREATE ROLE group_only PASSWORD 'right'")
+    for user, password in (
+        *(("known", "wrong"), ("bare", "right"), ("late", "right"), ("nobody", "right"), ("group_only", "wrong")),
+    ):
+        assert refusal(server, user, password) == ("28P01", WRONG.format(user))
+    assert refusal(server, "group_only", "right") == ("28000", 'role "group_only" is not permitted to log in')
+    log = capsys.readouterr().out
+    for reason in ("wrong password", "no password assigned", "password expired", "unknown role"):
+        assert f"reason='{reason}'" in log
+    assert "right" not in log
+
+
+def test_a_challenge_does_not_show_whether_a_role_exists(server: ServerThread) -> None:
+    """The salt and the iterations are the same at each attempt, for known and unknown roles."""
+    role(server, "known", "PASSWORD 'right'")
+
+    def challenge(user: str) -> tuple[str, str, int]:
+        with raw_client(server.port) as client:
+            client.start(user, "materialize")
+            first = b"n,,n=,r=nonce"
+            client.send(frame(b"p", b"SCRAM-SHA-256\0" + struct.pack(">i", len(first)) + first))
+            _, salt, iterations = next(client.messages())[1][4:].decode().split(",")
+            return salt, iterations, len(base64.b64decode(salt[2:]))
+
+    for user in ("known", "nobody"):
+        assert challenge(user) == challenge(user)
+        assert challenge(user)[1:] == ("i=4096", 16)
+    assert challenge("nobody") != challenge("nobody2")
+
+
+def test_the_database_is_not_named_before_the_login(server: ServerThread) -> None:
+    with raw_client(server.port) as client:
+        assert client.start("materialize", "no_such_database")[-1][0] == "R"
+
+
+def test_a_valid_until_in_the_future_and_none(server: ServerThread) -> None:
+    role(server, "temporary", "PASSWORD 'p' VALID UNTIL '2999-01-01 00:00+00'")
+    with connect(server, "temporary", "p") as connection:
+        row = connection.execute("SELECT rolvaliduntil::text FROM pg_roles WHERE rolname = 'temporary'").fetchone()
+        assert row == ("2999-01-01 00:00:00+00",)
+    with connect(server) as connection:
+        connection.execute("ALTER ROLE temporary VALID UNTIL 'infinity'")
+        with pytest.raises(errors.InvalidDatetimeFormat):
+            connection.execute("ALTER ROLE temporary VALID UNTIL 'whenever'")
+        row = connection.execute("SELECT valuntil FROM pg_shadow WHERE usename = 'temporary'").fetchone()
+        assert row == (None,)
+
+
+def test_who_may_change_a_password(server: ServerThread) -> None:
+    role(server, "self", "PASSWORD 'a'")
+    role(server, "other", "PASSWORD 'a'")
+    with connect(server, "self", "a") as connection:
+        connection.execute("ALTER ROLE self PASSWORD 'b'")
+        for statement in ("ALTER ROLE other PASSWORD 'b'", "ALTER ROLE self VALID UNTIL 'infinity'"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                connection.execute(statement)
+    connect(server, "self", "b").close()
+    connect(server, "other", "a").close()
+    with connect(server) as connection:
+        notices: list[str] = []
+        connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
+        connection.execute("ALTER ROLE self PASSWORD ''")
+        assert notices == ["empty string is not a valid password, clearing password"]
+        assert refusal(server, "self", "b")[0] == "28P01"
+        connection.execute("ALTER ROLE self PASSWORD 'c'")
+        connect(server, "self", "c").close()
+        connection.execute("ALTER ROLE self PASSWORD NULL")
+        assert refusal(server, "self", "c")[0] == "28P01"
+        with pytest.raises(errors.FeatureNotSupported):
+            connection.execute("ALTER ROLE materialize NOLOGIN PASSWORD 'x'")
+        for options in ("PASSWORD 'a' PASSWORD 'b'", "VALID UNTIL 'infinity' PASSWORD NULL VALID UNTIL 'infinity'"):
+            with pytest.raises(errors.SyntaxError, match="conflicting or redundant options"):
+                connection.execute(f"ALTER ROLE self {options}".encode())
+
+
+def test_secrets_are_shown_nowhere(server: ServerThread, capsys: pytest.CaptureFixture[str]) -> None:
+    role(server, "hidden", "PASSWORD 'tell-no-one'")
+    with connect(server) as connection, connect(server) as other:
+        other.execute("ALTER ROLE hidden PASSWORD 'tell-no-one'")  # its last statement, while others are listed
+        stored = server.app.coordinator.state.role_named("hidden")
+        assert stored is not None
+        assert stored.verifier is not None
+        assert stored.verifier.startswith("SCRAM-SHA-256$4096:")
+        shown = [repr(stored), repr(server.app.coordinator.state)]
+        for name, column in (("pg_authid", "rolname"), ("pg_roles", "rolname"), ("pg_shadow", "usename")):
+            row = connection.execute(f"SELECT * FROM {name} WHERE {column} = 'hidden'".encode()).fetchone()
+            assert "********" in row
+            shown.append(str(row))
+        for text in (
+            *("SELECT * FROM pg_user", "SELECT * FROM mz_catalog.mz_roles", "SHOW ALL", "SELECT * FROM pg_settings"),
+            "SELECT * FROM pg_stat_activity",
+        ):
+            shown.append(str(connection.execute(text).fetchall()))
+        for statement in (
+            *("CREATE ROLE hidden PASSWORD 'tell-no-one'", "ALTER ROLE nobody PASSWORD 'tell-no-one'"),
+            *("ALTER ROLE hidden PASSWORD 'tell-no-one' PASSWORD 'tell-no-one'",),
+            "EXPLAIN CREATE ROLE x PASSWORD 'tell-no-one'",
+        ):
+            with pytest.raises(psycopg.Error) as caught:
+                connection.execute(statement)
+            shown.append(f"{caught.value.diag.message_primary} {caught.value.diag.message_detail}")
+    shown.append(capsys.readouterr().out)
+    for text in shown:
+        assert "tell-no-one" not in text
+        assert "SCRAM-SHA-256$" not in text
+
+
+def test_the_password_is_not_in_the_data_directory(tmp_path: Path) -> None:
+    with running(tmp_path, None, auth="scram-sha-256") as server:
+        role(server, "alice", "PASSWORD 'tell-no-one'")
+    (tmp_path / "data" / "server.log").touch()
+    for file in (tmp_path / "data").rglob("*"):
+        if file.is_file():
+            assert b"tell-no-one" not in file.read_bytes()
+    with running(tmp_path, None, auth="scram-sha-256") as server:
+        connect(server, "alice", "tell-no-one").close()
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_connection_limit(server: ServerThread) -> None:
+    role(server, "limited", "PASSWORD 'p' CONNECTION LIMIT 2")
+    with connect(server, "limited", "p"), connect(server, "limited", "p"):
+        assert refusal(server, "limited", "p") == ("53300", 'too many connections for role "limited"')
+        with connect(server) as connection:
+            row = connection.execute("SELECT rolconnlimit FROM pg_roles WHERE rolname = 'limited'").fetchone()
+            assert row == (2,)
+            connection.execute("ALTER ROLE limited CONNECTION LIMIT -1")
+            connect(server, "limited", "p").close()
+            with pytest.raises(errors.InvalidParameterValue, match="invalid connection limit: -2"):
+                connection.execute("ALTER ROLE limited CONNECTION LIMIT -2")
+
+
+def test_failed_logins_are_limited(tmp_path: Path) -> None:
+    with running(tmp_path, None, auth="scram-sha-256") as server:
+        with connect(server) as connection:
+            connection.execute("ALTER SYSTEM SET failed_logins_max = 3")
+            for _ in range(3):
+                assert refusal(server, "materialize", "wrong")[0] == "28P01"
+            refused = ("28000", 'too many failed logins from host "127.0.0.1"')
+            assert refusal(server, "materialize", PASSWORD) == refused
+            connection.execute("ALTER SYSTEM SET failed_logins_max = 0")
+            connect(server).close()
+
+
+def test_guesses_at_the_same_time_are_limited(tmp_path: Path) -> None:
+    """Each of them has its challenge before the first fails."""
+    with running(tmp_path, None, auth="scram-sha-256") as server:
+        with connect(server) as connection:
+            connection.execute("ALTER SYSTEM SET failed_logins_max = 3")
+        clients = [RawClient(server.port) for _ in range(6)]
+        first = b"n,,n=,r=nonce"
+        nonces = []
+        for client in clients:
+            client.start("materialize", "materialize")
+            client.send(frame(b"p", b"SCRAM-SHA-256\0" + struct.pack(">i", len(first)) + first))
+            nonces.append(next(client.messages())[1][4:].decode().split(",")[0])
+        codes = []
+        for client, nonce in zip(clients, nonces, strict=True):
+            proof = base64.b64encode(bytes(32)).decode()
+            codes.append(client.exchange(frame(b"p", f"c=biws,{nonce},p={proof}".encode()))[-1][1][1])
+            client.socket.close()
+        assert codes == ["28P01"] * 3 + ["28000"] * 3
+
+
+def test_slow_clients_without_a_session_make_room(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_open, "HALF_OPEN_MAX", 3)
+    monkeypatch.setattr(half_open, "SLOW_S", 0.2)
+    silent = [RawClient(server.port) for _ in range(4)]
+    time.sleep(0.3)
+    with connect(server) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert silent[0].until_ready() == []
+    with connect(server, sslmode="disable"):
+        pass
+    for client in silent:
+        client.socket.close()
+
+
+# -- the rule file ----------------------------------------------------------------------------------------------------
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Waits until a reload in the background has the effect."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_refused(server: ServerThread, user: str, **options: Any) -> str:
+    """The message of the refusal; empty if the login succeeds."""
+    try:
+        connect(server, user, **options).close()
+    except psycopg.OperationalError as error:
+        return str(error)
+    return ""
+
+
+def test_rules_and_their_reload(tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "hba.conf"
+    rules.write_text(
+        """
+        hostssl   all  alice  all  cert
+        hostssl   all  carol  all  scram-sha-256 clientcert=verify-full
+        hostssl   all  paul   all  password
+        hostnossl all  bob    all  reject
+        host      all  trudy,materialize  127.0.0.1/32  trust
+        """
+    )
+    with running(tmp_path, authority, hba_file=rules) as server:
+        with connect(server) as connection:
+            for name in ("alice", "carol", "paul", "bob", "trudy"):
+                connection.execute(f"CREATE USER {name} PASSWORD '{PASSWORD}'".encode())
+        certificate, key = authority.client("alice")
+        own = {"sslmode": "require", "sslcert": str(certificate), "sslkey": str(key)}
+        assert is_refused(server, "alice", password=None, **own) == ""
+        assert 'certificate authentication failed for user "carol"' in is_refused(server, "carol", **own)
+        certificate, key = authority.client("carol")
+        of_carol = {"sslmode": "require", "sslcert": str(certificate), "sslkey": str(key)}
+        assert is_refused(server, "carol", **of_carol) == ""
+        assert WRONG.format("carol") in is_refused(server, "carol", password="x", **of_carol)
+        assert "connection requires a valid client certificate" in is_refused(server, "carol", sslmode="require")
+        expired, key = authority.client("alice", expired=True)
+        message = is_refused(server, "alice", sslmode="require", sslcert=str(expired), sslkey=str(key))
+        assert "certificate" in message
+        assert is_refused(server, "paul", sslmode="require") == ""
+        assert WRONG.format("paul") in is_refused(server, "paul", password="x", sslmode="require")
+        assert WRONG.format("paul") in is_refused(server, "paul", password="y" * 5_000, sslmode="require")
+        where = 'host "127.0.0.1", user "{}", database "materialize", no encryption'
+        assert refusal(server, "bob") == ("28000", "pg_hba.conf rejects connection for " + where.format("bob"))
+        assert refusal(server, "eve") == ("28000", "no pg_hba.conf entry for " + where.format("eve"))
+        assert refusal(server, "paul") == ("28000", "no pg_hba.conf entry for " + where.format("paul"))
+        assert is_refused(server, "trudy", password=None) == ""
+
+        rules.write_text("host all all all scram-sha-256\nhost all all all\n")
+        with connect(server) as connection:
+            assert connection.execute("SELECT pg_reload_conf()").fetchone() == (True,)
+            fault = f'line 2 of file "{rules}": end-of-line before authentication method specification'
+            logged = ""
+
+            def is_logged() -> bool:
+                nonlocal logged
+                logged += capsys.readouterr().out
+                return fault in logged
+
+            eventually(is_logged)
+            assert is_refused(server, "trudy", password=None) == ""  # the old rules remain
+            rules.write_text("host all all all scram-sha-256\n")
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: is_refused(server, "trudy", password="x") != "")
+            assert is_refused(server, "bob", sslmode="disable") == ""
+        with connect(server, "trudy") as connection:
+            with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function pg_reload_conf"):
+                connection.execute("SELECT pg_reload_conf()")
+
+
+def test_the_database_of_a_rule_is_the_one_that_is_used(tmp_path: Path) -> None:
+    """A client that names no existing database gets the default one. A rule against that one applies to it."""
+    rules = tmp_path / "hba.conf"
+    rules.write_text(
+        "host materialize bob all reject\nhost all materialize 127.0.0.1/32 trust\nhost all all all scram-sha-256\n"
+    )
+    with running(tmp_path, None, hba_file=rules) as server:
+        role(server, "bob", f"PASSWORD '{PASSWORD}'")
+        with raw_client(server.port) as client:
+            assert "rejects connection" in client.start("bob", "bob")[-1][1][2]
+
+
+def test_a_rule_that_trusts_a_user_without_a_role(tmp_path: Path) -> None:
+    """The name does not mean the superuser, also if there is no other role."""
+    rules = tmp_path / "hba.conf"
+    rules.write_text("host all all 127.0.0.1/32 trust\n")
+    with running(tmp_path, None, hba_file=rules) as server:
+        assert refusal(server, "nobody") == ("28000", 'role "nobody" does not exist')
+        assert get(server, "/metrics", None)[0] == 200
+        assert get(server, "/metrics", None, "nobody:x") == (401, 'role "nobody" does not exist\n')
+
+
+def test_certificates_are_reloaded(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), None
+    with running(tmp_path, authority, auth="scram-sha-256") as server:
+        options = {"sslmode": "verify-full", "sslrootcert": str(tmp_path / "ca.crt")}
+        with connect(server, **options) as connection:
+            other = Authority(tmp_path)  # overwrites ca.crt
+            other.server()
+            assert "certificate verify failed" in is_refused(server, "materialize", **options)
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: is_refused(server, "materialize", **options) == "")
+            assert connection.execute("SELECT 1").fetchone() == (1,)  # with the old certificate
+            (tmp_path / "server.key").write_text("broken")
+            connection.execute("SELECT pg_reload_conf()")
+            time.sleep(0.2)
+            assert is_refused(server, "materialize", **options) == ""
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+def test_bytes_before_the_handshake_are_refused(server: ServerThread) -> None:
+    """A man in the middle could insert them before the client's encrypted ones (CVE-2021-23214)."""
+    with raw_client(server.port) as client:
+        client.send(SSLRequest().serialize() + StartupMessage({"user": "materialize"}).serialize())
+        error = ("FATAL", "08P01", "received unencrypted data after SSL request")
+        assert client.until_ready() == [("E", error)]
+
+
+def encrypted(server: ServerThread, protocols: list[str], *, direct: bool) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    plain = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    if not direct:
+        plain.sendall(SSLRequest().serialize())
+        assert plain.recv(1) == b"S"
+    return context.wrap_socket(plain)
+
+
+@pytest.mark.parametrize("protocols", [[], ["http/1.1"]])
+def test_direct_tls_requires_alpn(server: ServerThread, protocols: list[str]) -> None:
+    """So a browser cannot be made to send a request that the server takes for PostgreSQL's protocol."""
+    with encrypted(server, protocols, direct=True) as client:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            client.sendall(StartupMessage({"user": "materialize"}).serialize())
+            assert client.recv(1) == b""
+            raise ConnectionError
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_encryption_cannot_be_requested_again(server: ServerThread, direct: bool) -> None:
+    with encrypted(server, ["postgresql"], direct=direct) as client:
+        client.sendall(SSLRequest().serialize())
+        assert b"unsupported frontend protocol 1234.5679" in client.recv(1_000)
+
+
+def test_messages_in_one_record_with_the_handshake(server: ServerThread) -> None:
+    """A cancel request over TLS, and bytes in many small records."""
+    with encrypted(server, ["postgresql"], direct=True) as client:
+        for byte in StartupMessage({"user": "materialize", "database": "materialize"}).serialize():
+            client.sendall(bytes([byte]))
+        assert client.recv(100).startswith(b"R")
+    with connect(server, sslmode="require") as connection:
+        connection.cancel_safe()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_server_without_certificates_answers_with_n(passing_server: ServerThread) -> None:
+    with pytest.raises(psycopg.OperationalError, match="server does not support SSL"):
+        psycopg.connect(passing_server.dsn(), sslmode="require")
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(passing_server.dsn(), sslmode="require", sslnegotiation="direct")
+    with raw_client(passing_server.port) as client:
+        client.send(b"\x16\x03\x01\x02\x00\x01")
+        assert client.until_ready()[0][1][2] == "invalid length of startup packet"
+
+
+def test_plain_text_is_no_handshake(server: ServerThread, capsys: pytest.CaptureFixture[str]) -> None:
+    with raw_client(server.port) as client:
+        client.send(SSLRequest().serialize())
+        assert client.socket.recv(1) == b"S"
+        client.send(query("SELECT 1"))
+        client.socket.settimeout(10)
+        while client.socket.recv(1_000):  # an alert
+            pass
+    assert "TLS failed" in capsys.readouterr().out
+
+
+def test_queries_before_the_login_are_refused(server: ServerThread) -> None:
+    with raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        error = ("FATAL", "08P01", "expected SASL response, got message type 81")
+        assert client.exchange(query("SELECT 1")) == [("E", error)]
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def get(
+    server: ServerThread, path: str, authority: Authority | None, credentials: str | None = None
+) -> tuple[int, str]:
+    headers = {}
+    if credentials is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+    if authority is None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    else:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        connection = http.client.HTTPSConnection("127.0.0.1", server.http_port, timeout=10, context=context)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_http_over_tls(server: ServerThread, authority: Authority) -> None:
+    role(server, "reader", "PASSWORD 'p'")
+    assert get(server, "/healthz", authority) == (200, "ok\n")
+    assert get(server, "/metrics", authority) == (401, "authentication required\n")
+    assert get(server, "/nothing", authority)[0] == 401
+    assert get(server, "/metrics", authority, "reader:wrong") == (401, WRONG.format("reader") + "\n")
+    assert get(server, "/metrics", authority, "nobody:p") == (401, WRONG.format("nobody") + "\n")
+    status, text = get(server, "/metrics", authority, "reader:p")
+    assert status == 200
+    assert "tidewire_sessions" in text
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        get(server, "/healthz", None)
+
+
+def test_http_without_tls(tmp_path: Path) -> None:
+    with running(tmp_path, None, auth="scram-sha-256") as server:
+        assert get(server, "/healthz", None) == (200, "ok\n")
+        for credentials in (None, f"materialize:{PASSWORD}"):
+            status, text = get(server, "/metrics", None, credentials)
+            assert (status, text) == (403, "passwords are only accepted over TLS: use --tls-cert and --tls-key\n")
+
+
+def test_http_does_not_take_plain_bytes_for_a_request(server: ServerThread) -> None:
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=10) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b""
+        try:
+            while part := client.recv(1_000):
+                received += part
+        except ConnectionError:
+            pass
+        assert b"HTTP" not in received
+
+
+async def test_many_logins_at_once(server: ServerThread) -> None:
+    async def one() -> int:
+        connection = await asyncpg.connect(server.dsn(), password=PASSWORD, ssl="require")
+        try:
+            return int(await connection.fetchval("SELECT 1"))
+        finally:
+            await connection.close()
+
+    assert await asyncio.gather(*[one() for _ in range(50)]) == [1] * 50
