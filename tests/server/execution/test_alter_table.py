@@ -155,7 +155,7 @@ def test_blocks_roll_back(connect: Callable[[], Connection]) -> None:
 def test_subscriptions_end_and_history_stays(connect: Callable[[], Connection]) -> None:
     ours, other = connect(), connect()
     ours.execute("CREATE TABLE t (k int, v text) WITH (RETAIN HISTORY FOR '1h'); CREATE HOLD h ON t")
-    ours.execute("CREATE MATERIALIZED VIEW m AS SELECT k FROM t WHERE k > 0")
+    ours.execute("CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY FOR '1h') AS SELECT k FROM t WHERE k > 0")
     ours.execute("INSERT INTO t VALUES (1, 'a')")
     before = ours.execute("SELECT mz_now()::text, k FROM t").fetchone()
     assert before is not None
