@@ -9,7 +9,8 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from catalog.objects import (
     ObjectId,
     Relation,
     Schema,
+    Sequence,
     Table,
     Timestamp,
     WrittenCollection,
@@ -61,6 +63,7 @@ from server.coordinator.log_writer import LogWriter
 from server.coordinator.notifications import Notifications
 from server.coordinator.queries import Queries
 from server.coordinator.reads import DataflowInputs, Reads, altered_error, error_of
+from server.coordinator.sequences import Sequences
 from server.coordinator.snapshot_cache import SnapshotCache, layout_of
 from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
@@ -118,6 +121,7 @@ class Coordinator:
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
+        self.sequences = Sequences(store)
         self.notifications = Notifications()
         self.row_batches = RowBatches(engine)
         self.activity = Activity()
@@ -242,6 +246,7 @@ class Coordinator:
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store. Acknowledged commits are on disk."""
         await self._tasks.stop()
+        await self.sequences.close()
         await self.arrangements.close()
         await asyncio.to_thread(self.store.close)
 
@@ -304,7 +309,7 @@ class Coordinator:
         """Like `Committer.submit`, for a request without payload files."""
         return self._committer.submit(request)
 
-    def _announced(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
+    def _announced(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:
         """Wakes the dataflows that a commit to tables may concern, before it becomes visible."""
         for id in self._errors_changed(time):
             self.dataflows.resting.written(id, (), all=True)
@@ -320,12 +325,13 @@ class Coordinator:
                 log.error("changes not examined", table=id, error=str(error), exc_info=error)
                 resting.written(id, (), all=True)
 
-    def _committed(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
+    def _committed(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:
         if self.state is not self._state_seen:
             before, self._state_seen = self._state_seen, self.state
             self._stop_dataflows(before)
             self._restart_dataflows(before)
             self._start_dataflows()
+            self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
         self.system_tables.closed(time)
@@ -339,6 +345,10 @@ class Coordinator:
         self.feeds.append(written)
         self.feeds.close_times()
         self.dataflows.resting.close_times()
+
+    def _is_sequence(self, id: ObjectId, generation: int) -> bool:
+        item = self.state.items.get(id)
+        return isinstance(item, Sequence) and item.generation == generation
 
     def _errors_changed(self, time: Timestamp) -> list[ObjectId]:
         """The collections whose error the commit at `time`, the latest, has changed."""

@@ -34,6 +34,7 @@ from server.sql.index_keys import key_column
 from server.timeline.frontiers import Frontiers
 
 HISTORY_MAX = 256  # changes that an index keeps for `since`
+HISTORY_KEYS_MAX = 1 << 20  # and keys in them
 INLINE_MERGE_MAX = 1 << 15  # keys that are merged on the event loop
 
 
@@ -59,17 +60,21 @@ class Duplicate(Exception):
 class KeyIndex:
     """The committed rows of each key, and the latest changes by version."""
 
-    __slots__ = ("_history", "counts", "version")
+    __slots__ = ("_history", "_kept", "counts", "version")
 
     def __init__(self, counts: KeyCounts) -> None:
         self.counts = counts
         self.version = 0
-        self._history: deque[Changes] = deque(maxlen=HISTORY_MAX)
+        self._history: deque[Changes] = deque()
+        self._kept = 0  # keys in the history
 
     def add(self, changes: Changes) -> None:
         self.counts.add(changes)
-        self._history.append(changes)
         self.version += 1
+        self._history.append(changes)
+        self._kept += len(changes)
+        while len(self._history) > HISTORY_MAX or self._kept > HISTORY_KEYS_MAX:
+            self._kept -= len(self._history.popleft())
 
     def since(self, version: int) -> list[Changes] | None:
         """The changes after a version, None if they are not known any more."""

@@ -22,6 +22,7 @@ from catalog.objects import (
     MaterializedView,
     ObjectId,
     Relation,
+    Sequence,
     Sink,
     Table,
 )
@@ -33,6 +34,7 @@ from server.coordinator.key_indexes import enforced_keys
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.computation import shaped
 from server.execution.add_key import add_to_table, enforce
+from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
@@ -133,11 +135,13 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
         case SetDefault(column=name, default=default):
             at = _position(table, name)
             column, text = table.columns[at], None
+            sequences: tuple[ObjectId, ...] = ()
+            _refuse_computed(table, column)
             if default is not None:
-                text = plan_default(
+                text, sequences = plan_default(
                     ColumnDefinition(name, parse_type(column.type), False, default), context.plan_context()
                 )
-            await _replace(context, table, _with_column(table, at, replace(column, default=text)))
+            await _replace(context, table, _with_column(table, at, replace(column, default=text, sequences=sequences)))
         case SetNotNull(column=name, not_null=wanted):
             await _set_not_null(context, table, name, wanted)
         case SetType():
@@ -227,9 +231,11 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         return
     if len(table.columns) >= COLUMNS_MAX:
         raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
-    default = plan_default(definition, context.plan_context()) if definition.default is not None else None
-    column = Column(name, str(definition.type), not definition.not_null, default)
-    value = await _initial_value(context, column)
+    column = Column(name, str(definition.type), not definition.not_null)
+    if definition.default is not None:
+        default, sequences = plan_default(definition, context.plan_context())
+        column = replace(column, default=default, sequences=sequences)
+    value = await _initial_value(context, table, column)
     if not column.nullable and not value.is_valid and await _has_rows(context, table):
         raise _contains_nulls(table, name)
     after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
@@ -239,6 +245,7 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         added = pa.repeat(value.cast(schema.types[-1]), changes.num_rows)
         return changes.add_column(len(table.columns), schema.names[-1], added)
 
+    after = with_rules(context, after, (), action.rules)
     await _replace(context, table, after, change=unchanged, converted=converted)
     for key in action.keys:
         added = context.state.items[table.id]
@@ -246,12 +253,21 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         await add_to_table(context, added, key)
 
 
-async def _initial_value(context: Context, column: Column) -> pa.Scalar:
+async def _initial_value(context: Context, table: Table, column: Column) -> pa.Scalar:
     """The value of a new column in existing rows: its default."""
     type = parse_type(column.type).arrow
     if column.default is None:
         return pa.scalar(None, type)
-    row = await rows_without_inputs(context, _plan_default_row(context, column).query, ())
+    plan = _plan_default_row(context, column).query
+    if plan.volatile is not None:
+        if await _has_rows(context, table):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "ADD COLUMN with a volatile default is not supported for a table with rows",
+                hint="Add the column, UPDATE the rows, and then SET DEFAULT.",
+            )
+        return pa.scalar(None, type)
+    row = await rows_without_inputs(context, plan, ())
     return row.column(0)[0].cast(type)
 
 
@@ -286,6 +302,14 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
     if len(table.columns) == 1:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported", hint=NO_COLUMNS_HINT)
     state = before = context.state
+    for column in table.columns:
+        if column.generated and name in key_columns(column.generated):
+            raise PgError(
+                SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+                f"cannot drop column {name} of table {table.name} because other objects depend on it",
+                detail=f"column {column.name} of table {table.name} depends on column {name} of table {table.name}",
+                hint=f"Drop column {column.name} first.",
+            )
     users = _users(state, table, name)
     if users and not action.cascade:
         raise _depended_on(state, table, name, users)
@@ -303,7 +327,16 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
     report_cascade(context, gone)
     columns = (*table.columns[:at], *table.columns[at + 1 :])
     keys = tuple(key for key in table.keys if name not in key.columns)
-    after = replace(table, columns=columns, keys=keys, numbering=_numbering(table).dropped(at))
+    checks = tuple(check for check in table.checks if name not in key_columns(check.expression))
+    numbering = _numbering(table).dropped(at)
+    after = replace(table, columns=columns, keys=keys, checks=checks, numbering=numbering)
+    state = state.with_item(after)
+    for sequence in [*state.items_of(Sequence)]:
+        if sequence.owner_table == table.id and sequence.owner_column == name:
+            try:
+                state = state.without_item(sequence.id, cascade=action.cascade)
+            except InUse as error:
+                raise in_use(error) from None
     state = _with_comments_moved(state, table.id, at + 1)
     names = collection_schema(table).names
 
@@ -378,6 +411,18 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     at = _position(table, action.column)
     column, type = table.columns[at], action.type
     _refuse_users(context.state, table, column.name)
+    _refuse_computed(table, column)
+    if any(c.generated and column.name in key_columns(c.generated) for c in table.columns):
+        message = "cannot alter type of a column used by a generated column"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    for check in table.checks:
+        if column.name in key_columns(check.expression):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a check constraint",
+                detail=f'constraint "{check.name}" uses column "{column.name}"',
+                hint="Drop the constraint, and add it again afterwards.",
+            )
     new = replace(column, type=str(type))
     if column.default is not None:
         _check_default(context, new)
@@ -410,6 +455,16 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
             await context.add_changes(table.id, [updates.with_diff(old, -1), rows])
 
     await _replace(context, table, after, converted=converted, rows=replaced)
+
+
+def _refuse_computed(table: Table, column: Column) -> None:
+    """PgError 42601 for the default or type of an identity column, 0A000 or 42601 for those of a generated one."""
+    if column.identity:
+        message = f'column "{column.name}" of relation "{table.name}" is an identity column'
+        raise PgError(SqlState.SYNTAX_ERROR, message)
+    if column.generated:
+        message = f'column "{column.name}" of relation "{table.name}" is a generated column'
+        raise PgError(SqlState.SYNTAX_ERROR, message)
 
 
 def _refuse_users(state: CatalogState, table: Table, column: str) -> None:

@@ -101,6 +101,6 @@ def _definition(statement: CreateTableAs, plan: QueryPlan) -> CreateTable:
         (),
         statement.if_not_exists,
         statement.retain,
-        statement.temporary,
-        statement.on_commit,
+        temporary=statement.temporary,
+        on_commit=statement.on_commit,
     )

@@ -17,6 +17,7 @@ from server.authorization import privileges
 from server.coordinator.notifications import Notification
 from server.coordinator.reads import AlteredError
 from server.execution import show, write
+from server.execution.add_check import change_check
 from server.execution.add_key import add_key
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
@@ -105,7 +106,7 @@ class Dispatcher:
         match statement, plan:
             case s.Select(), QueryPlan():
                 return await select(context, plan, statement.as_of, parameters)
-            case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
+            case ((s.Insert() | s.Update() | s.Delete() | s.Merge()), WritePlan()):
                 return await write.write(context, plan, type(statement).__name__.upper(), parameters)
             case s.CreateTableAs(), QueryPlan():
                 return await create_table_as(context, statement, plan, parameters)
@@ -113,10 +114,12 @@ class Dispatcher:
                 return await run_catalog_query(context, plan, parameters)
             case s.Subscribe(), SubscribePlan():
                 return await subscribe(context, statement, plan, parameters)
-            case s.Truncate(tables=names), _:
+            case s.Truncate(tables=names, restarts=restarts), _:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
-                return await write.truncate(context, tables)
+                return await write.truncate(context, tables, restarts=restarts)
+            case ((s.AddCheck() | s.ValidateCheck()), _):
+                return await change_check(context, statement)
             case s.Maintain(tag=tag, tables=tables), _:
                 self._check_maintained(tag, tables)
                 return Result(tag)
@@ -195,6 +198,8 @@ class Dispatcher:
                     context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
+                if target in ("ALL", "SEQUENCES"):
+                    context.volatile.forget()
                 return Result(f"DISCARD {target}")
             case _:
                 assert_never(statement)

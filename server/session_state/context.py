@@ -15,6 +15,7 @@ import pyarrow as pa
 from catalog.layout import Layout
 from catalog.objects import TEMPORARY, ObjectId, OnCommit, Schema, Table, Timestamp, temporary_schema_name
 from catalog.roles import MATERIALIZE
+from catalog.sequence_state import of_generations
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
@@ -33,10 +34,11 @@ from server.session_state import key_checks
 from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.listening import Listening, Pending
 from server.session_state.transaction import Mode, Savepoint, Transaction
+from server.session_state.volatile_functions import VolatileFunctions
 from server.settings import SERVER_VERSION, Settings
 from server.spark import Engine
 from server.sql.constant import Bindings
-from server.sql.plan import PlanContext
+from server.sql.plan import PlanContext, QueryPlan
 from server.timeline.frontiers import Holder, NotReadable
 
 Planned = TypeVar("Planned")
@@ -77,10 +79,12 @@ class Context:
     advisory_locks: AdvisoryLocks = field(init=False)
     has_temporary: bool = False
     """Whether the session has created temporary objects."""
+    volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
+        self.volatile = VolatileFunctions(self)
         self.listening = Listening(self.coordinator.notifications)
 
     @property
@@ -132,6 +136,14 @@ class Context:
             timezone=self.settings["TimeZone"],
         )
 
+    def short_bindings(self, plan: QueryPlan, parameters: tuple[object, ...], mz_now: Timestamp | None) -> Bindings:
+        """As `bindings`, with only the values that the plan needs."""
+        if plan.uses_session:
+            return self.bindings(parameters, self.read_time if mz_now is None else mz_now)
+        if plan.volatile is not None:
+            return Bindings(parameters, volatile=self.volatile)
+        return Bindings(parameters)
+
     def bindings(self, parameters: tuple[object, ...] = (), mz_now: int | None = None) -> Bindings:
         """Returns the values that a plan needs when it runs."""
         clock_us = time.time_ns() // 1_000
@@ -149,6 +161,8 @@ class Context:
             settings=self.settings,
             signal=self._signal,
             privilege_function=self._privilege_function,
+            sequence=self.volatile.sequence_value,
+            volatile=self.volatile,
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
@@ -411,6 +425,7 @@ class Context:
                 new_keys=transaction.new_keys,
                 catalog=transaction.catalog,
                 begins=transaction.begins,
+                source_state=of_generations({key: state.position for key, state in transaction.sequences.items()}),
             )
             for holder in (transaction.holder, transaction.beginning):
                 if holder is not None:  # the request may commit although this task is cancelled

@@ -30,6 +30,7 @@ from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import OwnKeys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
+from server.coordinator.sequences import State
 from server.session_state.advisory_locks import Advisory
 from server.session_state.listening import Pending
 from server.settings import Settings
@@ -134,6 +135,8 @@ class Transaction:
     savepoints: list[Savepoint] = field(default_factory=list)
     tables: dict[ObjectId, Table] = field(default_factory=dict)
     altered: list[_Unaltered] = field(default_factory=list)
+    sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
+    """The states of sequences that it has created or restarted, by id and generation."""
     _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
     """The first `writes` of a table, consolidated, and their number."""
 

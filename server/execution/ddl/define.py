@@ -15,6 +15,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl import (
     alter,
+    checks,
     comments,
     connections,
     databases,
@@ -25,6 +26,7 @@ from server.execution.ddl import (
     roles,
     schemas,
     secrets,
+    sequences,
     sinks,
     sources,
     system_settings,
@@ -35,6 +37,7 @@ from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
 from server.sql.grammar.statements.alter_table import RenameColumn
+from server.sql.grammar.statements.checks import AddReference
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -47,6 +50,7 @@ from server.sql.grammar.statements.objects import (
 )
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import AlterRole, CreateRole
+from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -76,6 +80,8 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterRetention: alter.change_retention,
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
+    AlterSequence: sequences.alter,
+    AddReference: checks.add_reference,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,

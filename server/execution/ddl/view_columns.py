@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import DerivedRelation, Relation, Sink, Table
+from catalog.objects import DerivedRelation, Relation, Sequence, Sink, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -43,7 +43,15 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
         keys = tuple(
             replace(key, columns=tuple(new if name == old else name for name in key.columns)) for key in relation.keys
         )
-        state = state.with_item(replace(relation, columns=columns, keys=keys))
+        columns = tuple(
+            replace(column, generated=renamed_key(column.generated, old, new)) if column.generated else column
+            for column in columns
+        )
+        checks = tuple(replace(c, expression=renamed_key(c.expression, old, new)) for c in relation.checks)
+        state = state.with_item(replace(relation, columns=columns, keys=keys, checks=checks))
+        for sequence in [*state.items_of(Sequence)]:
+            if sequence.owner_table == relation.id and sequence.owner_column == old:
+                state = state.with_item(replace(sequence, owner_column=new))
     else:
         state = state.with_item(replace(relation, columns=columns))
     for index in context.state.indexes_on(relation.id):

@@ -108,7 +108,7 @@ def plan_view(
         Column(ident.name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
         for ident, field in zip(final, plan.columns, strict=True)
     )
-    return columns, plan.stored_text, plan.uses
+    return columns, plan.stored_text, plan.uses | plan.sequences
 
 
 def check_maintainable(context: Context, stored: QueryPlan) -> None:

@@ -13,6 +13,7 @@ from server.sql.grammar.statements.alter_table import (
     SetType,
     TableAction,
 )
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.statements.tables import Key
@@ -49,8 +50,14 @@ def _parse_action(tokens: TokenReader, table: Name) -> TableAction:
             tokens.take("column")
             exists = tokens.if_not_exists()
             keys: list[Key] = []
-            column = parse_column_definition(tokens, table, keys)
-            return AddColumn(column, tuple(keys), exists)
+            rules: list[CheckConstraint | Reference] = []
+            column = parse_column_definition(tokens, table, keys, rules)
+            if column.identity is not None or column.generated is not None:
+                hint = "Create a table with this column, and copy the rows."
+                raise tokens.not_supported("ADD COLUMN of an identity or generated column", hint)
+            if any(isinstance(rule, CheckConstraint) for rule in rules):
+                raise tokens.not_supported("ADD COLUMN with CHECK", "Add the constraint by another ALTER TABLE.")
+            return AddColumn(column, tuple(keys), tuple(rules), exists)
         case "drop":
             tokens.take("column")
             exists = tokens.if_exists()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed
 from server.sql.grammar.statements.tables import ColumnDefinition, Key
@@ -13,10 +14,11 @@ from server.sql.grammar.statements.tables import ColumnDefinition, Key
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """`keys`: the column's PRIMARY KEY and UNIQUE constraints."""
+    """`keys`, `rules`: the column's constraints: PRIMARY KEY and UNIQUE, and REFERENCES."""
 
     column: ColumnDefinition
     keys: tuple[Key, ...]
+    rules: tuple[CheckConstraint | Reference, ...]
     if_not_exists: bool
 
 

@@ -6,27 +6,32 @@ from dataclasses import dataclass
 
 from catalog.objects import OnCommit
 from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
+from server.sql.grammar.statements.sequences import Identity
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE."""
+    """A column of CREATE TABLE. `identity`: it has a sequence of its own. `generated`: its value is computed."""
 
     name: Ident
     type: PgType
     not_null: bool
     default: Expr | None
+    identity: Identity | None = None
+    generated: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """LIKE relation [INCLUDING ...]. `defaults`, `keys` and `comments`: whether they are copied."""
+    """LIKE relation [INCLUDING ...]. `defaults`, `keys`, `comments`, `identity`: whether they are copied."""
 
     relation: Name
     defaults: bool
     keys: bool
     comments: bool
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class Key:
 class CreateTable(Definition):
     """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR.
 
+    `rules`: CHECK and REFERENCES constraints.
     `on_commit`: what a temporary table does then; None: nothing.
     """
 
@@ -55,6 +61,7 @@ class CreateTable(Definition):
     keys: tuple[Key, ...]
     if_not_exists: bool
     retain: str | None = None
+    rules: tuple[CheckConstraint | Reference, ...] = ()
     temporary: bool = False
     on_commit: OnCommit | None = None
 
