@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
 from catalog.keys import Key, restored_keys
+from catalog.layout import Numbering
 from catalog.roles import Privilege
 from catalog.source_definition import Format, ForTables, Secret
 
@@ -136,6 +138,20 @@ class Schema(CatalogObject):
     @property
     def public_privileges(self) -> frozenset[Privilege]:
         return _USAGE if self.database_id is None else frozenset()
+
+
+TEMPORARY = "pg_temp"
+"""The name by which a session refers to its schema of temporary objects."""
+
+
+def temporary_schema_name(process_id: int) -> str:
+    """The name of the schema that has the temporary objects of a session."""
+    return f"{TEMPORARY}_{process_id}"
+
+
+def is_temporary(schema: Schema) -> bool:
+    """Whether a schema has the temporary objects of a session. No other schema can have such a name."""
+    return schema.name.startswith(f"{TEMPORARY}_")
 
 
 @dataclass(frozen=True)
@@ -298,12 +314,25 @@ class SourceOutput(WrittenCollection):
 # -- the kinds ------------------------------------------------------------------------------------------------------
 
 
+class OnCommit(StrEnum):
+    """What happens to a temporary table when a transaction ends."""
+
+    DELETE_ROWS = "delete rows"
+    DROP = "drop"
+
+
 @dataclass(frozen=True)
 class Table(WrittenCollection):
-    """A user's table. `keys` are its PRIMARY KEY and UNIQUE constraints, the primary key first."""
+    """A user's table. `keys` are its PRIMARY KEY and UNIQUE constraints, the primary key first.
+
+    `numbering`: how its columns are stored; None if ALTER TABLE never changed which columns or types there are.
+    `on_commit`: for temporary tables.
+    """
 
     keys: tuple[Key, ...] = ()
     checks: tuple[Check, ...] = ()
+    numbering: Numbering | None = field(default=None, kw_only=True)
+    on_commit: OnCommit | None = field(default=None, kw_only=True)
 
     kind = "table"
     plural = "tables"
@@ -316,6 +345,10 @@ class Table(WrittenCollection):
             stored["columns"] = options
         if self.checks:
             stored["checks"] = [(check.name, check.expression, check.is_valid) for check in self.checks]
+        if self.numbering is not None:
+            stored["numbering"] = self.numbering.stored()
+        if self.on_commit is not None:
+            stored["on_commit"] = self.on_commit
         return stored
 
     @classmethod
@@ -325,8 +358,23 @@ class Table(WrittenCollection):
         options = row.definition.get("columns", {})
         columns = tuple(column.with_options(options.get(str(n), {})) for n, column in enumerate(row.columns))
         checks = tuple(Check(*check) for check in row.definition.get("checks", ()))
-        retain_ms = row.definition.get("retain_ms")
-        return cls(row.id, row.schema_id, row.name, columns, keys, checks, retain_ms=retain_ms)
+        numbering, on_commit = row.definition.get("numbering"), row.definition.get("on_commit")
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            columns,
+            keys,
+            checks,
+            retain_ms=row.definition.get("retain_ms"),
+            numbering=None if numbering is None else Numbering.restored(numbering),
+            on_commit=None if on_commit is None else OnCommit(on_commit),
+        )
+
+    def accepts_rows_of(self, before: Table) -> bool:
+        """Whether rows that were computed for the definition `before` can be written, and plans for it be executed."""
+        same = self.columns == before.columns and self.numbering == before.numbering
+        return self is before or (same and self.checks == before.checks)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from catalog.objects import (
     QUICKSTART,
+    TEMPORARY,
     Cluster,
     Collection,
     Database,
@@ -135,14 +136,21 @@ class CatalogState:
         """The item that `[[database.]schema.]name` denotes in a session; None if there is none.
 
         An unqualified name is searched in the schemas of `search_path`. System schemas that the path does not name are
-        searched first, as in PostgreSQL.
+        searched first, as in PostgreSQL. The path begins with the session's schema of temporary objects, if there is
+        one; those of other sessions are not found.
         """
         match parts:
             case (name,):
                 named = tuple(search_path)
                 path = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
             case (schema_name, name):
-                path = (schema_name,)
+                own = [known for known in search_path if known.startswith(f"{TEMPORARY}_")]
+                if schema_name == TEMPORARY:
+                    path = tuple(own)
+                elif schema_name.startswith(f"{TEMPORARY}_") and schema_name not in own:
+                    return None
+                else:
+                    path = (schema_name,)
             case (database, schema_name, name) if self.database_named(database) is not None:
                 path = (schema_name,)
             case _:

@@ -40,7 +40,7 @@ INLINE_MERGE_MAX = 1 << 15  # keys that are merged on the event loop
 
 @dataclass(frozen=True, slots=True)
 class EnforcedKey:
-    """An enforced key of a table. `id` is another one when the columns' types change."""
+    """An enforced key of a table. `id` is another one when the columns' types or positions change."""
 
     id: str
     name: str
@@ -141,7 +141,8 @@ def _enforced(
     at = tuple(numbers[column] for column in columns)
     types = tuple(parse_type(table.columns[number].type) for number in at)
     layout = KeyLayout(at, tuple(type.arrow for type in types), nulls_distinct)
-    return EnforcedKey(f"{stem} {[str(type.arrow) for type in types]}", name, columns, layout, is_primary)
+    id = f"{stem} {[(number, str(type.arrow)) for number, type in zip(at, types, strict=True)]}"
+    return EnforcedKey(id, name, columns, layout, is_primary)
 
 
 def changes_in(layout: KeyLayout, tables: Iterable[pa.Table]) -> Changes:
@@ -240,7 +241,7 @@ class KeyIndexes:
             del self._loading[key.id]
 
     def _read(self, table: ObjectId, layout: KeyLayout, time: Timestamp) -> KeyCounts:
-        return counts_of(layout, self._log.tables(table, 0, time + 1))
+        return counts_of(layout, self._log.current_tables(table, 0, time + 1))
 
     # -- commits --------------------------------------------------------------------------------------------------
 

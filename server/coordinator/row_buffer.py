@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog import spill
+from catalog.layout import Layout
 from catalog.log import INLINE_BYTES, Log, Payload
 
 CONVERTED_ROWS = 4_096  # converted at once, in a few milliseconds; bounds the memory of rows as Python objects
@@ -108,23 +109,23 @@ def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
 
 
-def payloads_of(log: Log, buffers: Sequence[RowBuffer]) -> Iterator[Payload]:
+def payloads_of(log: Log, buffers: Sequence[RowBuffer], layout: Layout | None = None) -> Iterator[Payload]:
     """Payloads of the rows of buffers with few rows of one table: not many, and none of them a file. Inconvertible."""
     schema = buffers[0].schema
     rows: list[tuple[Any, ...]] = []
     size = 0
     for buffer in buffers:
         if rows and size + buffer.bytes > INLINE_BYTES:
-            yield _payload(log, rows, schema)
+            yield _payload(log, rows, schema, layout)
             rows, size = [], 0
         rows += buffer.rows
         size += buffer.bytes
-    yield _payload(log, rows, schema)
+    yield _payload(log, rows, schema, layout)
 
 
-def _payload(log: Log, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> Payload:
+def _payload(log: Log, rows: Sequence[tuple[Any, ...]], schema: pa.Schema, layout: Layout | None) -> Payload:
     try:
         table = table_of(rows, schema)
     except Exception as error:
         raise Inconvertible from error
-    return log.prepare(table)
+    return log.prepare(table, layout)

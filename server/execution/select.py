@@ -10,12 +10,13 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import DerivedRelation, ObjectId, SystemTable, Timestamp
+from catalog.objects import DerivedRelation, ObjectId, SystemTable, Table, Timestamp
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import Unavailable
+from server.coordinator.reads import altered_error
 from server.dataflow.runtime.computation import bound_sql, compute, shaped
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
@@ -193,6 +194,7 @@ async def rows_at(
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
         if id in given:
             return given[id]
+        check_unaltered(context, plan)
         if id in views:
             return views[id]
         if not committed and is_changed(context, id):
@@ -204,6 +206,15 @@ async def rows_at(
         return await input_rows(context, id, as_of)
 
     return await compute(plan, bindings, context.engine, rows, time, batches=context.coordinator.row_batches)
+
+
+def check_unaltered(context: Context, plan: QueryPlan) -> None:
+    """AlteredError if a table of the query was altered since it was planned, for example while it waited for a lock."""
+    items = context.state.items
+    for table in plan.tables:
+        current = items.get(table.id)
+        if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
+            raise altered_error(table.name)
 
 
 async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp, wanted: Wanted = ()) -> pa.Table:

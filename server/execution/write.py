@@ -22,8 +22,9 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.reads import AlteredError, altered_error
 from server.coordinator.row_buffer import RowBuffer, table_of
-from server.coordinator.snapshot_cache import collection_schema
+from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.computation import shaped
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.sequences import restarted
@@ -31,7 +32,15 @@ from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
 from server.execution.row_rules import check_rows, with_generated
 from server.execution.second_digits import rounded_seconds
-from server.execution.select import RepeatedRow, keys_of, relation_rows_at, repeated_row, rows_at, rows_without_inputs
+from server.execution.select import (
+    RepeatedRow,
+    check_unaltered,
+    keys_of,
+    relation_rows_at,
+    repeated_row,
+    rows_at,
+    rows_without_inputs,
+)
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null, check_violation
 from server.session_state.context import Context, not_readable
@@ -56,6 +65,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         await load_keys(context, plan.table)
     if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
         return result
+    check_unaltered(context, plan.query)
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
     for privilege in _privileges(plan, verb):
@@ -66,9 +76,11 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         await context.enter(Mode.WRITE, verb)
         if plan.literals is None:
             rows = await rows_without_inputs(context, plan.query, parameters)
+            _check_unaltered(context, table)
         else:
             row = await repeated_row(context, plan.query)
             rows = await row.rows(len(next(iter(plan.literals.values()))))
+            _check_unaltered(context, table)
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
             if plan.rules is not None:
                 rows = await with_generated(context, plan.rules, rows)
@@ -91,7 +103,7 @@ async def retried(context: Context, attempt: Callable[[int], Awaitable[Result]])
             return await attempt(number)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
-            if not retry or number == RETRIES_MAX - 1:
+            if isinstance(error, AlteredError) or not retry or number == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
 
@@ -105,6 +117,7 @@ def insert_constants(
     """
     if not context.transaction.can_enter(Mode.WRITE):
         return None
+    check_unaltered(context, plan.query)
     require_insert(context, plan)
     return add_constants(context, plan, added, parameters)
 
@@ -148,6 +161,7 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
             return None
         buffer = transaction.rows.get(plan.table)
         if buffer is None:
+            transaction.writes_to(context.state.items[plan.table])
             buffer = transaction.rows[plan.table] = RowBuffer(added.schema, context.coordinator.scratch)
         buffer.add(rows)
         writing.rows = len(rows)
@@ -205,9 +219,17 @@ async def _read_then_write(
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await _enter(context, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
+    _check_unaltered(context, table)
     result = await _changed(context, plan, table, verb, rows)
     await _end(context)
     return result
+
+
+def _check_unaltered(context: Context, table: Table) -> None:
+    """AlteredError if a table was altered since the statement that writes it began."""
+    current = context.state.items.get(table.id)
+    if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
+        raise altered_error(table.name)
 
 
 async def rows_to_write(
@@ -382,7 +404,9 @@ class CopyIn:
             await check_keys(self._context, self._table, rows)
         if self._batches:
             await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
+        _check_unaltered(self._context, self._table)
         for payload in self._payloads:
+            self._context.transaction.writes_to(self._table)
             self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
@@ -403,9 +427,8 @@ class CopyIn:
             await self._check()
         if self._bytes > COPY_CHUNK_BYTES:
             batches, self._batches, self._bytes = self._batches, [], 0
-            self._payloads.append(
-                await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
-            )
+            log, layout = self._context.coordinator.log, layout_of(self._table)
+            self._payloads.append(await asyncio.to_thread(log.prepare_stream, batches[0].schema, batches, layout))
 
     async def _check(self) -> None:
         """Computes the generated columns of the unchecked rows, and checks and adds these rows."""

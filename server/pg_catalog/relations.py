@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog import builtin
-from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table
+from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
@@ -75,6 +75,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             _relkind(item),
             len(attributes_of(visible, item)),
             indexed=item.id in visible.indexed or bool(keys_of(item)),
+            temporary=is_temporary(visible.state.schemas[item.schema_id]),
             checks=len(item.checks) if isinstance(item, Table) else 0,
         )
         for key in keys_of(item):
@@ -82,7 +83,16 @@ def classes(visible: Visible) -> Iterator[Row]:
 
 
 def _class(
-    oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False, checks: int = 0
+    oid: int,
+    name: str,
+    schema: ObjectId,
+    owner: int,
+    kind: str,
+    width: int,
+    *,
+    indexed: bool = False,
+    temporary: bool = False,
+    checks: int = 0,
 ) -> Row:
     return {
         "oid": oid,
@@ -100,7 +110,7 @@ def _class(
         "reltoastrelid": 0,
         "relhasindex": indexed,
         "relisshared": False,
-        "relpersistence": "p",
+        "relpersistence": "t" if temporary else "p",
         "relkind": kind,
         "relnatts": width,
         "relchecks": checks,

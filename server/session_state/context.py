@@ -6,13 +6,14 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.layout import Layout
+from catalog.objects import TEMPORARY, ObjectId, OnCommit, Schema, Table, Timestamp, temporary_schema_name
 from catalog.roles import MATERIALIZE
 from catalog.sequence_state import of_generations
 from catalog.state import CatalogState
@@ -26,6 +27,7 @@ from server.coordinator.key_indexes import Duplicate
 from server.coordinator.locks import ADD, EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
 from server.coordinator.row_buffer import RowBuffer
+from server.coordinator.snapshot_cache import layout_of
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state import key_checks
@@ -75,6 +77,8 @@ class Context:
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
     advisory_locks: AdvisoryLocks = field(init=False)
+    has_temporary: bool = False
+    """Whether the session has created temporary objects."""
     volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
 
@@ -104,7 +108,19 @@ class Context:
     def search_path(self) -> tuple[str, ...]:
         """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
         settings = self.settings
-        return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+        path = privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+        own = self.temporary_schema
+        if own is None:
+            return path
+        return (*(() if TEMPORARY in path else (own.name,)), *(own.name if n == TEMPORARY else n for n in path))
+
+    @property
+    def temporary_schema(self) -> Schema | None:
+        """The schema of the session's temporary objects in the current database, if there is one."""
+        database = self.state.database_named(self.settings["database"]) if self.has_temporary else None
+        return (
+            None if database is None else self.state.schema_named(database.id, temporary_schema_name(self.process_id))
+        )
 
     @property
     def lock_timeout_s(self) -> float | None:
@@ -188,7 +204,7 @@ class Context:
     def current_schema(self) -> str | None:
         """The first schema of search_path that exists and that the role may use."""
         database = self.state.database_named(self.settings["database"])
-        names = self.search_path
+        names = [name for name in self.search_path if not name.startswith(f"{TEMPORARY}_")]
         id = database.id if database is not None else None
         return next((name for name in names if self.state.schema_named(id, name) is not None), None)
 
@@ -293,15 +309,21 @@ class Context:
 
         PgError 53200 if the small ones of the transaction are too large together.
         """
+        self.transaction.writes_to(self.state.items[table])
         if sum(part.nbytes for part in changes) > IN_MEMORY_BYTES_MAX:
-            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes})
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes}, self._layout)
         else:
             self.transaction.add(table, changes)
+
+    def _layout(self, table: ObjectId) -> Layout | None:
+        return layout_of(self.state.items.get(table))
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
+            if self.has_temporary:
+                self._end_temporary(transaction)
             self.listening.check(transaction.pending)
             if transaction.written or transaction.catalog is not None:
                 await self._commit(transaction)
@@ -312,6 +334,21 @@ class Context:
             raise
         self._end_committed(transaction)
 
+    def _end_temporary(self, transaction: Transaction) -> None:
+        """Drops and empties the temporary tables with ON COMMIT. No transaction leaves rows in them."""
+        before, own = self.state, self.temporary_schema
+        state = before
+        tables = [] if own is None else [item for item in before.items_of(Table) if item.schema_id == own.id]
+        for table in tables:
+            if table.on_commit is OnCommit.DROP and table.id in state.items:
+                state = state.without_item(table.id, cascade=True)
+            elif table.on_commit is OnCommit.DELETE_ROWS:
+                for payload in transaction.forget(table.id):
+                    self.coordinator.log.discard(payload)
+        if state is not before:
+            base = before if transaction.catalog is None else transaction.catalog[0]
+            transaction.catalog = (base, replace(state.settled(before, self.role), version=base.version + 1))
+
     def begin_commit(self) -> asyncio.Future[Commit] | None:
         """Sends the effects of the transaction to the committer if that needs no waiting; None: call `commit`.
 
@@ -319,7 +356,13 @@ class Context:
         """
         transaction, coordinator = self.transaction, self.coordinator
         written = transaction.written
-        if not written or transaction.payloads or transaction.catalog is not None or transaction.holder is not None:
+        if (
+            self.has_temporary
+            or not written
+            or transaction.payloads
+            or transaction.catalog is not None
+            or transaction.holder is not None
+        ):
             return None
         rows, changes, tables = transaction.changes()
         if tables:
@@ -336,6 +379,7 @@ class Context:
             changes=changes,
             unchanged=transaction.unchanged,
             keys=transaction.keys,
+            tables=transaction.tables,
             key_changes=transaction.key_changes,
         )
         self._notify_after(request, transaction.pending)
@@ -368,7 +412,7 @@ class Context:
         try:
             await key_checks.prepare_commit(self)
             rows, changes, tables = transaction.changes()
-            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
+            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables, self._layout)]
             transaction.payloads = []  # from here on the request owns their files
             request = Request(
                 writes=writes,
@@ -376,6 +420,7 @@ class Context:
                 changes=changes,
                 unchanged=transaction.unchanged,
                 keys=transaction.keys,
+                tables=transaction.tables,
                 key_changes=transaction.key_changes,
                 new_keys=transaction.new_keys,
                 catalog=transaction.catalog,
@@ -478,6 +523,8 @@ class Context:
         self.rollback()
         self.advisory_locks.unlock_all({})
         self.listening.end()
+        if self.has_temporary:
+            self.coordinator.drop_temporary(self.process_id)
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeVar
 
-from catalog.objects import ObjectId
+from catalog.objects import ObjectId, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.bind import Binder, PlanContext, Replacement, assigned
@@ -89,6 +89,7 @@ class QueryPlan:
     `row_locks`: set if it locks rows that it reads.
     `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
     `is_bound`: there are no values to bind.
+    `tables`: the tables among `inputs`, as they are defined.
     `waits`: it is a constant that calls a function of `waiting`.
     `volatile`: set if it calls a function of `volatile` that Spark does not evaluate.
     `sequences`: those that its text names as arguments of nextval() and similar functions.
@@ -114,6 +115,7 @@ class QueryPlan:
     sequences: frozenset[ObjectId] = frozenset()
     row_locks: RowLocks | None = None
     expanded: Callable[[], QueryPlan] | None = None
+    tables: tuple[Table, ...] = ()
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The Spark SQL, with parameters and session values as literals.
@@ -224,6 +226,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
     relation = decorrelated(relation)
     if not binder.maintained:  # `rewrite` does it for maintained queries, after subqueries have become joins
         relation = sums_split(spreads_from_sums(relation))
+    items = binder.context.state.items
     plan = QueryPlan(
         columns=_fields(relation),
         parameters=tuple(parameters),
@@ -242,6 +245,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
         sequences=frozenset(binder.sequences),
         row_locks=binder.row_locks,
+        tables=tuple(item for id in binder.inputs if isinstance(item := items.get(id), Table)),
     )
     plan = _with_relation(plan, relation)
     if binder.maintained:

@@ -523,6 +523,8 @@ class WritePlanner:
             relation = Project(row, columns, tuple(i.expression for i in kept + items))
             returning = slice(len(kept), len(kept) + len(items))
         query = finished_plan(self.binder, relation, None)
+        if table not in query.tables:
+            query = replace(query, tables=(*query.tables, table))
         return WritePlan(
             table.id,
             query,

@@ -30,11 +30,13 @@ from server.execution.ddl import (
     sinks,
     sources,
     system_settings,
+    view_columns,
 )
 from server.execution.ddl.kinds import KINDS
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
+from server.sql.grammar.statements.alter_table import RenameColumn
 from server.sql.grammar.statements.checks import AddReference
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
@@ -71,6 +73,7 @@ changes."""
 _CHANGES: dict[type[Definition], Change] = {
     CreateDatabase: databases.create,
     CreateSchema: schemas.create,
+    RenameColumn: view_columns.rename_column,
     DropObjects: drop.drop,
     AlterRename: alter.rename,
     AlterOwner: alter.change_owner,
@@ -125,6 +128,24 @@ async def define(context: Context, statement: Definition) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(statement.tag)
+
+
+async def discard_temporary(context: Context) -> None:
+    """Drops the temporary objects of the session."""
+    if (schema := context.temporary_schema) is None:
+        return None
+    for _ in range(RETRIES_MAX):
+        await context.enter(Mode.DEFINE, "DISCARD TEMP")
+        if (schema := context.temporary_schema) is not None:
+            change_catalog(context, context.state.without_schema(schema.id, cascade=True))
+        if context.transaction.ends_later:
+            return None
+        try:
+            return await context.commit()
+        except PgError as error:
+            if error.sqlstate is not SqlState.SERIALIZATION_FAILURE:
+                raise
+    raise AssertionError("unreachable")
 
 
 def change_catalog(context: Context, after: CatalogState) -> None:

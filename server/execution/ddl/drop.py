@@ -32,7 +32,7 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
             raise in_use(error) from None
     if statement.kind is not ObjectKind.DATABASE:
         dropped = before.items.keys() - state.items.keys() - set(named.values())
-        _report_cascade(context, [item for id, item in before.items.items() if id in dropped])
+        report_cascade(context, [item for id, item in before.items.items() if id in dropped])
     return state
 
 
@@ -68,7 +68,7 @@ def _required(state: CatalogState, sequence: Sequence) -> PgError:
     )
 
 
-def _report_cascade(context: Context, dropped: Iterable[Item]) -> None:
+def report_cascade(context: Context, dropped: Iterable[Item]) -> None:
     """Sends a notice that lists the items dropped by CASCADE, without those that are part of another."""
     lines = [f"drop cascades to {item.kind} {item.name}" for item in dropped if item.part_of is None]
     if not lines:

@@ -18,7 +18,7 @@ from server.execution.ddl.keys import with_keys
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.sequences import create_owned, options_text
-from server.execution.names import find_relation, qualified_name, schema_of
+from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import plan_default
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
@@ -30,18 +30,22 @@ from server.sql.sequence_names import with_names
 
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
-    schema, name = schema_of(context, statement.name)
+    state = context.state
+    if statement.temporary:
+        state, schema, name = temporary_schema_of(context, statement.name)
+    else:
+        schema, name = schema_of(context, statement.name)
     if statement.if_not_exists and (taken := context.state.item_named(schema.id, name)) is not None:
         return unless_exists(context, NameTaken(taken.kind, name), True)
     parts = [_columns(context, part) for part in statement.columns]
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
-    id, state = context.state.new_id()
+    id, state = state.new_id()
     columns, keys = with_keys(state, schema.id, name, columns, statement.keys)
     for key in (key for part in statement.columns for key in _copied_keys(context, part)):
         columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
-    table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms)
+    table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit)
     definitions = [part for part in statement.columns if isinstance(part, ColumnDefinition)]
     table = with_rules(context, table, definitions, statement.rules)
     try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.checks import at_rule, parse_add_rule, parse_validate_check
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
-from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
+from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
 from server.sql.grammar.rules.roles import (
     parse_alter_role,
@@ -51,12 +52,28 @@ _NAME_PARTS: dict[ObjectKind | None, int] = {
 }
 
 
+_ALTERATIONS = {
+    ObjectKind.HOLD: "ADVANCE, RENAME TO",
+    ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
+}
+_WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
+
+
+def _at_rename_column(tokens: TokenReader) -> bool:
+    return tokens.at_all("rename", "column") or (tokens.at("rename") and tokens.ahead(2).value == "to")
+
+
 def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    if tokens.at("temp", "temporary", "local", "global", "unlogged"):
-        raise tokens.not_supported("CREATE TEMPORARY" if not tokens.at("unlogged") else "CREATE UNLOGGED")
+    tokens.reject("CREATE UNLOGGED", "unlogged")
+    if parse_temporary(tokens):
+        if tokens.take("view"):
+            return parse_create_view(tokens, start, or_replace, temporary=True)
+        if or_replace or not tokens.take("table"):
+            raise tokens.not_supported("a temporary object other than a table or a view")
+        return parse_create_table(tokens, start, temporary=True)
     if tokens.take("materialized"):
         tokens.expect("view")
         return parse_create_materialized_view(tokens, start, or_replace)
@@ -159,8 +176,12 @@ def parse_alter(tokens: TokenReader) -> Statement:
         tokens.expect("to")
         owner = parse_role(tokens)
         return AlterOwner(*tokens.text_from(start), kind, name, owner, exists)
+    if kind is ObjectKind.TABLE and at_table_action(tokens):
+        return parse_alter_table(tokens, start, name, exists)
+    if kind in _WITH_COLUMNS and _at_rename_column(tokens):
+        return parse_rename_column(tokens, start, kind, name, exists)
     if not tokens.at("rename") or (tokens.ahead().value != "to" and tokens.ahead().kind is not Kind.END):
-        known = "ADVANCE, RENAME TO" if kind is ObjectKind.HOLD else "RENAME TO"
+        known = _ALTERATIONS.get(kind, "RENAME TO")
         raise tokens.not_supported(f"ALTER {kind.upper()} other than {known} and OWNER TO")
     tokens.expect("rename", "to")
     new_name = tokens.ident()

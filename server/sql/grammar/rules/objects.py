@@ -15,6 +15,13 @@ _UNSUPPORTED_KINDS = words(
 )
 
 
+def parse_temporary(tokens: TokenReader) -> bool:
+    """[[LOCAL | GLOBAL] TEMPORARY]. Returns whether it is there."""
+    if tokens.at("local", "global") and tokens.ahead().value in ("temp", "temporary"):
+        tokens.advance()
+    return tokens.take("temp") or tokens.take("temporary")
+
+
 def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:
     """0A000 if the token is a kind that Tidewire lacks or one of `kinds`, which `verb` does not support; else 42601."""
     if tokens.at(*kinds, *_UNSUPPORTED_KINDS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
+from catalog.objects import OnCommit
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.grammar.lexer import Kind
@@ -34,13 +35,15 @@ _LIKE_PROPERTIES = (
 )
 
 
-def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateTableAs | CreateSourceTable:
+def parse_create_table(
+    tokens: TokenReader, start: int, temporary: bool = False
+) -> CreateTable | CreateTableAs | CreateSourceTable:
     exists = tokens.if_not_exists()
     name = tokens.name()
-    if at_source_table(tokens):
+    if not temporary and at_source_table(tokens):
         return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
-    if tokens.at("as", "with", "using", "tablespace") or _at_column_names(tokens):
-        return _parse_create_table_as(tokens, start, name, exists)
+    if tokens.at("as", "with", "using", "tablespace", "on") or _at_column_names(tokens):
+        return _parse_create_table_as(tokens, start, name, exists, temporary)
     tokens.reject("CREATE TABLE OF a type", "of")
     tokens.reject("a partitioned table", "partition")
     tokens.expect("(")
@@ -55,8 +58,32 @@ def parse_create_table(tokens: TokenReader, start: int) -> CreateTable | CreateT
     tokens.reject("INHERITS", "inherits")
     tokens.reject("a partitioned table", "partition")
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
+    on_commit = _parse_on_commit(tokens, temporary)
     tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
-    return CreateTable(*tokens.text_from(start), name, tuple(columns), tuple(keys), exists, retain, tuple(rules))
+    return CreateTable(
+        *tokens.text_from(start),
+        name,
+        tuple(columns),
+        tuple(keys),
+        exists,
+        retain,
+        tuple(rules),
+        temporary,
+        on_commit,
+    )
+
+
+def _parse_on_commit(tokens: TokenReader, temporary: bool) -> OnCommit | None:
+    """[ON COMMIT PRESERVE ROWS | DELETE ROWS | DROP]. PgError 42P16 for a table that is not temporary."""
+    if not tokens.take("on", "commit"):
+        return None
+    if not temporary:
+        raise PgError(SqlState.INVALID_TABLE_DEFINITION, "ON COMMIT can only be used on temporary tables")
+    if tokens.take("drop"):
+        return OnCommit.DROP
+    chosen = tokens.choose("preserve", "delete")
+    tokens.expect("rows")
+    return OnCommit.DELETE_ROWS if chosen == "delete" else None
 
 
 def _at_column_names(tokens: TokenReader) -> bool:
@@ -64,9 +91,10 @@ def _at_column_names(tokens: TokenReader) -> bool:
     return tokens.at("(") and tokens.ahead().kind in (Kind.WORD, Kind.IDENT) and tokens.ahead(2).value in (",", ")")
 
 
-def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: bool) -> CreateTableAs:
+def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: bool, temporary: bool) -> CreateTableAs:
     columns = tokens.column_list()
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
+    on_commit = _parse_on_commit(tokens, temporary)
     tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
     tokens.expect("as")
     tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
@@ -77,7 +105,16 @@ def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: 
         with_data = not tokens.take("no")
         tokens.expect("data")
     return CreateTableAs(
-        *tokens.text_from(start), name, columns, query, exists, "CREATE TABLE AS", with_data=with_data, retain=retain
+        *tokens.text_from(start),
+        name,
+        columns,
+        query,
+        exists,
+        "CREATE TABLE AS",
+        with_data,
+        retain,
+        temporary,
+        on_commit,
     )
 
 
@@ -103,7 +140,7 @@ def _parse_table_element(
     elif tokens.take("like"):
         columns.append(_parse_like(tokens))
     else:
-        columns.append(_parse_column_definition(tokens, table, keys, rules))
+        columns.append(parse_column_definition(tokens, table, keys, rules))
 
 
 def _parse_like(tokens: TokenReader) -> Like:
@@ -121,7 +158,7 @@ def _parse_like(tokens: TokenReader) -> Like:
     return Like(relation, "defaults" in included, "indexes" in included, "comments" in included, "identity" in included)
 
 
-def _parse_column_definition(
+def parse_column_definition(
     tokens: TokenReader, table: Name, keys: list[Key], rules: list[CheckConstraint | Reference]
 ) -> ColumnDefinition:
     name = tokens.ident()

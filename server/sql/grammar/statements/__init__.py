@@ -15,6 +15,7 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
+from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
 from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
@@ -88,6 +89,7 @@ __all__ = [
     "AlterSecret",
     "AlterSequence",
     "AlterSystem",
+    "AlterTable",
     "Begin",
     "CloseCursor",
     "CommentOn",
@@ -133,6 +135,7 @@ __all__ = [
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
+    "RenameColumn",
     "RenameRole",
     "ResetVariable",
     "Rollback",
@@ -194,6 +197,8 @@ Statement = (
     | DropSubsources
     | DropObjects
     | AlterRename
+    | AlterTable
+    | RenameColumn
     | AlterOwner
     | AlterRetention
     | CommentOn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.objects import OnCommit
 from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
@@ -50,6 +51,7 @@ class CreateTable(Definition):
     """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR.
 
     `rules`: CHECK and REFERENCES constraints.
+    `on_commit`: what a temporary table does then; None: nothing.
     """
 
     tag = "CREATE TABLE"
@@ -60,6 +62,8 @@ class CreateTable(Definition):
     if_not_exists: bool
     retain: str | None = None
     rules: tuple[CheckConstraint | Reference, ...] = ()
+    temporary: bool = False
+    on_commit: OnCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +104,5 @@ class CreateTableAs(Parsed):
     verb: str
     with_data: bool = True
     retain: str | None = None
+    temporary: bool = False
+    on_commit: OnCommit | None = None
