@@ -46,6 +46,7 @@ import pyarrow as pa
 
 from catalog import merging, spill
 from catalog import updates as u
+from catalog.layout import Layout, check_unaltered
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads, parsed
 from catalog.spans import Spans
@@ -113,7 +114,8 @@ class Batch:
 class Payload:
     """Stored rows or changes that no committed transaction names yet.
 
-    `crc` is the checksum of the stored bytes; `spans` as in `Batch`.
+    `crc` is the checksum of the stored bytes; `spans` as in `Batch`. `layout`: how the columns are stored; None if they
+    are stored under the names that they have in `table`.
     """
 
     table: pa.Table
@@ -122,6 +124,12 @@ class Payload:
     bytes: int
     crc: int
     spans: Spans | None = None
+    layout: Layout | None = None
+
+    @property
+    def stored_table(self) -> pa.Table:
+        """The table with the names of the stored columns."""
+        return self.table if self.layout is None else _named(self.table, self.layout.stored(self.table.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +190,13 @@ class Log:
         payloads: Payloads,
         scratch: Path | None = None,
         name_of: Callable[[ObjectId], str] = str,
+        layout_of: Callable[[ObjectId], Layout | None] = lambda _: None,
     ) -> None:
         """`scratch`: a local directory for data too large for memory; None is the system's temporary directory.
 
-        `name_of`: the name of a collection in messages.
+        `name_of`: the name of a collection in messages. `layout_of`: the current layout of an altered table.
         """
+        self._layout_of = layout_of
         self._scratch = scratch
         self._name_of = name_of
         self._store = store
@@ -227,23 +237,33 @@ class Log:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def prepare(self, table: pa.Table) -> Payload:
-        """Stores `table` (rows or changes) as a payload. Blocks while a large one is written and synced."""
+    def prepare(self, table: pa.Table, layout: Layout | None = None) -> Payload:
+        """Stores `table` (rows or changes) as a payload. Blocks while a large one is written and synced.
+
+        `layout`: that of an altered table.
+        """
         # `nbytes` takes 10 microseconds and is at most the size of the buffers, unless columns share some.
         if table.get_total_buffer_size() > INLINE_BYTES and table.nbytes > INLINE_BYTES:
-            return self.prepare_stream(table.schema, _pieces(table))
+            return self.prepare_stream(table.schema, _pieces(table), layout)
         table = table.combine_chunks()
-        inline = _stream(table)
+        inline = _stream(table if layout is None else _named(table, layout.stored(table.schema)))
         if table.get_total_buffer_size() > 2 * len(inline):  # a slice, which keeps its parent in memory
-            table = pa.ipc.open_stream(inline, options=_READ_OPTIONS).read_all()
-        return Payload(table, inline, None, len(inline), zlib.crc32(inline))
+            table = _named(pa.ipc.open_stream(inline, options=_READ_OPTIONS).read_all(), table.schema)
+        return Payload(table, inline, None, len(inline), zlib.crc32(inline), None, layout)
 
-    def prepare_stream(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Payload:
-        """Writes a payload file batch by batch; the data may be larger than memory."""
-        file = self._payloads.write(schema, batches)
+    def prepare_stream(
+        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], layout: Layout | None = None
+    ) -> Payload:
+        """Writes a payload file batch by batch; the data may be larger than memory. `layout`: as in `prepare`."""
+        if layout is not None:
+            stored = layout.stored(schema)
+            batches = (pa.RecordBatch.from_arrays(batch.columns, schema=stored) for batch in batches)
+            file = self._payloads.write(stored, batches)
+        else:
+            file = self._payloads.write(schema, batches)
         content = self._payloads.read(file)
-        table = parsed(content)
-        return Payload(table, None, file, table.nbytes, zlib.crc32(content))
+        table = _named(parsed(content), schema)
+        return Payload(table, None, file, table.nbytes, zlib.crc32(content), None, layout)
 
     def discard(self, payload: Payload) -> None:
         """Removes a payload whose transaction was not committed."""
@@ -286,7 +306,7 @@ class Log:
         with self._lock:
             for batch, payload in written:
                 self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
-                self._written(batch, payload.table)
+                self._written(batch, payload.stored_table)
 
     def create(self, tx: sqlite3.Connection, collection: ObjectId, frontiers: Frontiers) -> None:
         """Creates a collection, within a transaction."""
@@ -352,12 +372,13 @@ class Log:
         """Whether the updates at times in [lower, upper) were in memory just now, so that reading them needs no IO."""
         return all(batch.id in self._cache for batch in self._between(collection, lower, upper))
 
-    def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
+    def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema, layout: Layout | None = None) -> pa.Table:
         """The collection's rows at `as_of`, where `since <= as_of < upper`; a row occurs as often as its multiplicity.
 
         A large result is a memory-mapped file. Compacted if `as_of` < the time of the latest `merge` since start.
+        `layout`: that of the rows, if the caller's table was altered. Altered if a column was dropped since.
         """
-        tables = self._load(collection, 0, as_of + 1)
+        tables = self._shaped(self._load(collection, 0, as_of + 1), schema, layout)
         if all(u.DIFF not in table.column_names for table in tables):
             return pa.concat_tables([schema.empty_table(), *tables])
         tables = [schema.empty_table(), *tables]
@@ -365,20 +386,36 @@ class Log:
             return spill.rows(tables, self._scratch)
         return spill.kept(merging.rows(tables, self._scratch), self._scratch)
 
-    def changes(self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
+    def changes(
+        self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema, layout: Layout | None = None
+    ) -> pa.Table:
         """The collection's updates at times in [lower, upper), consolidated as if they had one time.
 
         Compacted if `lower` <= the time of the latest `merge` since start; a hold on `lower - 1` prevents this.
+        `layout`: as in `rows`.
         """
-        tables = [u.as_changes(table) for table in self._load(collection, lower, upper)]
+        tables = [u.as_changes(table) for table in self._shaped(self._load(collection, lower, upper), schema, layout)]
         return u.consolidate(pa.concat_tables([u.with_diff(schema.empty_table(), 1), *tables]))
 
-    def tables(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
-        """The stored tables (rows or changes) with times in [lower, upper); `lower` = 0 includes compacted ones.
+    def tables(self, collection: ObjectId, lower: int, upper: int, layout: Layout | None = None) -> list[pa.Table]:
+        """The tables (rows or changes) with times in [lower, upper); `lower` = 0 includes compacted ones.
 
         Large tables are mapped files, which stay readable as long as the table exists. Compacted as in `changes`.
+        `layout`: as in `rows`.
         """
-        return self._load(collection, lower, upper)
+        tables = self._load(collection, lower, upper)
+        return tables if layout is None else [layout.read(table) for table in tables]
+
+    def current_tables(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
+        """As `tables`, with the columns that the collection has now."""
+        return self.tables(collection, lower, upper, self._layout_of(collection))
+
+    @staticmethod
+    def _shaped(tables: list[pa.Table], schema: pa.Schema, layout: Layout | None) -> list[pa.Table]:
+        if layout is not None:
+            return [layout.read(table) for table in tables]
+        check_unaltered(tables, schema)
+        return tables
 
     def _load(self, collection: ObjectId, lower: int, upper: int) -> list[pa.Table]:
         # The lock keeps compaction from dropping a batch between the index lookup and its opening.
@@ -493,11 +530,20 @@ class Log:
 
     def merge_history(self, run: tuple[Batch, ...]) -> Payload:
         """The payload of one batch that replaces a run: the same updates at the same times."""
-        tables = self._tables(run)
+        tables, layout = self._read_for_merge(run)
         if any(u.DIFF in table.column_names for table in tables):
             tables = [u.as_changes(table) for table in tables]
         spans = Spans.joined((batch.time, batch.rows, batch.spans) for batch in run)
-        return replace(self.prepare(pa.concat_tables(tables)), spans=spans)
+        return replace(self.prepare(pa.concat_tables(tables), layout), spans=spans)
+
+    def _read_for_merge(self, run: tuple[Batch, ...]) -> tuple[list[pa.Table], Layout | None]:
+        """The tables of batches to merge, in the current layout of their collection.
+
+        A payload of a later layout cannot be among them, because the layout is determined after the run.
+        """
+        layout = self._layout_of(run[0].collection)
+        tables = self._tables(run)
+        return (tables if layout is None else [layout.read(table) for table in tables]), layout
 
     def _tables(self, run: tuple[Batch, ...]) -> list[pa.Table]:
         """The tables of batches to merge. The lock is released between batches so that commits can proceed."""
@@ -514,13 +560,15 @@ class Log:
 
         Its retractions are equal to no other row. Copies of a row are not added up (`merging`).
         """
-        tables = self._tables(run)
+        tables, layout = self._read_for_merge(run)
         if all(u.DIFF not in table.column_names for table in tables):
-            return self.prepare(pa.concat_tables(tables))
+            return self.prepare(pa.concat_tables(tables), layout)
         found = merging.summed(tables, self._scratch)
         if found.bytes <= spill.MEMORY_BYTES_MAX:
-            return self.prepare(pa.concat_tables([found.schema.empty_table(), *found.tables()]))
-        return self.prepare_stream(found.schema, (batch for table in found.tables() for batch in _pieces(table)))
+            return self.prepare(pa.concat_tables([found.schema.empty_table(), *found.tables()]), layout)
+        return self.prepare_stream(
+            found.schema, (batch for table in found.tables() for batch in _pieces(table)), layout
+        )
 
     def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch | None:
         """Replaces a run by the merged batch, within a transaction. Call `replaced` after the commit.
@@ -552,7 +600,7 @@ class Log:
             if merged.spans is None:
                 self._merged_to[batch.collection] = max(batch.time, self._merged_to.get(batch.collection, batch.time))
             self._batches[batch.collection] = (*old[:first], batch, *old[first + len(run) :])
-            self._written(batch, merged.table)
+            self._written(batch, merged.stored_table)
             self._forget(run)
 
     def sizes_over_time(self, collection: ObjectId) -> LogSizes:
@@ -667,6 +715,11 @@ def decoded(batch: Batch, content: pa.Buffer) -> pa.Table:
     if table.num_rows != batch.rows:
         raise ValueError(f"The payload has {table.num_rows} rows, but {batch.rows} were written")
     return table
+
+
+def _named(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the names of the columns of `schema`, which has the same types."""
+    return table if table.schema.names == schema.names else pa.table(table.columns, schema=schema)
 
 
 def _stream(table: pa.Table) -> bytes:

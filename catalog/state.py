@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from catalog.objects import (
     QUICKSTART,
+    TEMPORARY,
     Cluster,
     Collection,
     Database,
@@ -24,6 +25,8 @@ from catalog.objects import (
     ObjectId,
     Relation,
     Schema,
+    Sequence,
+    Table,
     View,
 )
 from catalog.roles import MATERIALIZE, PUBLIC, Acl, Role
@@ -133,14 +136,21 @@ class CatalogState:
         """The item that `[[database.]schema.]name` denotes in a session; None if there is none.
 
         An unqualified name is searched in the schemas of `search_path`. System schemas that the path does not name are
-        searched first, as in PostgreSQL.
+        searched first, as in PostgreSQL. The path begins with the session's schema of temporary objects, if there is
+        one; those of other sessions are not found.
         """
         match parts:
             case (name,):
                 named = tuple(search_path)
                 path = (*(s for s in ("pg_catalog", "mz_catalog") if s not in named), *named)
             case (schema_name, name):
-                path = (schema_name,)
+                own = [known for known in search_path if known.startswith(f"{TEMPORARY}_")]
+                if schema_name == TEMPORARY:
+                    path = tuple(own)
+                elif schema_name.startswith(f"{TEMPORARY}_") and schema_name not in own:
+                    return None
+                else:
+                    path = (schema_name,)
             case (database, schema_name, name) if self.database_named(database) is not None:
                 path = (schema_name,)
             case _:
@@ -323,15 +333,31 @@ class CatalogState:
         return replace(self, items={**self.items, item.id: item})
 
     def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops an item and its parts. Other dependents are dropped with `cascade`, otherwise raises InUse."""
+        """Drops an item and its parts. Other dependents are dropped with `cascade`, otherwise raises InUse.
+
+        A column whose default calls a dropped sequence loses the default.
+        """
         item = self.items[id]
         dependents = self.dependents(id)
-        blocking = [d for d in dependents if d.part_of is None]
-        if blocking and not cascade:
-            raise InUse(item.kind, item.name, tuple((d.kind, d.name) for d in blocking))
+        blocking = [(d.kind, d.name) for d in dependents if d.part_of is None]
         gone = {id, *(d.id for d in dependents)}
-        state = replace(self, items={k: v for k, v in self.items.items() if k not in gone})
-        return state._without_comments(gone)
+        callers = self._callers([key for key in gone if isinstance(self.items[key], Sequence)])
+        defaults = [(table, column) for table, column in callers if table.id not in gone]
+        blocking += [(f"default value for column {column} of", f"table {table.name}") for table, column in defaults]
+        if blocking and not cascade:
+            raise InUse(item.kind, item.name, tuple(blocking))
+        items = {k: v for k, v in self.items.items() if k not in gone}
+        for table, _ in defaults:
+            columns = (c if gone.isdisjoint(c.sequences) else c.without_default() for c in table.columns)
+            items[table.id] = replace(table, columns=tuple(columns))
+        return replace(self, items=items)._without_comments(gone)
+
+    def _callers(self, sequences: Iterable[ObjectId]) -> list[tuple[Table, str]]:
+        """The tables and the names of their columns whose defaults call one of the sequences."""
+        called = frozenset(sequences)
+        if not called:
+            return []
+        return [(t, c.name) for t in self.items_of(Table) for c in t.columns if not called.isdisjoint(c.sequences)]
 
     def _without_comments(self, gone: Container[ObjectId]) -> CatalogState:
         return replace(self, comments={key: text for key, text in self.comments.items() if key[0] not in gone})

@@ -104,6 +104,7 @@ class App:
         """
         self._starting = asyncio.create_task(self._start_engine())
         await self.coordinator.start()
+        self.access.warn_without_passwords(self.coordinator.state)
         self.sources.start()
         self.sinks.start()
 

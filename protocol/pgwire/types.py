@@ -36,6 +36,8 @@ import pyarrow as pa
 
 BARE_NUMERIC_SCALE = 18
 NUMERIC_PRECISION_MAX = 38
+INTERVAL_FULL_RANGE = 0x7FFF  # of the modifier of interval(n): any fields
+SECOND_DIGITS_MAX = 6
 VARHDRSZ = 4  # PostgreSQL adds the size of a varlena header to the modifiers of varchar, bpchar and numeric
 
 
@@ -43,8 +45,9 @@ VARHDRSZ = 4  # PostgreSQL adds the size of a varlena header to the modifiers of
 class PgType:
     """One PostgreSQL type with its modifiers. Create it with `parse_type` or use a constant of this module.
 
-    `length` is n of varchar(n) and char(n). `precision` is p of numeric(p, s), None when bare; `scale` is the
-    scale that Arrow uses, set for every numeric. `element` is set for arrays only.
+    `length` is n of varchar(n) and char(n), and of timestamp(n) and the other types with seconds. `precision` is p of
+    numeric(p, s), None when bare; `scale` is the scale that Arrow uses, set for every numeric. `element` is set for
+    arrays only.
     """
 
     name: str
@@ -87,7 +90,8 @@ class PgType:
             return f"{self.element.display}[]"
         name = _DISPLAY.get(self.name, self.name)
         if self.length is not None:
-            return f"{name}({self.length})"
+            first, space, rest = name.partition(" ") if self.has_seconds else (name, "", "")
+            return f"{first}({self.length}){space}{rest}"
         if self.precision is not None:
             return f"{name}({self.precision},{self.scale})"
         return name
@@ -111,11 +115,18 @@ class PgType:
     def typmod(self) -> int:
         """The atttypmod of RowDescription; -1 if there is no modifier."""
         source = self.element if self.element is not None else self
+        if source.length is not None and source.has_seconds:
+            return source.length | (INTERVAL_FULL_RANGE << 16 if source.name == "interval" else 0)
         if source.length is not None:
             return source.length + VARHDRSZ
         if source.precision is not None:
             return ((source.precision << 16) | (source.scale or 0)) + VARHDRSZ
         return -1
+
+    @property
+    def has_seconds(self) -> bool:
+        """Whether it is time, timestamp, timestamptz or interval, whose seconds can be rounded to `length` digits."""
+        return self.name in ("time", "timestamp", "timestamptz", "interval")
 
     @property
     def is_numeric_family(self) -> bool:
@@ -290,10 +301,8 @@ def _modified(base: PgType, spelled: str, first: str | None, second: str | None)
         if not 1 <= length <= 10_485_760:
             raise ValueError(f"length for type {spelled} must be between 1 and 10485760")
         return replace(base, length=length)
-    if first is not None and base.name in ("time", "timestamp", "timestamptz", "interval"):
-        if int(first) != 6:
-            raise ValueError(f"{base.display}({first}) is not supported: only microseconds, precision 6, are kept")
-        return base
+    if first is not None and base.has_seconds:
+        return replace(base, length=min(int(first), SECOND_DIGITS_MAX))
     if first is not None and spelled == "float":
         return FLOAT4 if int(first) <= 24 else FLOAT8
     if first is not None:

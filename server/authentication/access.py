@@ -107,6 +107,14 @@ class Access:
         """The certificates for new connections."""
         return self._loaded.tls
 
+    def warn_without_passwords(self, state: CatalogState) -> None:
+        """Logs a warning if the rules require passwords and no role has one."""
+        if not self._loaded.rules.use(Method.TRUST, Method.CERT) and not any(r.verifier for r in state.roles.values()):
+            log.warning(
+                "no role has a password: nobody can log in",
+                hint="Start with --superuser-password-file, or set a password on a server without --auth.",
+            )
+
     def reload_soon(self) -> None:
         """Reads the files again, in the background. If one is faulty, the old rules and certificates remain."""
         if self._reloading is None or self._reloading.done():

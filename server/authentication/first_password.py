@@ -16,26 +16,31 @@ from server.authentication.verifiers import stored_form
 def set_first_password(data_dir: Path, file: Path) -> bool:
     """Sets the password of role `materialize` to the first line of `file`, unless it has one. Returns whether it did.
 
-    AccessError, or StoreError if the data directory cannot be used. No server may be using it.
+    The file is read only if the role has no password. AccessError, or StoreError if the data directory cannot be used.
+    No server may be using it.
     """
-    try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccessError(f'could not read password file "{file}": {getattr(error, "strerror", "not text")}') from None
-    if not lines or not lines[0]:
-        raise AccessError(f'password file "{file}" is empty')
     store = Store(data_dir)
     try:
         before = persistence.load(store)
         role = before.roles[MATERIALIZE.id]
         if role.verifier is not None:
             return False
-        try:
-            verifier = stored_form(lines[0])
-        except PgError as error:
-            raise AccessError(f'password file "{file}": {error.message}') from None
-        after = replace(before.with_role(replace(role, verifier=verifier)), version=before.version + 1)
+        after = replace(before.with_role(replace(role, verifier=_verifier(file))), version=before.version + 1)
         store.transact(lambda tx: persistence.save(tx, before, after))
         return True
     finally:
         store.close()
+
+
+def _verifier(file: Path) -> str:
+    """The verifier of the password in a file. AccessError."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessError(f'could not read password file "{file}": {getattr(error, "strerror", "not text")}') from None
+    if not lines or not lines[0]:
+        raise AccessError(f'password file "{file}" is empty')
+    try:
+        return stored_form(lines[0])
+    except PgError as error:
+        raise AccessError(f'password file "{file}": {error.message}') from None

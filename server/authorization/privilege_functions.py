@@ -14,8 +14,8 @@ from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
-from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.scope import find_relation
+from server.sql.sequence_names import find_sequence, name_parts
 
 
 def evaluate_privilege_function(
@@ -59,18 +59,8 @@ _ROLE_RIGHTS: dict[str, Callable[[CatalogState, ObjectId, ObjectId], bool]] = {
 }
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    """Splits a name in SQL syntax, which may have quoted parts. 42602 if it is malformed."""
-    tokens = tokenize(name)[:-1]
-    parts = tuple(token.value for token in tokens[::2])
-    names = all(token.kind in (Kind.WORD, Kind.IDENT) for token in tokens[::2])
-    if not parts or not names or len(tokens) % 2 == 0 or any(dot.value != "." for dot in tokens[1::2]):
-        raise PgError(SqlState.INVALID_NAME, "invalid name syntax")
-    return parts
-
-
 def _relation(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
-    return find_relation(state, _parts(name), database, search_path, None).id
+    return find_relation(state, name_parts(name), database, search_path, None).id
 
 
 def _schema(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
@@ -94,14 +84,20 @@ def _cluster(state: CatalogState, database: str, search_path: Sequence[str], nam
     return QUICKSTART.id
 
 
+def _sequence(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    return find_sequence(state, name, database, search_path, None).id
+
+
 _OBJECTS = {
     "has_table_privilege": _relation,
+    "has_sequence_privilege": _sequence,
     "has_schema_privilege": _schema,
     "has_database_privilege": _database,
     "has_cluster_privilege": _cluster,
 }
 _KINDS = {
     "has_table_privilege": "table",
+    "has_sequence_privilege": "sequence",
     "has_schema_privilege": "schema",
     "has_database_privilege": "database",
     "has_cluster_privilege": "cluster",

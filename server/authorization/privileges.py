@@ -8,9 +8,20 @@ its owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
-from catalog.objects import QUICKSTART, Database, Index, Item, ObjectId, Schema, SystemTable, View, WrittenCollection
+from catalog.objects import (
+    QUICKSTART,
+    Database,
+    Index,
+    Item,
+    ObjectId,
+    Schema,
+    Sequence,
+    SystemTable,
+    View,
+    WrittenCollection,
+)
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
@@ -144,7 +155,9 @@ def require_select(state: CatalogState, role: ObjectId, objects: Iterable[Object
         require(state, reader, id, Privilege.SELECT)
         item = state.items.get(id)
         if isinstance(item, View):
-            queue.extend((state.owner(id), used) for used in sorted(item.uses, reverse=True))
+            # which privilege a sequence requires depends on the function that is called
+            used = (key for key in sorted(item.uses, reverse=True) if not isinstance(state.items.get(key), Sequence))
+            queue.extend((state.owner(id), key) for key in used)
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
@@ -165,7 +178,7 @@ def computes(state: CatalogState, plan: QueryPlan) -> bool:
     return not plan.inputs or not all(isinstance(state.items.get(id), SystemTable) for id in plan.inputs)
 
 
-def require_hold(state: CatalogState, role: ObjectId, schema: Schema, objects: Sequence[ObjectId]) -> None:
+def require_hold(state: CatalogState, role: ObjectId, schema: Schema, objects: Collection[ObjectId]) -> None:
     """For CREATE HOLD: requires CREATE on its schema, SELECT on each object, USAGE on the objects' clusters."""
     require(state, role, schema.id, Privilege.CREATE)
     items = [state.items[id] for id in objects]

@@ -14,17 +14,27 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import structlog
 
-from catalog import holds, persistence, source_state, updates
+from catalog import holds, layout, persistence, source_state, updates
 from catalog.collection_errors import CollectionError, CollectionErrors
 from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import Hold, Index, MaterializedView, ObjectId, Retained, Timestamp, View, WrittenCollection
+from catalog.objects import (
+    Hold,
+    Index,
+    MaterializedView,
+    ObjectId,
+    Retained,
+    Table,
+    Timestamp,
+    View,
+    WrittenCollection,
+)
 from catalog.oracle import Oracle
 from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
@@ -35,6 +45,7 @@ from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import Duplicate, KeyChanges, KeyIndexes
 from server.coordinator.payloads import shared_payloads
 from server.coordinator.row_buffer import Inconvertible, RowBuffer, payloads_of
+from server.coordinator.snapshot_cache import layout_of
 from server.sql.index_keys import is_computed
 from server.timeline.frontiers import Frontiers
 
@@ -72,6 +83,7 @@ class Request:
     `changes`: few changes of collections in `unchanged` (`few_changes`). Those of a group's requests share payloads.
     `unchanged`: collections that were read, and the times. None of them may have been written since.
     `keys`: those of `unchanged` of which only the rows with these keys were read; other rows may have been written.
+    `tables`: the written tables, as the changes were computed for them. They may not have been altered since.
     `key_changes`: the changes of enforced keys by table. Those that are missing are computed by the committer.
     `new_keys`: the rows of enforced keys that `catalog` adds to a table in `unchanged`, without the request's changes.
     `catalog`: the states before and after DDL. The state before must still be the current one.
@@ -88,6 +100,7 @@ class Request:
     changes: Mapping[ObjectId, pa.Table] = field(default_factory=dict)
     unchanged: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     keys: Mapping[ObjectId, Keys] = field(default_factory=dict)
+    tables: Mapping[ObjectId, Table] = field(default_factory=dict)
     key_changes: Mapping[ObjectId, KeyChanges] = field(default_factory=dict)
     new_keys: Mapping[str, KeyCounts] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
@@ -257,7 +270,7 @@ class Committer:
 
     async def _commit_group(self, requests: list[Request]) -> None:
         time = self._oracle.next(max([self._clock_ms(), *(request.not_before for request in requests)]))
-        group = self._accept(requests)
+        group = self._accept(requests, time)
         try:
             written = await self._write(group, time)
         except BaseException:
@@ -303,9 +316,9 @@ class Committer:
         # Writes to a table that a later request of the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         for id, buffers in group.rows.items():
-            writes += [(id, payload) for payload in payloads_of(self._log, buffers)]
+            writes += [(id, payload) for payload in payloads_of(self._log, buffers, layout_of(new.items[id]))]
         for id, tables in group.changes.items():
-            writes += [(id, payload) for payload in shared_payloads(self._log, tables)]
+            writes += [(id, payload) for payload in shared_payloads(self._log, tables, layout_of(new.items[id]))]
         unread = {id for request in group.accepted for id in request.unread if id in new.items}
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
@@ -339,7 +352,7 @@ class Committer:
             self._oracle.extended(extension)
         return [(batch, payload) for batch, (_, payload) in zip(batches, writes, strict=True)]
 
-    def _accept(self, requests: list[Request]) -> _Group:
+    def _accept(self, requests: list[Request], time: Timestamp) -> _Group:
         """Returns the requests that are still valid, in order. The others fail with Conflict or a hold's PgError."""
         group = _Group(self.state, moves := Moves(self._holds))
         written: dict[ObjectId, list[Write]] | None = None
@@ -368,9 +381,12 @@ class Committer:
             group.errors.update(request.errors)
             group.begins.update(request.begins)
             if request.catalog is not None:
-                dropped = group.state.items.keys() - request.catalog[1].items.keys()
-                group.state = request.catalog[1]
-                group.leave_out(dropped)
+                before, after = group.state, request.catalog[1]
+                group.state = _with_times(after, time)
+                group.leave_out(before.items.keys() - after.items.keys())
+                if written is not None:
+                    for id in altered_tables(before, after):
+                        written.setdefault(id, []).append(Write(None))
         return group
 
     def _check(self, request: Request, state: CatalogState, written: Mapping[ObjectId, Sequence[Write]]) -> None:
@@ -382,6 +398,11 @@ class Committer:
             if request.catalog[0].version != state.version:
                 raise Conflict
             state = request.catalog[1]
+        else:
+            for id, table in request.tables.items():
+                current = state.items.get(id)
+                if isinstance(current, Table) and not current.accepts_rows_of(table):
+                    raise Conflict(id)
         for id in (*request.written, *request.source_state):
             if id not in state.items:
                 raise Conflict(id)
@@ -466,8 +487,12 @@ class Committer:
         for item in created:
             if isinstance(item, Hold):
                 self._holds.created(item, HoldPosition(group.begins.get(item.id, time)))
+        for id in altered_tables(old, new):
+            self._wrote(id, time, Write(None))
         for id in old.items.keys() & new.items.keys():
             before, after = old.items[id], new.items[id]
+            if isinstance(after, Table) and after.numbering is not None and after.numbering.readable_from:
+                self._frontiers.readable_from[id] = Timestamp(after.numbering.readable_from)
             if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:
                 self._frontiers.retain(id, after.retain_ms)
         for id in old.items.keys() - new.items.keys():
@@ -481,6 +506,33 @@ class Committer:
             self._unread.pop(id, None)
         if self.key_indexes is not None:
             self.key_indexes.adopt(new, [id for id, item in new.items.items() if old.items.get(id) is not item])
+
+
+def altered_tables(old: CatalogState, new: CatalogState) -> list[ObjectId]:
+    """The tables of which the columns have changed, other than by name."""
+    if old.items is new.items:
+        return []
+    return [
+        id
+        for id, after in new.items.items()
+        if isinstance(after, Table) and isinstance(before := old.items.get(id), Table) and is_altered(before, after)
+    ]
+
+
+def is_altered(before: Table, after: Table) -> bool:
+    """Whether what was computed for a definition of a table may be wrong for another one."""
+    if before is after or (before.columns is after.columns and before.numbering is after.numbering):
+        return False
+    columns = [[(c.type, c.nullable) for c in table.columns] for table in (before, after)]
+    return before.numbering != after.numbering or columns[0] != columns[1]
+
+
+def _with_times(state: CatalogState, time: Timestamp) -> CatalogState:
+    """The state with the time of its commit in the tables that the commit has rewritten."""
+    for item in state.items_of(Table):
+        if item.numbering is not None and item.numbering.readable_from == layout.NOW:
+            state = state.with_item(replace(item, numbering=replace(item.numbering, readable_from=time)))
+    return state
 
 
 def index_created(frontiers: Frontiers, state: CatalogState, index: Index, since: Timestamp) -> None:

@@ -9,8 +9,9 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import structlog
 from catalog import holds, persistence
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
+from catalog.layout import Layout
 from catalog.log import Batch, Log, Payload
 from catalog.objects import (
     Collection,
@@ -28,11 +30,18 @@ from catalog.objects import (
     Index,
     MaterializedView,
     ObjectId,
+    Relation,
+    Schema,
+    Sequence,
+    Table,
     Timestamp,
     WrittenCollection,
+    is_temporary,
+    temporary_schema_name,
 )
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
+from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.store import Store, explained
 from protocol.pgwire.errors import PgError, SqlState
@@ -40,7 +49,7 @@ from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
-from server.coordinator.committer import Commit, Committer, Request, index_created
+from server.coordinator.committer import Commit, Committer, Conflict, Request, altered_tables, index_created
 from server.coordinator.compaction import compact, compact_errors
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows
@@ -53,8 +62,9 @@ from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.notifications import Notifications
 from server.coordinator.queries import Queries
-from server.coordinator.reads import DataflowInputs, Reads, error_of
-from server.coordinator.snapshot_cache import SnapshotCache
+from server.coordinator.reads import DataflowInputs, Reads, altered_error, error_of
+from server.coordinator.sequences import Sequences
+from server.coordinator.snapshot_cache import SnapshotCache, layout_of
 from server.coordinator.subscriptions import Subscriptions
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.coordinator.tasks import BackgroundTasks
@@ -106,11 +116,12 @@ class Coordinator:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=DIRECTORY_MODE)
         self.scratch = scratch
-        self.log = Log(store, Payloads(directory / "payloads"), scratch, self._description)
+        self.log = Log(store, Payloads(directory / "payloads"), scratch, self._description, self._layout)
         self.errors = errors = CollectionErrors(store)
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
+        self.sequences = Sequences(store)
         self.notifications = Notifications()
         self.row_batches = RowBatches(engine)
         self.activity = Activity()
@@ -177,6 +188,8 @@ class Coordinator:
                 self.frontiers.created(id, durable.since, durable.upper, item.retain_ms)
                 if isinstance(item, WrittenCollection) and item.has_upstream_times:
                     self.frontiers.upstream_times.add(id)
+                if isinstance(item, Table) and item.numbering is not None and item.numbering.readable_from:
+                    self.frontiers.readable_from[id] = Timestamp(item.numbering.readable_from)
         for item in items.values():
             if isinstance(item, Index):
                 inputs = self.state.collections(item.depends_on)
@@ -200,6 +213,25 @@ class Coordinator:
         self._tasks.start(passes, "compaction")
         self._tasks.start(self._hold_lag.run(), "lag of holds")
         self._tasks.start(self._measure_lag(), "lag of dataflows")
+        await self._drop_temporary(lambda _: True)  # of the sessions of the last server
+
+    def drop_temporary(self, process_id: int) -> None:
+        """Drops the temporary objects of a session that has ended."""
+        name = temporary_schema_name(process_id)
+        dropped = self._drop_temporary(lambda schema: schema.name == name)
+        self._tasks.start(dropped, f"temporary objects of session {process_id}")
+
+    async def _drop_temporary(self, selected: Callable[[Schema], bool]) -> None:
+        """Drops the selected schemas of temporary objects."""
+        while gone := [schema for schema in self.state.schemas.values() if is_temporary(schema) and selected(schema)]:
+            before = after = self.state
+            for schema in gone:
+                after = after.without_schema(schema.id, cascade=True)
+            after = replace(after.settled(before, MATERIALIZE.id), version=before.version + 1)
+            try:
+                await self.commit(Request(catalog=(before, after)))
+            except Conflict:
+                continue  # the catalog has changed meanwhile
 
     async def _measure_lag(self) -> None:
         """Updates backpressure every MEASURE_S. Runs until cancelled."""
@@ -214,6 +246,7 @@ class Coordinator:
     async def close(self) -> None:
         """Stops the dataflows and the committer, and closes the store. Acknowledged commits are on disk."""
         await self._tasks.stop()
+        await self.sequences.close()
         await self.arrangements.close()
         await asyncio.to_thread(self.store.close)
 
@@ -260,6 +293,9 @@ class Coordinator:
         item = self.state.items.get(id)
         return f'{item.kind} "{".".join(self.state.full_name(item))}"' if item is not None else id
 
+    def _layout(self, id: ObjectId) -> Layout | None:
+        return layout_of(self.state.items.get(id))
+
     def changed(self, unchanged: Mapping[ObjectId, Timestamp], keys: Mapping[ObjectId, Keys]) -> ObjectId | None:
         """As `Committer.changed`."""
         return self._committer.changed(unchanged, keys)
@@ -273,7 +309,7 @@ class Coordinator:
         """Like `Committer.submit`, for a request without payload files."""
         return self._committer.submit(request)
 
-    def _announced(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
+    def _announced(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:
         """Wakes the dataflows that a commit to tables may concern, before it becomes visible."""
         for id in self._errors_changed(time):
             self.dataflows.resting.written(id, (), all=True)
@@ -289,11 +325,13 @@ class Coordinator:
                 log.error("changes not examined", table=id, error=str(error), exc_info=error)
                 resting.written(id, (), all=True)
 
-    def _committed(self, time: Timestamp, written: Sequence[tuple[Batch, Payload]]) -> None:
+    def _committed(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:
         if self.state is not self._state_seen:
-            self._stop_dataflows(self._state_seen)
-            self._state_seen = self.state
+            before, self._state_seen = self._state_seen, self.state
+            self._stop_dataflows(before)
+            self._restart_dataflows(before)
             self._start_dataflows()
+            self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
         self.system_tables.closed(time)
@@ -307,6 +345,10 @@ class Coordinator:
         self.feeds.append(written)
         self.feeds.close_times()
         self.dataflows.resting.close_times()
+
+    def _is_sequence(self, id: ObjectId, generation: int) -> bool:
+        item = self.state.items.get(id)
+        return isinstance(item, Sequence) and item.generation == generation
 
     def _errors_changed(self, time: Timestamp) -> list[ObjectId]:
         """The collections whose error the commit at `time`, the latest, has changed."""
@@ -328,11 +370,43 @@ class Coordinator:
             self.feeds.fail([id], error)
             self.queries.fail([id], error)
 
+    def _restart_dataflows(self, old: CatalogState) -> None:
+        """Starts the dataflows again that read tables whose columns have changed since `old`. Ends subscriptions."""
+        state = self.state
+        if not (tables := altered_tables(old, state)):
+            return
+        for id in tables:
+            self._snapshots.forget(id)
+            self.arrangements.shared.forget(id)
+            error = altered_error(".".join(state.full_name(state.items[id])))
+            self.feeds.fail([id], error)
+            self.queries.fail([id], error)
+        altered = {*tables, *(id for id, item in state.items.items() if _has_other_nulls(old.items.get(id), item))}
+        for item in [*state.items_of(MaterializedView), *state.items_of(Index)]:
+            read = state.collections(item.depends_on)
+            if isinstance(item, Index) and item.id in self.indexes.arranged and not altered.isdisjoint(read):
+                self.indexes.stop(item.id)
+            elif item.id in self.dataflows.running and not altered.isdisjoint(read):
+                self.dataflows.restart(item.id, partial(self._start_view, item.id))
+
+    def _start_view(self, id: ObjectId) -> None:
+        item = self.state.items.get(id)
+        if isinstance(item, MaterializedView):
+            self._views.start(item)
+
     def _start_dataflows(self) -> None:
         """Starts the dataflows of the views and indexes that have none."""
+        started = self.dataflows.running.keys() | self.dataflows.restarting
         for id, item in self.state.items.items():
-            if isinstance(item, MaterializedView) and id not in self.dataflows.running:
+            if isinstance(item, MaterializedView) and id not in started:
                 self._views.start(item)
         for id, item in self.state.items.items():
             if isinstance(item, Index) and id not in self.indexes.arranged:
                 self.indexes.start(item, self.state)
+
+
+def _has_other_nulls(before: object, after: object) -> bool:
+    """Whether a relation's columns are nullable in another way than before."""
+    if before is after or not (isinstance(before, Relation) and isinstance(after, Relation)):
+        return False
+    return [column.nullable for column in before.columns] != [column.nullable for column in after.columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
@@ -35,6 +35,8 @@ class Dataflows:
         self._metrics = metrics
         self._system_tables = system_tables
         self._task_of: dict[str, asyncio.Task[None]] = {}
+        self.restarting: set[str] = set()
+        """The ids of dataflows that `restart` has stopped and not started yet."""
         self.resting = Resting()
 
     def start(
@@ -71,6 +73,21 @@ class Dataflows:
         """Stops and removes a dataflow, if there is one with this id."""
         if self.running.pop(id, None) is not None:
             self._task_of.pop(id).cancel()
+
+    def restart(self, id: str, start: Callable[[], None]) -> None:
+        """Stops a dataflow, and calls `start` when its task has ended. The history of its inputs is held until then."""
+        kept, task = self._frontiers.also(self.running.pop(id).holder), self._task_of.pop(id)
+        self.restarting.add(id)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            self.restarting.discard(id)
+            try:
+                start()
+            finally:
+                kept.release()
+
+        task.add_done_callback(ended)  # after the callback that closes the dataflow
+        task.cancel()
 
     @property
     def views(self) -> dict[ObjectId, Dataflow]:

@@ -34,12 +34,13 @@ from server.sql.index_keys import key_column
 from server.timeline.frontiers import Frontiers
 
 HISTORY_MAX = 256  # changes that an index keeps for `since`
+HISTORY_KEYS_MAX = 1 << 20  # and keys in them
 INLINE_MERGE_MAX = 1 << 15  # keys that are merged on the event loop
 
 
 @dataclass(frozen=True, slots=True)
 class EnforcedKey:
-    """An enforced key of a table. `id` is another one when the columns' types change."""
+    """An enforced key of a table. `id` is another one when the columns' types or positions change."""
 
     id: str
     name: str
@@ -59,17 +60,21 @@ class Duplicate(Exception):
 class KeyIndex:
     """The committed rows of each key, and the latest changes by version."""
 
-    __slots__ = ("_history", "counts", "version")
+    __slots__ = ("_history", "_kept", "counts", "version")
 
     def __init__(self, counts: KeyCounts) -> None:
         self.counts = counts
         self.version = 0
-        self._history: deque[Changes] = deque(maxlen=HISTORY_MAX)
+        self._history: deque[Changes] = deque()
+        self._kept = 0  # keys in the history
 
     def add(self, changes: Changes) -> None:
         self.counts.add(changes)
-        self._history.append(changes)
         self.version += 1
+        self._history.append(changes)
+        self._kept += len(changes)
+        while len(self._history) > HISTORY_MAX or self._kept > HISTORY_KEYS_MAX:
+            self._kept -= len(self._history.popleft())
 
     def since(self, version: int) -> list[Changes] | None:
         """The changes after a version, None if they are not known any more."""
@@ -136,7 +141,8 @@ def _enforced(
     at = tuple(numbers[column] for column in columns)
     types = tuple(parse_type(table.columns[number].type) for number in at)
     layout = KeyLayout(at, tuple(type.arrow for type in types), nulls_distinct)
-    return EnforcedKey(f"{stem} {[str(type.arrow) for type in types]}", name, columns, layout, is_primary)
+    id = f"{stem} {[(number, str(type.arrow)) for number, type in zip(at, types, strict=True)]}"
+    return EnforcedKey(id, name, columns, layout, is_primary)
 
 
 def changes_in(layout: KeyLayout, tables: Iterable[pa.Table]) -> Changes:
@@ -235,7 +241,7 @@ class KeyIndexes:
             del self._loading[key.id]
 
     def _read(self, table: ObjectId, layout: KeyLayout, time: Timestamp) -> KeyCounts:
-        return counts_of(layout, self._log.tables(table, 0, time + 1))
+        return counts_of(layout, self._log.current_tables(table, 0, time + 1))
 
     # -- commits --------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from catalog import updates
+from catalog.layout import Layout
 from catalog.log import INLINE_BYTES, Log, Payload
 from catalog.objects import ObjectId
 from server.coordinator.row_buffer import FEW_BYTES, Inconvertible
@@ -27,24 +28,24 @@ def few_changes(tables: Sequence[pa.Table]) -> pa.Table | None:
     return whole
 
 
-def shared_payloads(log: Log, tables: Sequence[pa.Table]) -> Iterator[Payload]:
+def shared_payloads(log: Log, tables: Sequence[pa.Table], layout: Layout | None = None) -> Iterator[Payload]:
     """Payloads of the `few_changes` of several requests: not many, and none of them a file. Inconvertible."""
     gathered: list[pa.Table] = []
     size = 0
     for table in tables:
         if gathered and size + table.nbytes > INLINE_BYTES:
-            yield from _shared_payload(log, gathered)
+            yield from _shared_payload(log, gathered, layout)
             gathered, size = [], 0
         gathered.append(table)
         size += table.nbytes
-    yield from _shared_payload(log, gathered)
+    yield from _shared_payload(log, gathered, layout)
 
 
-def _shared_payload(log: Log, tables: Sequence[pa.Table]) -> Iterator[Payload]:
+def _shared_payload(log: Log, tables: Sequence[pa.Table], layout: Layout | None) -> Iterator[Payload]:
     try:
         changes = updates.consolidate(pa.concat_tables(tables))
         if changes.num_rows:
-            yield log.prepare(changes)
+            yield log.prepare(changes, layout)
     except pa.ArrowException as error:
         raise Inconvertible from error
 
@@ -57,7 +58,11 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
     return updates.consolidate(pa.concat_tables(changes))
 
 
-async def prepare_payloads(log: Log, writes: Mapping[ObjectId, Sequence[pa.Table]]) -> list[tuple[ObjectId, Payload]]:
+async def prepare_payloads(
+    log: Log,
+    writes: Mapping[ObjectId, Sequence[pa.Table]],
+    layout_of: Callable[[ObjectId], Layout | None] = lambda _: None,
+) -> list[tuple[ObjectId, Payload]]:
     """Returns payloads of the written rows, ready for a transaction of the store. Omits tables without changes."""
     payloads = []
     for id, tables in writes.items():
@@ -67,5 +72,7 @@ async def prepare_payloads(log: Log, writes: Mapping[ObjectId, Sequence[pa.Table
             continue
         # Preparing a small payload does no IO, so it needs no thread.
         small = table.nbytes <= INLINE_BYTES
-        payloads.append((id, log.prepare(table) if small else await asyncio.to_thread(log.prepare, table)))
+        layout = layout_of(id)
+        payload = log.prepare(table, layout) if small else await asyncio.to_thread(log.prepare, table, layout)
+        payloads.append((id, payload))
     return payloads

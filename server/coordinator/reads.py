@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from catalog.collection_errors import CollectionError, CollectionErrors
+from catalog.layout import Altered
 from catalog.log import Log
 from catalog.objects import Collection, DerivedRelation, ObjectId, SystemTable, Timestamp, WrittenCollection
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
-from server.coordinator.snapshot_cache import SnapshotCache, collection_schema
+from server.coordinator.snapshot_cache import SnapshotCache, collection_schema, layout_of
 from server.coordinator.system_table_history import SystemTableHistory
 from server.sql.key_conditions import Wanted, selected
 from server.timeline.frontiers import Frontiers
@@ -42,13 +43,15 @@ class Reads:
         self._system_tables = system_tables
         self._dataflows = dataflows
 
-    async def rows(self, id: ObjectId, as_of: Timestamp, wanted: Wanted = ()) -> pa.Table:
+    async def rows(
+        self, id: ObjectId, as_of: Timestamp, wanted: Wanted = (), altered: Collection | None = None
+    ) -> pa.Table:
         """Returns the rows of a collection at `as_of`, or the current rows of a system table; only the wanted ones.
 
         Waits until `as_of < upper`. PgError if the relation was dropped, is a materialized view that fails, or has an
-        error at `as_of`.
+        error at `as_of`. `altered`: its definition, if that is not the committed one.
         """
-        item = self._committer.state.items.get(id)
+        item = altered or self._committer.state.items.get(id)
         match item:
             case SystemTable():
                 return selected(self._system_tables.current_rows(item), wanted)
@@ -58,7 +61,10 @@ class Reads:
                 if not wanted:
                     return await self._rows(item, as_of)
                 await self.check_multiplicities(id, 1, as_of)
-                rows = await self._snapshots.selected(item, as_of, wanted)
+                try:
+                    rows = await self._snapshots.selected(item, as_of, wanted)
+                except Altered:
+                    raise altered_error(item.name) from None
                 self.require(item)
                 return rows
             case _:
@@ -73,7 +79,10 @@ class Reads:
         return await self._rows(item, as_of)
 
     async def _rows(self, item: Collection, as_of: Timestamp) -> pa.Table:
-        rows = await self._snapshots.rows(item, as_of)
+        try:
+            rows = await self._snapshots.rows(item, as_of)
+        except Altered:
+            raise altered_error(item.name) from None
         self.require(item)
         return rows
 
@@ -147,10 +156,10 @@ class Reads:
         if not isinstance(item, Collection):
             raise _dropped(id)
         await self.final(item, Timestamp(upper - 1))
-        schema, log = collection_schema(item), self._log
+        schema, layout, log = collection_schema(item), layout_of(item), self._log
         if log.lines(id, lower, upper) <= LOOP_ROWS_MAX and log.are_cached(id, lower, upper):
-            return log.changes(id, lower, upper, schema)
-        return await asyncio.to_thread(log.changes, id, lower, upper, schema)
+            return log.changes(id, lower, upper, schema, layout)
+        return await asyncio.to_thread(log.changes, id, lower, upper, schema, layout)
 
 
 class DataflowInputs:
@@ -187,6 +196,20 @@ class DataflowInputs:
 def error_of(error: CollectionError) -> PgError:
     """The error of reads of a collection."""
     return PgError(SqlState.DATA_EXCEPTION, error.message, detail=error.detail, hint=error.hint or None)
+
+
+class AlteredError(PgError):
+    """A table was altered after a statement that reads or writes it was planned."""
+
+
+def altered_error(name: str) -> AlteredError:
+    """The error of a statement or a subscription that was planned for an earlier definition of a table."""
+    return AlteredError(
+        SqlState.SERIALIZATION_FAILURE,
+        f'relation "{name}" was altered',
+        detail="The statement was planned for an earlier definition of the relation.",
+        hint="Execute the statement again.",
+    )
 
 
 def _dropped(name: str) -> PgError:

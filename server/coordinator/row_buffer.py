@@ -7,13 +7,17 @@ them would cost more than the rest of the statement, so rows are converted toget
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from catalog import spill
+from catalog.layout import Layout
 from catalog.log import INLINE_BYTES, Log, Payload
 
 CONVERTED_ROWS = 4_096  # converted at once, in a few milliseconds; bounds the memory of rows as Python objects
+FILE_BYTES = 8 << 20  # of converted rows in memory; they are written to a file when they become more
 FEW_BYTES = 4_096  # rows of at most this size share a payload with those of other requests
 CELL_BYTES, CHARACTER_BYTES = 16, 4  # the most that a value of fixed size and a character take in Arrow
 
@@ -23,15 +27,20 @@ class Inconvertible(Exception):
 
 
 class RowBuffer:
-    """Rows of Python scalars, as `server.sql.constant` evaluates them. `schema`: that of the table's rows."""
+    """Rows of Python scalars, as `server.sql.constant` evaluates them.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    `schema`: that of the table's rows. `directory`: for the files of many rows.
+    """
+
+    def __init__(self, schema: pa.Schema, directory: Path | None = None) -> None:
         self.schema = schema
+        self._directory = directory
         self.rows: list[tuple[Any, ...]] = []
         """The rows that are not converted yet."""
         self.bytes = 0
         """At least the size of all rows in Arrow; lists count as large."""
         self._converted: list[pa.Table] = []
+        self._in_files = 0  # tables of `_converted`
 
     def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self.rows += rows
@@ -58,6 +67,7 @@ class RowBuffer:
         converted = self._converted_count
         if count < converted:
             self._converted, self.rows = [self.table().slice(0, count)], []
+            self._in_files = min(self._in_files, 1)
         else:
             del self.rows[count - converted :]
             if not converted:
@@ -77,6 +87,10 @@ class RowBuffer:
         rows, self.rows = self.rows, []
         if rows:
             self._converted.append(table_of(rows, self.schema))
+        in_memory = self._converted[self._in_files :]
+        if sum(table.nbytes for table in in_memory) > FILE_BYTES:
+            self._converted[self._in_files :] = [spill.on_disk(pa.concat_tables(in_memory), self._directory)]
+            self._in_files = len(self._converted)
 
 
 def _bytes(row: tuple[Any, ...]) -> int:
@@ -95,23 +109,23 @@ def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
 
 
-def payloads_of(log: Log, buffers: Sequence[RowBuffer]) -> Iterator[Payload]:
+def payloads_of(log: Log, buffers: Sequence[RowBuffer], layout: Layout | None = None) -> Iterator[Payload]:
     """Payloads of the rows of buffers with few rows of one table: not many, and none of them a file. Inconvertible."""
     schema = buffers[0].schema
     rows: list[tuple[Any, ...]] = []
     size = 0
     for buffer in buffers:
         if rows and size + buffer.bytes > INLINE_BYTES:
-            yield _payload(log, rows, schema)
+            yield _payload(log, rows, schema, layout)
             rows, size = [], 0
         rows += buffer.rows
         size += buffer.bytes
-    yield _payload(log, rows, schema)
+    yield _payload(log, rows, schema, layout)
 
 
-def _payload(log: Log, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> Payload:
+def _payload(log: Log, rows: Sequence[tuple[Any, ...]], schema: pa.Schema, layout: Layout | None) -> Payload:
     try:
         table = table_of(rows, schema)
     except Exception as error:
         raise Inconvertible from error
-    return log.prepare(table)
+    return log.prepare(table, layout)

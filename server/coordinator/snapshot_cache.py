@@ -18,8 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import spill, updates
+from catalog.layout import Altered, Layout, Numbering, check_unaltered
 from catalog.log import Compacted, Log
-from catalog.objects import Collection, ObjectId, View
+from catalog.objects import Collection, Item, ObjectId, Table, View
 from protocol.pgwire.types import parse_type
 from server.coordinator.recent_changes import ROWS_MAX, RecentChanges
 from server.coordinator.sorted_keys import SortedKeys
@@ -42,14 +43,36 @@ def _schema(types: tuple[str, ...]) -> pa.Schema:
     return updates.rows_schema([parse_type(type).arrow for type in types])
 
 
+def layout_of(item: Item | None) -> Layout | None:
+    """How the columns of a table are stored; None for one that was never altered, and for other items."""
+    if not isinstance(item, Table) or item.numbering is None:
+        return None
+    return _layout(tuple(column.type for column in item.columns), item.numbering)
+
+
+@lru_cache(4_096)
+def _layout(types: tuple[str, ...], numbering: Numbering) -> Layout:
+    return Layout(_schema(types), numbering)
+
+
+def log_tables(log: Log, collection: Collection, lower: int, upper: int) -> list[pa.Table]:
+    """As `Log.tables`, with the columns of this definition of the collection. Altered if one was dropped since."""
+    layout = layout_of(collection)
+    tables = log.tables(collection.id, lower, upper, layout)
+    if layout is None:
+        check_unaltered(tables, collection_schema(collection))
+    return tables
+
+
 class _Snapshot:
-    """The rows of a collection at a time, and the later changes that are known."""
+    """The rows of a collection at a time, and the later changes that are known. `layout`: that of the rows."""
 
-    __slots__ = ("_reads", "keys", "nbytes", "recent", "rows", "time")
+    __slots__ = ("_reads", "keys", "layout", "nbytes", "recent", "rows", "time")
 
-    def __init__(self, time: int, rows: pa.Table, before: _Snapshot | None) -> None:
+    def __init__(self, time: int, rows: pa.Table, before: _Snapshot | None, layout: Layout | None) -> None:
         """`before`: an earlier snapshot. The columns that it has sorted are sorted again when they are read."""
         self.time = time
+        self.layout = layout
         self.rows = rows
         self.nbytes = rows.nbytes
         self.recent: RecentChanges = RecentChanges(time) if before is None else before.recent.after(time)
@@ -83,21 +106,23 @@ class SnapshotCache:
 
     async def rows(self, collection: Collection, as_of: int) -> pa.Table:
         """Returns the rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
-        cached = self._cached.get(collection.id)
-        if cached is not None and cached.time <= as_of:
+        cached, layout = self._cached.get(collection.id), layout_of(collection)
+        if cached is not None and cached.time <= as_of and cached.layout is layout:
             rows = cached.rows
             if self._log.times(collection.id, cached.time + 1, as_of + 1):
                 known = self._changes(collection, cached, as_of)
                 rows = await asyncio.to_thread(self._advanced, collection, cached, as_of, known)
         else:
             rows = await asyncio.to_thread(self._read, collection, as_of)
-        self._cache(collection.id, as_of, rows)
+        self._cache(collection.id, as_of, rows, layout)
         return rows
 
     async def selected(self, collection: Collection, as_of: int, wanted: Wanted) -> pa.Table:
         """Returns the wanted rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
         id = collection.id
         snapshot = self._cached.get(id)
+        if snapshot is not None and snapshot.layout is not layout_of(collection):
+            snapshot = None
         changes = None if snapshot is None else self._changes(collection, snapshot, as_of)
         if snapshot is None or changes is None:
             return await in_thread(selected, await self.rows(collection, as_of), wanted)
@@ -127,8 +152,8 @@ class SnapshotCache:
             if commits > LOOP_COMMITS_MAX or self._log.lines(id, lower, upper) > ROWS_MAX:
                 return None
             try:
-                tables = self._log.tables(id, lower, upper) if commits else []
-            except Compacted:
+                tables = log_tables(self._log, collection, lower, upper) if commits else []
+            except (Altered, Compacted):
                 return None
             recent.extend(as_of, [updates.as_changes(table) for table in tables])
         return recent.between(snapshot.time, as_of)
@@ -150,7 +175,7 @@ class SnapshotCache:
         return selected(found, wanted[1:] if keys.is_exact else wanted)
 
     def _read(self, collection: Collection, as_of: int) -> pa.Table:
-        return self._log.rows(collection.id, as_of, collection_schema(collection))
+        return self._log.rows(collection.id, as_of, collection_schema(collection), layout_of(collection))
 
     def _advanced(
         self, collection: Collection, snapshot: _Snapshot, as_of: int, known: Sequence[pa.Table] | None
@@ -161,20 +186,21 @@ class SnapshotCache:
             if known:
                 changes = updates.consolidate(pa.concat_tables(known))
             else:
-                changes = self._log.changes(collection.id, snapshot.time + 1, as_of + 1, schema)
+                changes = self._log.changes(collection.id, snapshot.time + 1, as_of + 1, schema, snapshot.layout)
         except Compacted:  # these changes were merged with earlier ones
             return self._read(collection, as_of)
         if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
             return spill.applied(rows, changes, self._scratch)
         return updates.apply(rows, changes)
 
-    def _cache(self, id: ObjectId, as_of: int, rows: pa.Table) -> None:
+    def _cache(self, id: ObjectId, as_of: int, rows: pa.Table, layout: Layout | None) -> None:
         cached = self._cached.get(id)
-        if cached is None or cached.time < as_of:
+        is_altered = cached is not None and cached.layout is not layout
+        if cached is None or cached.time < as_of or is_altered:
             if cached is not None and cached.rows is rows:
                 cached.unchanged_until(as_of)
             else:
-                self._cached[id] = _Snapshot(as_of, rows, cached)
+                self._cached[id] = _Snapshot(as_of, rows, None if is_altered else cached, layout)
         self._cached.move_to_end(id)
         while len(self._cached) > 1 and sum(known.nbytes for known in self._cached.values()) > CACHED_BYTES_MAX:
             self._cached.popitem(last=False)

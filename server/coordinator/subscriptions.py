@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import updates
+from catalog.layout import Altered
 from catalog.log import Log
 from catalog.objects import Collection, ObjectId, Timestamp
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
 from server.coordinator.queries import Queries
-from server.coordinator.reads import Reads
-from server.coordinator.snapshot_cache import collection_schema
+from server.coordinator.reads import Reads, altered_error
+from server.coordinator.snapshot_cache import collection_schema, log_tables
 from server.dataflow.runtime.computation import LOOP_ROWS_MAX, Computation
 from server.dataflow.stream.feed import Feed, Reader
 from server.dataflow.stream.partitioned_feed import Partitions
@@ -93,7 +94,7 @@ class Subscriptions:
 
         async def changes(time: Timestamp) -> list[pa.Table]:
             self._reads.check_errors((id,), time)
-            found = await asyncio.to_thread(self._log.tables, id, time, time + 1)
+            found = await self._tables(item, time, time + 1)
             if any(map(updates.takes_away, found)):
                 await self._reads.check_multiplicities(id, as_of + 1, time)
             holder.advance(time)
@@ -103,7 +104,7 @@ class Subscriptions:
             if selection is None:
                 await self._reads.final(item, as_of)
                 self._reads.check_errors((id,), as_of)
-                tables = await asyncio.to_thread(self._log.tables, id, 0, as_of + 1)
+                tables = await self._tables(item, 0, as_of + 1)
                 self._reads.require(item)
             else:
                 tables = [await _selected(selection, await self._reads.rows(id, as_of))]
@@ -121,6 +122,12 @@ class Subscriptions:
         if selection is not None:
             empty = selection.rows(empty)
         return Joined(feed, reader, as_of, [empty, *tables], times, changes, holder.release)
+
+    async def _tables(self, item: Collection, lower: int, upper: int) -> list[pa.Table]:
+        try:
+            return await asyncio.to_thread(log_tables, self._log, item, lower, upper)
+        except Altered:
+            raise altered_error(item.name) from None
 
     async def join_query(self, computation: Computation, as_of: Timestamp, *, exact: bool) -> Joined:
         """Subscribes to the changes of a query.

@@ -11,13 +11,14 @@ import pyarrow as pa
 import structlog
 
 from catalog import source_state, updates
+from catalog.layout import Altered
 from catalog.objects import Collection, Sink, Timestamp
 from catalog.store import MustEnd
 from protocol.cdcv2.messages import TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
-from server.coordinator.snapshot_cache import collection_schema
+from server.coordinator.snapshot_cache import collection_schema, log_tables
 from server.egress.definitions import definition_of
 from server.egress.downstream import Downstream, Written
 from server.egress.kinds import KINDS
@@ -104,6 +105,8 @@ class SinkTask:
                     raise  # the server must stop
                 except Conflict:
                     return  # the sink was dropped
+                except Altered:
+                    continue  # the table was altered
                 except (PgError, UpstreamError) as error:
                     raise_if_cancelled()
                     self._report(SinkStatus.STALLED, error.message)
@@ -205,9 +208,14 @@ class SinkTask:
     async def _tables(self, at: Timestamp) -> list[pa.Table]:
         """The tables of the log at a time."""
         log, on = self._coordinator.log, self.sink.on
+        item = self._coordinator.state.items.get(on)
+        if not isinstance(item, Collection):
+            raise Conflict
+        if item.columns != self.definition.columns:
+            raise Altered
         if log.are_cached(on, at, at + 1) and log.lines(on, at, at + 1) <= LOOP_ROWS:
-            return log.tables(on, at, at + 1)
-        return await asyncio.to_thread(log.tables, on, at, at + 1)
+            return log_tables(log, item, at, at + 1)
+        return await asyncio.to_thread(log_tables, log, item, at, at + 1)
 
     def _is_readable(self, at: Timestamp) -> bool:
         """Whether the collection has no error at a time."""

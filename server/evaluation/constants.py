@@ -21,7 +21,11 @@ def serve(request: bytes, call: Call) -> bytes:
     constant = compiled(relation, bounded=False)
     assert constant is not None
     batch = constant.evaluate(
-        bindings._replace(signal=partial(call, "signal"), privilege_function=partial(call, "privilege_function"))
+        bindings._replace(
+            signal=partial(call, "signal"),
+            privilege_function=partial(call, "privilege_function"),
+            sequence=partial(call, "sequence"),
+        )
     )
     return arrow_stream(batch)
 

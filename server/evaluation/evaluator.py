@@ -38,7 +38,11 @@ class Evaluator:
             return pa.Table.from_batches([constant.evaluate(bindings)])
 
         async def answer(name: str, arguments: tuple[Any, ...]) -> Any:
-            function = {"signal": bindings.signal, "privilege_function": bindings.privilege_function}[name]
+            function = {
+                "signal": bindings.signal,
+                "privilege_function": bindings.privilege_function,
+                "sequence": bindings.sequence,
+            }[name]
             return None if function is None else function(*arguments)
 
         request = await asyncio.to_thread(_request, constant.relation, bindings)
@@ -56,9 +60,8 @@ class Evaluator:
 
 def _request(relation: Relation, bindings: Bindings) -> bytes:
     settings = {name.lower(): value for name, value in bindings.settings.items()}
-    return framed(
-        REQUEST, pickle.dumps((relation, bindings._replace(settings=settings, signal=None, privilege_function=None)))
-    )
+    sent = bindings._replace(settings=settings, signal=None, privilege_function=None, sequence=None, volatile=None)
+    return framed(REQUEST, pickle.dumps((relation, sent)))
 
 
 def _rows(stream: bytes) -> pa.Table:

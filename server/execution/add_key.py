@@ -80,8 +80,13 @@ async def _add(context: Context, statement: grammar.AddKey) -> None:
         return
     assert isinstance(table, Table)
     privileges.require_owner(context.state, context.role, table)
+    await add_to_table(context, table, statement.key)
+
+
+async def add_to_table(context: Context, table: Table, key: grammar.Key) -> None:
+    """Adds a key to a table. PgError 23505 or 23502 if its rows violate it."""
     before = context.state
-    columns, keys = with_keys(before, table.schema_id, table.name, table.columns, [statement.key], table.keys)
+    columns, keys = with_keys(before, table.schema_id, table.name, table.columns, [key], table.keys)
     (new,) = [key for key in keys if key not in table.keys]
     after = before.with_item(replace(table, columns=columns, keys=keys))
     if not new.is_enforced and columns == table.columns:
@@ -122,6 +127,6 @@ async def enforce(context: Context, table: Table, key: EnforcedKey | None, requi
         raise not_unique(context, table, key, rows, found[1])
     committed = rows
     if has_changes:
-        committed = rows.slice(0, 0) if is_new else await coordinator.reads.rows(id, time)
+        committed = rows.slice(0, 0) if is_new else await coordinator.reads.rows(id, time, (), table)
     transaction.new_keys[key.id] = await asyncio.to_thread(counts_of, layout, [committed])
     transaction.key_changes.pop(id, None)  # computed again, with the new key

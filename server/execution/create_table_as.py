@@ -96,5 +96,13 @@ def _definition(statement: CreateTableAs, plan: QueryPlan) -> CreateTable:
         for name, field in zip(final, fields, strict=True)
     )
     return CreateTable(
-        statement.text, statement.offset, statement.name, columns, (), statement.if_not_exists, statement.retain
+        statement.text,
+        statement.offset,
+        statement.name,
+        columns,
+        (),
+        statement.if_not_exists,
+        statement.retain,
+        temporary=statement.temporary,
+        on_commit=statement.on_commit,
     )

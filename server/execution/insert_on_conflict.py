@@ -27,6 +27,7 @@ from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import EnforcedKey
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
+from server.execution.row_rules import check_rows
 from server.execution.select import relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.threads import THREAD_ROWS, in_thread
 from server.session_state.constraints import check_not_null
@@ -71,6 +72,8 @@ async def insert_on_conflict(
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))
     check_not_null(table, new)
+    if plan.rules is not None:
+        await check_rows(context, table, plan.rules, new)
     reads_others = bool(read) or (conflict.update is not None and bool(conflict.update.inputs))
     locked = None if reads_others else _locked_keys(keys, new)
     others = conflict.update.inputs if conflict.update is not None else frozenset()
@@ -91,6 +94,8 @@ async def insert_on_conflict(
             old, updated, numbers = await _updated(context, table, conflict, parameters, new, existing, matches, time)
         inserted = gathered(new, matches.inserted)
         check_not_null(table, updated)
+        if plan.rules is not None:
+            await check_rows(context, table, plan.rules, updated)
         changes = [updates.with_diff(old, -1), updated, inserted]
         if updated.num_rows or inserted.num_rows:
             await _check_keys(context, table, conflict, changes, time)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from catalog.objects import Item, Relation, Schema
+from catalog.objects import TEMPORARY, Item, Relation, Schema, is_temporary, temporary_schema_name
 from catalog.roles import Privilege
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.session_state.context import Context
@@ -34,6 +35,13 @@ def qualified_name(context: Context, item: Item) -> str:
 def schema_of(context: Context, name: Name) -> tuple[Schema, str]:
     """The schema in which `name` is to be created, and its last part. PgError 3D000, 3F000 or 42501."""
     *qualifier, last = name.parts
+    if qualifier == [TEMPORARY]:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'schema "{TEMPORARY}" is not supported here',
+            hint=f"Use CREATE TEMPORARY instead of the name {TEMPORARY}.",
+            position=name.position,
+        )
     schema = find_schema(context, tuple(qualifier), name.position) if qualifier else current_schema(context)
     if schema is None:
         raise PgError(
@@ -43,9 +51,37 @@ def schema_of(context: Context, name: Name) -> tuple[Schema, str]:
         )
     if schema.database_id is None:
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied for schema "{schema.name}"')
+    if is_temporary(schema):
+        message = "cannot create relations in temporary schemas of other sessions"
+        if schema == context.temporary_schema:
+            message = f'schema "{schema.name}" has temporary objects only'
+        raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, hint="Use CREATE TEMPORARY.", position=name.position)
     privileges.require_schema_usage(context.state, context.role, schema)
     privileges.require(context.state, context.role, schema.id, Privilege.CREATE)
     return schema, last
+
+
+def temporary_schema_of(context: Context, name: Name) -> tuple[CatalogState, Schema, str]:
+    """The schema in which `name`, temporary, is to be created, and its last part.
+
+    The first temporary object of a session creates the schema: the catalog with it is returned. PgError 3D000, 42P16.
+    """
+    *qualifier, last = name.parts
+    if qualifier not in ([], [TEMPORARY]):
+        message = "cannot create temporary relation in non-temporary schema"
+        raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, position=name.position)
+    state, schema_name = context.state, temporary_schema_name(context.process_id)
+    database = state.database_named(context.settings["database"])
+    if database is None:
+        message = f'database "{context.settings["database"]}" does not exist'
+        raise PgError(SqlState.INVALID_CATALOG_NAME, message)
+    schema = state.schema_named(database.id, schema_name)
+    if schema is None:
+        id, state = state.new_id()
+        schema = Schema(id, database.id, schema_name)
+        state = state.with_schema(schema)
+    context.has_temporary = True
+    return state, schema, last
 
 
 def find_schema(context: Context, parts: tuple[str, ...], position: int | None = None) -> Schema:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Collection, DerivedRelation, MaterializedView, ObjectId, Timestamp, View
+from catalog.objects import Collection, DerivedRelation, MaterializedView, ObjectId, Table, Timestamp, View
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.runtime.threads import in_thread
@@ -32,7 +32,10 @@ def is_changed(context: Context, id: ObjectId) -> bool:
     state = context.state
     if not isinstance(state.items.get(id), Collection | View):
         return False
-    if id not in context.coordinator.state.items:
+    committed = context.coordinator.state.items.get(id)
+    if committed is None:
+        return True
+    if isinstance(committed, Table) and committed is not state.items[id]:
         return True
     return not transaction.written.isdisjoint(state.collections((id,), through=DerivedRelation))
 
@@ -49,7 +52,7 @@ async def changed_rows(
         return await in_thread(selected, shaped(rows, schema), wanted)
     rows = schema.empty_table()
     if id in context.coordinator.state.items:
-        rows = await context.coordinator.reads.rows(id, time, wanted)
+        rows = await context.coordinator.reads.rows(id, time, wanted, item)
     transaction = context.transaction
     tables = transaction.tables_of(id)
     if not tables:

@@ -37,21 +37,29 @@ def plan_expression(expression: Expr, context: PlanContext, type: PgType | None 
     return plan_query(Query(query.tree, text, expression.offset - text.index(expression.text)), context)
 
 
-def plan_default(definition: ColumnDefinition, context: PlanContext) -> str:
-    """A column's DEFAULT as the catalog stores it: SQL text. PgError if it cannot be assigned to the column."""
+def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[str, tuple[ObjectId, ...]]:
+    """A column's DEFAULT as the catalog stores it: SQL text, in which sequences are named by id, and these sequences.
+
+    PgError if it cannot be assigned to the column.
+    """
     assert definition.default is not None
-    _refuse_subquery(definition.default, "DEFAULT expression")
+    refuse_subquery(definition.default, "DEFAULT expression")
     text = definition.default.text
+    sequences: tuple[ObjectId, ...] = ()
+    if "val" in text.lower():  # nextval(), currval(): their sequences are stored by id
+        query = Query(exp.Select(expressions=[definition.default.tree.copy()]), text, definition.default.offset)
+        planned = plan_query(query, context, None)
+        text, sequences = planned.stored_text, tuple(sorted(planned.sequences))
     id = ObjectId("new")
     column = Column(definition.name.name, str(definition.type), default=text)
     state = context.state
     table = Table(id, next(iter(state.schemas)), "", (column,))
     state = replace(state, items={**state.items, id: table})
     plan_insert(default_values(table), replace(context, state=state))
-    return text
+    return text, sequences
 
 
-def _refuse_subquery(expression: Expr, where: str) -> None:
+def refuse_subquery(expression: Expr, where: str) -> None:
     """PgError 0A000: defaults and index keys are evaluated for any writer, so they cannot read relations."""
     if expression.tree.find(exp.Query) is not None:
         message = f"cannot use subquery in {where}"
@@ -68,7 +76,7 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
     if not statement.keys:
         return tuple(quote_identifier(column.name) for column in item.columns)
     for key in statement.keys:
-        _refuse_subquery(key, "index expression")
+        refuse_subquery(key, "index expression")
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
         plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context, None, maintained=True)
     keys = tuple(key.text for key in statement.keys)

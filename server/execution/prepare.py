@@ -24,6 +24,7 @@ from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
 from server.sql.grammar.statements.cursors import Declare, Fetch
 from server.sql.grammar.statements.explain import Explain, ExplainStage
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Query
 from server.sql.grammar.statements.prepared import Execute
 from server.sql.grammar.statements.queries import Select
@@ -31,6 +32,7 @@ from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObje
 from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.statements.writes import Delete, Insert, Update
+from server.sql.merge_plan import plan_merge
 from server.sql.plan import Field, QueryPlan, plan_query
 from server.sql.stored_query import relation_query
 from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
@@ -56,7 +58,7 @@ def prepare(
     prepared = Prepared(statement, plan_key(context), declared=tuple(types))
     plan: Plan
     match statement:
-        case Select() | Insert() | Update() | Delete():
+        case Select() | Insert() | Update() | Delete() | Merge():
             _set_plan(prepared, plan_statement(context, statement, types))
         case CreateTableAs(query=query):
             prepared.plan = plan = plan_query(query, context.plan_context(), types)
@@ -73,7 +75,7 @@ def prepare(
                 context.settings[statement.name]  # raises for an unknown name, so that Describe reports it
             prepared.fields = show_fields(statement)
         case Explain(statement=inner):
-            if isinstance(inner, Select | Insert | Update | Delete | CreateTableAs | Subscribe):
+            if isinstance(inner, Select | Insert | Update | Delete | Merge | CreateTableAs | Subscribe):
                 prepared.parameters = prepare(context, inner, types).parameters
             prepared.fields = explain_fields(statement)
         case Fetch(cursor=cursor):
@@ -110,7 +112,7 @@ def _set_plan(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> 
 
 
 def plan_statement(
-    context: Context, statement: Select | Insert | Update | Delete, types: Types = ()
+    context: Context, statement: Select | Insert | Update | Delete | Merge, types: Types = ()
 ) -> QueryPlan | CatalogPlan | WritePlan:
     """The plan of a query or a write. Queries over system relations are planned by the catalog engine."""
     match statement:
@@ -127,6 +129,8 @@ def plan_statement(
             return plan_update(statement, context.plan_context(), types)
         case Delete():
             return plan_delete(statement, context.plan_context(), types)
+        case Merge():
+            return plan_merge(statement, context.plan_context(), types)
 
 
 def _check_as_of(plan: QueryPlan) -> None:
@@ -153,7 +157,8 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
                         f'column "{column.name}" of relation "{item.name}" does not exist',
                         position=column.position,
                     )
-            return plan_query(relation_query(item, tuple(c.name for c in columns)), context.plan_context())
+            copied = tuple(c.name for c in columns) or tuple(c.name for c in item.columns if not c.generated)
+            return plan_query(relation_query(item, copied), context.plan_context())
         case Subscribe() as subscribe:
             return plan_subscribe(context, subscribe, None)
         case source:

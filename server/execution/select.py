@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import DerivedRelation, ObjectId, SystemTable, Timestamp
+from catalog.objects import DerivedRelation, ObjectId, SystemTable, Table, Timestamp
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import Unavailable
+from server.coordinator.reads import altered_error
 from server.dataflow.runtime.computation import compute
 from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.execution.catalog_query.query import relation_rows
 from server.execution.own_changes import changed_rows, is_changed
 from server.execution.times import timestamp_of
+from server.execution.volatile import completed_rows, constant_rows, divided_rows
 from server.execution.waiting import rows_after_waiting
 from server.runtime.trace import step
 from server.session_state.context import Context, not_readable
@@ -28,8 +31,9 @@ from server.session_state.transaction import KEYS_MAX, Mode
 from server.sql.constant import Bindings
 from server.sql.grammar.statements.queries import AsOf
 from server.sql.key_conditions import Wanted
-from server.sql.plan import QueryPlan
+from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import RowLocks
+from server.sql.volatile import Deferred, deferred
 from server.timeline.frontiers import Holder, NotReadable
 
 
@@ -86,7 +90,12 @@ async def rows_without_inputs(
     """
     bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
-        if plan.waits:
+        if plan.volatile is not None and plan.constant is not None:
+            rows = await constant_rows(context, plan, bindings)
+        elif plan.volatile is not None and plan.volatile.lower is not None:
+            lower = await rows_without_inputs(context, plan.volatile.lower, parameters, time)
+            rows = await completed_rows(context, plan, lower, bindings)
+        elif plan.waits:
             rows = await rows_after_waiting(context, plan.relation, bindings)
         elif plan.constant is not None:
             rows = await context.evaluator.evaluate(plan.constant, bindings)
@@ -95,6 +104,36 @@ async def rows_without_inputs(
             rows = shaped(await spark_rows(plan, bindings, context.engine, {}), schema)
         computing.rows = rows.num_rows
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedRow:
+    """A row that is inserted repeatedly, with a value of its own for each volatile call."""
+
+    context: Context
+    plan: QueryPlan
+    row: pa.Table
+    divided: Deferred | None
+
+    async def rows(self, count: int) -> pa.Table:
+        """`count` rows, with columns c0, c1, ..."""
+        columns = [pa.repeat(column[0], count) for column in self.row.columns]
+        rows = pa.table(columns, names=self.row.column_names)
+        if self.divided is None:
+            return rows
+        bindings = self.context.short_bindings(self.plan, (), None)
+        return await divided_rows(self.context, self.divided, rows, self.plan, bindings)
+
+
+async def repeated_row(context: Context, plan: QueryPlan) -> RepeatedRow:
+    """The row of a query of one row that reads no relation and has no parameters."""
+    if plan.volatile is None:
+        return RepeatedRow(context, plan, await rows_without_inputs(context, plan, ()), None)
+    divided = deferred(plan.relation, column_factory(plan.relation))
+    if divided is None:
+        return RepeatedRow(context, plan, await rows_without_inputs(context, plan, ()), None)
+    lower = replace(relation_plan(divided.lower), uses_session=True)
+    return RepeatedRow(context, plan, await rows_without_inputs(context, lower, ()), divided)
 
 
 def depend_on(context: Context, plan: QueryPlan, time: Timestamp, parameters: tuple[object, ...]) -> None:
@@ -140,7 +179,10 @@ async def rows_at(
 
     `given`: the rows of relations that exist only in the plan.
     """
-    bindings = context.bindings(parameters, mz_now=time) if plan.uses_session else Bindings(parameters)
+    if plan.volatile is not None and plan.volatile.lower is not None:
+        rows_below = await rows_at(context, plan.volatile.lower, time, parameters, committed=committed, given=given)
+        return await completed_rows(context, plan, rows_below, context.short_bindings(plan, parameters, time))
+    bindings = context.short_bindings(plan, parameters, time)
     views: dict[ObjectId, pa.Table] = {}
     for view in plan.scanned - plan.inputs - given.keys():
         changed = not committed and is_changed(context, view)
@@ -153,6 +195,7 @@ async def rows_at(
     async def rows(id: ObjectId, as_of: Timestamp) -> pa.Table:
         if id in given:
             return given[id]
+        check_unaltered(context, plan)
         if id in views:
             return views[id]
         if not committed and is_changed(context, id):
@@ -164,6 +207,15 @@ async def rows_at(
         return await input_rows(context, id, as_of)
 
     return await compute(plan, bindings, context.engine, rows, time, batches=context.coordinator.row_batches)
+
+
+def check_unaltered(context: Context, plan: QueryPlan) -> None:
+    """AlteredError if a table of the query was altered since it was planned, for example while it waited for a lock."""
+    items = context.state.items
+    for table in plan.tables:
+        current = items.get(table.id)
+        if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
+            raise altered_error(table.name)
 
 
 async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp, wanted: Wanted = ()) -> pa.Table:

@@ -29,7 +29,7 @@ from server.dataflow.stream.subscription import (
 )
 from server.execution.names import find_item
 from server.execution.planning import plan_order
-from server.execution.select import hold_at, rows_without_inputs
+from server.execution.select import check_unaltered, hold_at, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
 from server.runtime.errors import evaluation_error, to_pg_error
@@ -257,6 +257,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     holder = hold_at(context, plan.inputs, as_of)
     try:
         await _come(context, plan.inputs, as_of)
+        check_unaltered(context, plan)
         with _evaluation():
             scan = plan.direct_scan
             item = context.state.items[scan.source] if scan is not None else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from catalog import updates
@@ -21,24 +22,40 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
+from server.coordinator.reads import AlteredError, altered_error
 from server.coordinator.row_buffer import RowBuffer, table_of
-from server.coordinator.snapshot_cache import collection_schema
+from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.spark_rows import shaped
+from server.execution.ddl.define import change_catalog
+from server.execution.ddl.sequences import restarted
 from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
-from server.execution.select import keys_of, relation_rows_at, rows_at, rows_without_inputs
+from server.execution.row_rules import check_rows, with_generated
+from server.execution.second_digits import rounded_seconds
+from server.execution.select import (
+    RepeatedRow,
+    check_unaltered,
+    keys_of,
+    relation_rows_at,
+    repeated_row,
+    rows_at,
+    rows_without_inputs,
+)
 from server.runtime.trace import step
-from server.session_state.constraints import check_not_null
+from server.session_state.constraints import check_not_null, check_violation
 from server.session_state.context import Context, not_readable
 from server.session_state.key_checks import check_keys, check_row_keys, load_keys
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
 from server.sql.constant import Bindings, NotCheap
+from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
-from server.sql.write_plan import AddedRows, WritePlan, plan_insert
+from server.sql.row_rules import rules_of, violated
+from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_insert
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
+CHECK_BYTES = 8 * 1024 * 1024  # the size of the rows whose CHECK constraints COPY checks together
 COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
 
 
@@ -48,16 +65,25 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         await load_keys(context, plan.table)
     if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
         return result
+    check_unaltered(context, plan.query)
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
-    _require(context, plan, Privilege(verb))
+    for privilege in _privileges(plan, verb):
+        _require(context, plan, privilege)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     if not plan.query.inputs:
         await context.enter(Mode.WRITE, verb)
-        rows = await rows_without_inputs(context, plan.query, parameters)
-        if plan.literals is not None:
+        if plan.literals is None:
+            rows = await rows_without_inputs(context, plan.query, parameters)
+            _check_unaltered(context, table)
+        else:
+            row = await repeated_row(context, plan.query)
+            rows = await row.rows(len(next(iter(plan.literals.values()))))
+            _check_unaltered(context, table)
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
+            if plan.rules is not None:
+                rows = await with_generated(context, plan.rules, rows)
         return await _changed(context, plan, table, verb, rows)
 
     async def attempt(number: int) -> Result:
@@ -77,7 +103,7 @@ async def retried(context: Context, attempt: Callable[[int], Awaitable[Result]])
             return await attempt(number)
         except PgError as error:
             retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
-            if not retry or number == RETRIES_MAX - 1:
+            if isinstance(error, AlteredError) or not retry or number == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
 
@@ -91,6 +117,7 @@ def insert_constants(
     """
     if not context.transaction.can_enter(Mode.WRITE):
         return None
+    check_unaltered(context, plan.query)
     require_insert(context, plan)
     return add_constants(context, plan, added, parameters)
 
@@ -108,37 +135,49 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
         return None
     transaction.enter(Mode.WRITE, "INSERT")
     with step("evaluate") as evaluating:
-        bindings = Bindings(parameters)
-        if plan.query.uses_session:
-            bindings = context.bindings(parameters, mz_now=context.read_time)
+        bindings = context.short_bindings(plan.query, parameters, None)
         try:
             rows = added.constant.evaluate_rows(bindings)
         except NotCheap:
+            return None
+        try:
+            broken = [name for row in rows if (name := violated(added.conditions, bindings, row)) is not None]
+        except NotCheap:
+            if bindings.volatile is not None:
+                bindings.volatile.undo()
             return None
         evaluating.rows = len(rows)
     with step("write", plan.table) as writing:
         for row in rows:
             if None in row and any(row[number] is None for number in added.required):
-                table = context.state.items[plan.table]
-                assert isinstance(table, Table)
+                table = _table_of(context, plan)
                 check_not_null(table, table_of(rows, added.schema))  # raises
+        if broken:
+            row = next(row for row in rows if violated(added.conditions, bindings, row) is not None)
+            raise check_violation(_table_of(context, plan), broken[0], table_of([row], added.schema))
         if not check_row_keys(context, plan.table, rows, added.schema):
+            if bindings.volatile is not None:
+                bindings.volatile.undo()
             return None
         buffer = transaction.rows.get(plan.table)
         if buffer is None:
-            buffer = transaction.rows[plan.table] = RowBuffer(added.schema)
+            transaction.writes_to(context.state.items[plan.table])
+            buffer = transaction.rows[plan.table] = RowBuffer(added.schema, context.coordinator.scratch)
         buffer.add(rows)
         writing.rows = len(rows)
     return Result(f"INSERT 0 {len(rows)}")
 
 
-def _with_literals(row: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
-    """A table's rows with the literals as columns. All other columns repeat their value in `row`."""
-    count = len(next(iter(literals.values())))
-    columns = [
-        literals.get(number, pa.repeat(column[0], count)).cast(column.type) for number, column in enumerate(row.columns)
-    ]
-    return pa.table(columns, names=row.column_names)
+def _table_of(context: Context, plan: WritePlan) -> Table:
+    table = context.state.items[plan.table]
+    assert isinstance(table, Table)
+    return table
+
+
+def _with_literals(rows: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> pa.Table:
+    """The rows with the literals as columns."""
+    columns = [literals.get(number, column).cast(column.type) for number, column in enumerate(rows.columns)]
+    return pa.table(columns, names=rows.column_names)
 
 
 def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
@@ -180,9 +219,17 @@ async def _read_then_write(
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await _enter(context, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
+    _check_unaltered(context, table)
     result = await _changed(context, plan, table, verb, rows)
     await _end(context)
     return result
+
+
+def _check_unaltered(context: Context, table: Table) -> None:
+    """AlteredError if a table was altered since the statement that writes it began."""
+    current = context.state.items.get(table.id)
+    if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
+        raise altered_error(table.name)
 
 
 async def rows_to_write(
@@ -226,12 +273,16 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
     """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []
+    if plan.merge is not None:
+        return await _merged(context, plan, plan.merge, table, rows)
     with step("write", table.id) as writing:
         if plan.old is not None:
             tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
         if plan.new is not None:
             new = _part(rows, plan.new, schema)
             check_not_null(table, new)
+            if plan.rules is not None:
+                await check_rows(context, table, plan.rules, new)
             tables.append(new)
         if rows.num_rows:
             await check_keys(context, table, tables, None if plan.old is None or plan.new is None else plan.assigned)
@@ -245,15 +296,57 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
     return Result(tag, TableRows(fields, _part(rows, plan.returning, shown)))
 
 
+async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table: Table, rows: pa.Table) -> Result:
+    """Adds the changes of a MERGE. PgError 21000 if a row is changed twice."""
+    assert plan.old is not None
+    assert plan.new is not None
+    schema = collection_schema(table)
+    clauses = rows.column(merge.clause).to_numpy()
+    actions = {
+        action: np.isin(clauses, [number for number, own in enumerate(merge.actions, 1) if own is action])
+        for action in MergeAction
+    }
+    before = actions[MergeAction.UPDATE] | actions[MergeAction.DELETE]
+    after = actions[MergeAction.UPDATE] | actions[MergeAction.INSERT]
+    changed = rows.column(merge.target).filter(pa.array(before))
+    if len(changed.unique()) < len(changed):
+        raise PgError(
+            SqlState.CARDINALITY_VIOLATION,
+            "MERGE command cannot affect row a second time",
+            hint="Ensure that not more than one source row matches any one target row.",
+        )
+    old = updates.with_diff(_part(rows.filter(pa.array(before)), plan.old, schema), -1)
+    new = _part(rows.filter(pa.array(after)), plan.new, schema)
+    check_not_null(table, new)
+    if plan.rules is not None:
+        await check_rows(context, table, plan.rules, new)
+    if rows.num_rows:
+        await check_keys(context, table, [old, new])
+        await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
+    return Result(f"MERGE {rows.num_rows}")
+
+
+def _privileges(plan: WritePlan, verb: str) -> Iterable[Privilege]:
+    """The privileges on the table that a statement needs."""
+    if plan.merge is None:
+        return (Privilege(verb),)
+    return [Privilege(a.upper()) for a in dict.fromkeys(plan.merge.actions) if a is not MergeAction.NOTHING]
+
+
 def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
     return shaped(rows.select(range(*columns.indices(rows.num_columns))), schema)
 
 
-async def truncate(context: Context, tables: list[Table]) -> Result:
-    """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege."""
+async def truncate(context: Context, tables: list[Table], *, restarts: bool = False) -> Result:
+    """Deletes all rows of the tables. PgError 42501 if the role lacks the privilege.
+
+    `restarts`: the sequences that their columns own begin again, if the transaction commits.
+    """
     for table in tables:
         privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
     await _enter(context, "TRUNCATE TABLE")
+    if restarts and (after := restarted(context, context.state, tables)) is not context.state:
+        change_catalog(context, after)
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
     await context.admit(ids)
@@ -281,16 +374,18 @@ class CopyIn:
         context: Context,
         table: Table,
         positions: tuple[int, ...],
-        defaults: tuple[object, ...],
+        defaults: RepeatedRow | None,
         decoder: CopyDecoder,
     ) -> None:
-        """`positions`: table column numbers of the input's columns; `defaults`: one value per table column."""
+        """`positions`: table column numbers of the input's columns. `defaults` None: every column is copied."""
         self._defaults = defaults
         self._context = context
         self._table = table
         self._positions = positions
         self._decoder = decoder
         self._batches: list[pa.RecordBatch] = []
+        self._rules = rules_of(table, context.plan_context())
+        self._unchecked: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
         self._payloads: list[Payload] = []
@@ -301,6 +396,7 @@ class CopyIn:
 
     async def finish(self) -> Result:
         await self._take(self._decoder.finish())
+        await self._check()
         rows = [payload.table for payload in self._payloads]
         if self._batches:
             rows.append(pa.Table.from_batches(self._batches))
@@ -308,7 +404,9 @@ class CopyIn:
             await check_keys(self._context, self._table, rows)
         if self._batches:
             await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
+        _check_unaltered(self._context, self._table)
         for payload in self._payloads:
+            self._context.transaction.writes_to(self._table)
             self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
@@ -319,26 +417,47 @@ class CopyIn:
 
     async def _take(self, batches: list[pa.RecordBatch]) -> None:
         for batch in batches:
-            rows = self._complete(batch)
-            check_not_null(self._table, pa.Table.from_batches([rows]))
-            self._batches.append(rows)
-            self._bytes += rows.nbytes
+            rows = await self._complete(batch)
             self._rows += rows.num_rows
+            if self._rules is None:
+                self._add(rows)
+            else:
+                self._unchecked.append(rows)
+        if sum(batch.nbytes for batch in self._unchecked) > CHECK_BYTES:
+            await self._check()
         if self._bytes > COPY_CHUNK_BYTES:
             batches, self._batches, self._bytes = self._batches, [], 0
-            self._payloads.append(
-                await asyncio.to_thread(self._context.coordinator.log.prepare_stream, batches[0].schema, batches)
-            )
+            log, layout = self._context.coordinator.log, layout_of(self._table)
+            self._payloads.append(await asyncio.to_thread(log.prepare_stream, batches[0].schema, batches, layout))
 
-    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    async def _check(self) -> None:
+        """Computes the generated columns of the unchecked rows, and checks and adds these rows."""
+        if self._rules is None or not self._unchecked:
+            return
+        rows, self._unchecked = pa.Table.from_batches(self._unchecked), []
+        rows = await with_generated(self._context, self._rules, rows)
+        for batch in rows.combine_chunks().to_batches():
+            self._add(batch)
+        await check_rows(self._context, self._table, self._rules, rows)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        check_not_null(self._table, pa.Table.from_batches([rows]))
+        self._batches.append(rows)
+        self._bytes += rows.nbytes
+
+    async def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""
         schema = collection_schema(self._table)
-        columns = [
-            batch.column(self._positions.index(i))
-            if i in self._positions
-            else pa.repeat(pa.scalar(default, type), batch.num_rows)
-            for i, (type, default) in enumerate(zip(schema.types, self._defaults, strict=True))
-        ]
+        others = None if self._defaults is None else (await self._defaults.rows(batch.num_rows)).combine_chunks()
+        columns = []
+        for number, type in enumerate(schema.types):
+            if number in self._positions:
+                values = batch.column(self._positions.index(number))
+                digits = digits_of(self._table.columns[number])
+                columns.append(values if digits is None else rounded_seconds(values, digits))
+            else:
+                assert others is not None
+                columns.append(pa.concat_arrays(others.column(number).cast(type).chunks))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -349,13 +468,11 @@ async def copy_from(context: Context, table: Table, positions: tuple[int, ...], 
     return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
 
 
-async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> tuple[object, ...]:
-    """The default of each column, as in INSERT ... DEFAULT VALUES. All None if every column is copied."""
+async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> RepeatedRow | None:
+    """The row of INSERT ... DEFAULT VALUES. None if every column is copied."""
     if len(positions) == len(table.columns):
-        return (None,) * len(table.columns)
-    plan = plan_insert(default_values(table), context.plan_context())
-    rows = await rows_without_inputs(context, plan.query, ())
-    return tuple(column[0].as_py() for column in rows.columns)
+        return None
+    return await repeated_row(context, plan_insert(default_values(table), context.plan_context()).query)
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:

@@ -123,7 +123,7 @@ def _subject(
     match inner, plan:
         case s.Select(as_of=as_of), QueryPlan():
             subject.run = lambda: select(context, plan, as_of, parameters)
-        case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
+        case ((s.Insert() | s.Update() | s.Delete() | s.Merge()), WritePlan()):
             subject.run = lambda: write(context, plan, type(inner).__name__.upper(), parameters)
         case s.CreateTableAs(), QueryPlan():
             subject.run = lambda: create_table_as(context, inner, plan, parameters)
@@ -139,7 +139,7 @@ def _plan(context: Context, inner: s.Statement, stage: ExplainStage | None, type
     match inner:
         case s.Select(query=query) if stage in _MAINTAINED:
             return plan_query(query, planning, types, maintained=True)
-        case s.Select() | s.Insert() | s.Update() | s.Delete():
+        case s.Select() | s.Insert() | s.Update() | s.Delete() | s.Merge():
             return plan_statement(context, inner, types)
         case s.CreateView(query=query):
             return plan_query(query, planning)

@@ -29,6 +29,7 @@ from server.sql.expressions import (
     SortKey,
     Subquery,
     SubqueryKind,
+    Volatile,
     WindowCall,
 )
 from server.sql.functions.table import OPERATORS
@@ -144,6 +145,8 @@ class _Explainer:
                 return shown if expression.type.name in _BARE else quoted
             case Parameter(index=index):
                 return f"${index + 1}"
+            case Volatile(name=name, arguments=arguments):
+                return f"{name}({', '.join(map(self.text, arguments))})"
             case SessionValue(name=name, argument=argument):
                 return f"{name}({'' if argument is None else self.text(argument)})"
             case ColumnRef(column=column):

@@ -40,7 +40,7 @@ from server.session_state.context import Context
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared, plan_key
 from server.session_state.results import NoRows, Result, row_description
-from server.sql.constant import Bindings, Constant, NotCheap, is_short
+from server.sql.constant import Constant, NotCheap, is_short
 from server.sql.grammar.literal_rows import split_few
 from server.sql.grammar.statements import Select
 from server.sql.plan import QueryPlan
@@ -84,7 +84,7 @@ class ConstantQueries:
         context, plan = self._dispatcher.context, prepared.plan
         if not (isinstance(plan, QueryPlan) and isinstance(prepared.statement, Select)) or plan.constant is None:
             return
-        if plan.uses_session or plan.parameters or prepared.statement.as_of is not None:
+        if plan.uses_session or plan.volatile is not None or plan.parameters or prepared.statement.as_of is not None:
             return
         if not self._cache.keeps(context, text) or self._cache.answer(context, text) is not None:
             return
@@ -100,6 +100,7 @@ class ConstantQueries:
         literals = split_few(text)
         if literals is None:
             return None
+        context.volatile.begin()
         try:
             prepared = self._cache.plan(context, literals.template)
             if prepared is None:
@@ -115,6 +116,7 @@ class ConstantQueries:
             context.begin_statement()
             result = insert_constants(context, plan, plan.added, values)
         except Exception:
+            context.volatile.undo()
             return None  # executing the text value by value reports the error with its position
         return None if result is None else CallAnswer(_complete(result.tag), kind_of(prepared.statement), False)
 
@@ -135,9 +137,12 @@ class ConstantQueries:
         if not call.is_valid(dispatcher):
             self._call = None
             return None
+        volatile = dispatcher.context.volatile
+        volatile.begin()
         try:
             result, answer = call.answer(values)
         except Exception:
+            volatile.undo()
             return None  # handling the messages one by one reports the error at the right message
         shape, prepared = call.shape, call.prepared
         connection.consume_call(end, synced=shape.synced)
@@ -255,7 +260,7 @@ def _select(context: Context, plan: QueryPlan, constant: Constant, formats: Sequ
 
     def execute(parameters: tuple[object, ...]) -> tuple[Result, bytes]:
         context.begin_statement()
-        bindings = context.bindings(parameters, context.read_time) if plan.uses_session else Bindings(parameters)
+        bindings = context.short_bindings(plan, parameters, None)
         row = constant.evaluate_row(bindings)
         return Result("SELECT {}", NoRows(plan.columns)), write(row) + _SELECT_1
 

@@ -86,7 +86,9 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
     table = write.table_for_writing(context, item.id, item.name, "copy to")
     positions = _copied_columns(table, statement)
     options = CopyOptions.of(statement.options, reading=True)
-    columns = [(table.columns[i].name, parse_type(table.columns[i].type)) for i in positions]
+    types = [parse_type(table.columns[i].type) for i in positions]
+    types = [type.without_modifiers if type.has_seconds else type for type in types]
+    columns = [(table.columns[i].name, type) for i, type in zip(positions, types, strict=True)]
     copy = await write.copy_from(
         context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
     )
@@ -134,7 +136,7 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
 def _copied_columns(table: Table, statement: s.CopyFrom) -> tuple[int, ...]:
     names = [column.name for column in table.columns]
     if not statement.columns:
-        return tuple(range(len(names)))
+        return tuple(number for number, column in enumerate(table.columns) if not column.generated)
     positions: list[int] = []
     for ident in statement.columns:
         if ident.name not in names:
@@ -142,6 +144,12 @@ def _copied_columns(table: Table, statement: s.CopyFrom) -> tuple[int, ...]:
                 SqlState.UNDEFINED_COLUMN,
                 f'column "{ident.name}" of relation "{table.name}" does not exist',
                 position=ident.position,
+            )
+        if table.columns[names.index(ident.name)].generated:
+            raise PgError(
+                SqlState.INVALID_COLUMN_REFERENCE,
+                f'column "{ident.name}" is a generated column',
+                detail="Generated columns cannot be used in COPY.",
             )
         if names.index(ident.name) in positions:
             raise PgError(

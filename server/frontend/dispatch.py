@@ -15,13 +15,16 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
 from server.coordinator.notifications import Notification
+from server.coordinator.reads import AlteredError
 from server.execution import show, write
+from server.execution.add_check import change_check
 from server.execution.add_key import add_key
+from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
-from server.execution.ddl.define import define
+from server.execution.ddl.define import define, discard_temporary
 from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
@@ -88,13 +91,22 @@ class Dispatcher:
             portal.prepared = prepare(self.context, portal.prepared.statement, portal.prepared.declared)
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
-        """Runs a planned statement and returns its result."""
+        """Runs a planned statement and returns its result. Plans it again if a table was altered meanwhile."""
+        try:
+            return await self._execute(prepared, parameters)
+        except AlteredError:
+            current = self.revalidated(prepared)
+            if current is prepared:
+                raise
+            return await self._execute(current, parameters)
+
+    async def _execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
         context = self.context
         statement, plan = prepared.statement, prepared.plan
         match statement, plan:
             case s.Select(), QueryPlan():
                 return await select(context, plan, statement.as_of, parameters)
-            case ((s.Insert() | s.Update() | s.Delete()), WritePlan()):
+            case ((s.Insert() | s.Update() | s.Delete() | s.Merge()), WritePlan()):
                 return await write.write(context, plan, type(statement).__name__.upper(), parameters)
             case s.CreateTableAs(), QueryPlan():
                 return await create_table_as(context, statement, plan, parameters)
@@ -102,10 +114,12 @@ class Dispatcher:
                 return await run_catalog_query(context, plan, parameters)
             case s.Subscribe(), SubscribePlan():
                 return await subscribe(context, statement, plan, parameters)
-            case s.Truncate(tables=names), _:
+            case s.Truncate(tables=names, restarts=restarts), _:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
-                return await write.truncate(context, tables)
+                return await write.truncate(context, tables, restarts=restarts)
+            case ((s.AddCheck() | s.ValidateCheck()), _):
+                return await change_check(context, statement)
             case s.Maintain(tag=tag, tables=tables), _:
                 self._check_maintained(tag, tables)
                 return Result(tag)
@@ -115,6 +129,8 @@ class Dispatcher:
                 return await holds.advance_hold(context, statement)
             case s.ValidateConnection(), _:
                 return await connections.validate(context, statement)
+            case s.AlterTable(), _:
+                return await alter_table(context, statement)
             case ((s.AddKey() | s.CreateIndex(unique=True)), _):
                 return await add_key(context, statement)
             case Definition(), _:
@@ -123,6 +139,10 @@ class Dispatcher:
                 return await self.transactions.execute(statement)
             case ((s.Savepoint() | s.ReleaseSavepoint() | s.RollbackToSavepoint()), _):
                 return await self.transactions.execute(statement)
+            case s.Discard(target=("TEMP" | "ALL")), _:
+                result = self._setting_statement(statement)
+                await discard_temporary(context)
+                return result
             case ((s.SetVariable() | s.SetRole() | s.ResetVariable() | s.Discard()), _):
                 return self._setting_statement(statement)
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
@@ -178,6 +198,8 @@ class Dispatcher:
                     context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
                     context.settings.reset("role")
+                if target in ("ALL", "SEQUENCES"):
+                    context.volatile.forget()
                 return Result(f"DISCARD {target}")
             case _:
                 assert_never(statement)

@@ -21,6 +21,7 @@ from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import to_the_end
 
 READ_BYTES_MAX = 8 * 1024 * 1024  # of changes read at once; bounds the memory of a source
+READERS_TURNS = 5  # of the event loop, from a commit until the sockets of subscribers have its changes
 RETRY_S = 0.5  # pause before the first retry; it doubles with each further one
 RETRY_S_MAX = 30.0
 
@@ -85,6 +86,7 @@ class Ingestion:
                 changes = await self._upstream.read(READ_BYTES_MAX)
                 await self._commit(changes)
                 self._report(Status.RUNNING, None)
+                await _readers_first()
                 await self._upstream.committed(changes.state)
         finally:
             await self._upstream.close()
@@ -139,6 +141,12 @@ class Ingestion:
             else:
                 log.info(f"source {status}", source=self.source)
         self.status, self.error = status, error
+
+
+async def _readers_first() -> None:
+    """Lets the tasks that the commit has woken run: those that send its changes to subscribers."""
+    for _ in range(READERS_TURNS):
+        await asyncio.sleep(0)
 
 
 def _now_us() -> int:

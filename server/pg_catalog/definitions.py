@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import DerivedRelation, Index, Relation
+from catalog.objects import DerivedRelation, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row
@@ -68,6 +68,10 @@ def _index_definition(
 def constraint_definitions(visible: Visible) -> Iterator[Row]:
     """tw_constraints: the results of pg_get_constraintdef."""
     for item in visible.items:
+        if isinstance(item, Table):
+            for number, check in enumerate(item.checks):
+                valid = "" if check.is_valid else " NOT VALID"
+                yield {"oid": oids.check_oid(item.id, number), "text": f"CHECK (({check.expression})){valid}"}
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)

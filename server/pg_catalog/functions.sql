@@ -31,6 +31,8 @@ CREATE MACRO fn.format_type(p_type, p_modifier) AS (
   CASE WHEN p_type IS NULL THEN NULL WHEN p_type = 0 THEN '-' ELSE coalesce(
     (SELECT CASE
         WHEN p_modifier IS NULL THEN tw_t.tw_text
+        WHEN tw_t.tw_base IN (1083, 1114, 1184, 1186) AND p_modifier >= 0 THEN regexp_replace(tw_t.tw_text, '^(\w+)',
+            '\1(' || (p_modifier % 65536) || ')')
         WHEN tw_t.tw_base = 1042 AND p_modifier = -1 THEN 'bpchar'
         WHEN p_modifier < 4 THEN tw_t.tw_text
         WHEN tw_t.tw_base IN (1042, 1043) THEN tw_t.tw_text || '(' || (p_modifier - 4) || ')'
@@ -47,6 +49,9 @@ CREATE MACRO fn.regtype_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_t.tw_text || tw_t.tw_dimensions FROM (SELECT dimensions AS tw_dimensions, oid AS
       tw_oid, text AS tw_text FROM pg.tw_types) tw_t WHERE tw_t.tw_oid = p_oid), p_oid::VARCHAR) END);
+CREATE MACRO fn.regtype_texts(p_oids) AS (
+  CASE WHEN p_oids IS NOT NULL
+       THEN coalesce((SELECT list(fn.regtype_text(tw_u.tw_oid)) FROM (SELECT unnest(p_oids) AS tw_oid) tw_u), []) END);
 CREATE MACRO fn.regnamespace_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT fn.quote_ident(tw_n.tw_nspname) FROM (SELECT nspname AS tw_nspname, oid AS tw_oid FROM
@@ -98,7 +103,7 @@ CREATE MACRO fn.pg_get_functiondef(p_oid) AS (SELECT tw_f.tw_definition FROM (SE
     oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_sqlbody(p_oid) AS (CASE WHEN p_oid IS NULL THEN NULL::VARCHAR END);
 
--- comments; properties of relations; NULL for sequences, rules, triggers, partitions and extended statistics; settings
+-- comments; properties of relations; NULL for rules, triggers, partitions and extended statistics; settings
 CREATE MACRO fn.obj_description(p_oid) AS (
     SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
       tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = 0),
@@ -110,7 +115,18 @@ CREATE MACRO fn.col_description(p_oid, p_column) AS (
 CREATE MACRO fn.shobj_description(p_oid, p_catalog) AS (
   SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid FROM
       pg.pg_shdescription) tw_d WHERE tw_d.tw_objoid = p_oid);
-CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (NULL::VARCHAR);
+CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (
+  SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence FROM
+      pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
+CREATE MACRO fn.serial_sequence_oid(p_table, p_column) AS (
+  SELECT tw_s.tw_oid FROM (SELECT relation AS tw_relation, "column" AS tw_column, oid AS tw_oid FROM
+      pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
+CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
+  SELECT {'start_value': tw_s.tw_start, 'minimum_value': tw_s.tw_min, 'maximum_value': tw_s.tw_max, 'increment':
+      tw_s.tw_increment, 'cycle_option': tw_s.tw_cycle, 'cache_size': tw_s.tw_cache, 'data_type': tw_s.tw_type} FROM
+      (SELECT seqrelid AS tw_oid, seqstart AS tw_start, seqmin AS tw_min, seqmax AS tw_max, seqincrement AS
+      tw_increment, seqcycle AS tw_cycle, seqcache AS tw_cache, seqtypid AS tw_type FROM pg.pg_sequence) tw_s
+      WHERE tw_s.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_ruledef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_triggerdef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_partkeydef(p_oid) AS (NULL::VARCHAR);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import Column, Index, Relation
+from catalog.objects import Check, Column, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
@@ -71,8 +71,11 @@ def _index(
 
 
 def constraints(visible: Visible) -> Iterator[Row]:
-    """pg_constraint: the keys of tables."""
+    """pg_constraint: the keys and CHECK constraints of tables."""
     for item in visible.items:
+        if isinstance(item, Table):
+            for number, check in enumerate(item.checks):
+                yield _check(item, number, check)
         for key in keys_of(item):
             yield {
                 "oid": key.oid,
@@ -95,3 +98,27 @@ def constraints(visible: Visible) -> Iterator[Row]:
                 "connoinherit": True,
                 "conkey": list(key.columns),
             }
+
+
+def _check(table: Table, number: int, check: Check) -> Row:
+    return {
+        "oid": oids.check_oid(table.id, number),
+        "conname": check.name,
+        "connamespace": oids.oid_of(table.schema_id),
+        "contype": "c",
+        "condeferrable": False,
+        "condeferred": False,
+        "convalidated": check.is_valid,
+        "conrelid": oids.oid_of(table.id),
+        "contypid": 0,
+        "conindid": 0,
+        "conparentid": 0,
+        "confrelid": 0,
+        "confupdtype": " ",
+        "confdeltype": " ",
+        "confmatchtype": " ",
+        "conislocal": True,
+        "coninhcount": 0,
+        "connoinherit": False,
+        "conkey": [],
+    }

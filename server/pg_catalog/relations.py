@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog import builtin
-from catalog.objects import DerivedRelation, Index, Item, ObjectId, Relation
+from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.scope import ID_SCHEMA
+from server.sql.sequence_names import with_names
 from server.sql.stored_query import plan_stored
 
 
@@ -23,13 +24,15 @@ def _relkind(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column for pg_attribute. `type` is the type's OID, `modifier` the type modifier."""
+    """A column for pg_attribute. `type` is the type's OID, `modifier` the type modifier; others as in the catalog."""
 
     name: str
     type: int
     modifier: int
     nullable: bool
     default: str | None = None
+    identity: str = ""
+    generated: str = ""
 
 
 def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
@@ -48,7 +51,9 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         ]
     assert isinstance(item, Relation)
     return [
-        Attribute(c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default)
+        Attribute(
+            c.name, *column_type(c), c.nullable or isinstance(item, DerivedRelation), c.default, c.identity, c.generated
+        )
         for c in item.columns
     ]
 
@@ -70,12 +75,25 @@ def classes(visible: Visible) -> Iterator[Row]:
             _relkind(item),
             len(attributes_of(visible, item)),
             indexed=item.id in visible.indexed or bool(keys_of(item)),
+            temporary=is_temporary(visible.state.schemas[item.schema_id]),
+            checks=len(item.checks) if isinstance(item, Table) else 0,
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
 
 
-def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: int, *, indexed: bool = False) -> Row:
+def _class(
+    oid: int,
+    name: str,
+    schema: ObjectId,
+    owner: int,
+    kind: str,
+    width: int,
+    *,
+    indexed: bool = False,
+    temporary: bool = False,
+    checks: int = 0,
+) -> Row:
     return {
         "oid": oid,
         "relname": name,
@@ -92,10 +110,10 @@ def _class(oid: int, name: str, schema: ObjectId, owner: int, kind: str, width: 
         "reltoastrelid": 0,
         "relhasindex": indexed,
         "relisshared": False,
-        "relpersistence": "p",
+        "relpersistence": "t" if temporary else "p",
         "relkind": kind,
         "relnatts": width,
-        "relchecks": 0,
+        "relchecks": checks,
         "relhasrules": kind in ("v", "m"),
         "relhastriggers": False,
         "relhassubclass": False,
@@ -121,6 +139,11 @@ def attributes(visible: Visible) -> Iterator[Row]:
                 yield _attribute(key.oid, number, found[column - 1], indexed=True)
 
 
+def _has_expression(attribute: Attribute | Column) -> bool:
+    """Whether pg_attrdef has a row for a column."""
+    return bool(attribute.generated) or (attribute.default is not None and not attribute.identity)
+
+
 def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
     type = types_by_oid()[attribute.type]
     return {
@@ -137,10 +160,10 @@ def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: boo
         "attstorage": type["typstorage"],
         "attcompression": "",
         "attnotnull": not attribute.nullable and not indexed,
-        "atthasdef": attribute.default is not None and not indexed,
+        "atthasdef": _has_expression(attribute) and not indexed,
         "atthasmissing": False,
-        "attidentity": "",
-        "attgenerated": "",
+        "attidentity": "" if indexed else attribute.identity,
+        "attgenerated": "s" if attribute.generated and not indexed else "",
         "attisdropped": False,
         "attislocal": True,
         "attinhcount": 0,
@@ -153,10 +176,11 @@ def defaults(visible: Visible) -> Iterator[Row]:
     """pg_attrdef"""
     for item in visible.items:
         for number, column in enumerate(item.columns if isinstance(item, Relation) else (), 1):
-            if column.default is not None:
+            if _has_expression(column):
+                text = with_names(column.default or "", lambda id: visible.relation_names[oids.oid_of(id)])
                 yield {
                     "oid": oids.default_oid(item.id, number),
                     "adrelid": oids.oid_of(item.id),
                     "adnum": number,
-                    "adbin": column.default,
+                    "adbin": column.generated or text,
                 }

@@ -191,7 +191,19 @@ class _Rewriter:
         return table
 
     def _unnest(self, node: exp.Unnest) -> exp.Expr:
+        """In FROM. DuckDB's unnest takes one list: several become a lateral subquery with one column for each."""
         alias = node.args.get("alias")
+        lists, names = node.expressions, [] if alias is None else list(alias.args.get("columns") or ())
+        if alias is not None and len(lists) > 1 and len(names) == len(lists):
+            if (ordinality := node.args.get("offset")) is not None:
+                longest = exp.Greatest(this=_length(lists[0]), expressions=[_length(each) for each in lists[1:]])
+                lists = [*lists, exp.Anonymous(this="generate_series", expressions=[exp.Literal.number(1), longest])]
+                names.append(ordinality)
+            columns = [
+                exp.alias_(exp.Anonymous(this="unnest", expressions=[each.copy()]), name.copy())
+                for each, name in zip(lists, names, strict=True)
+            ]
+            return exp.Subquery(this=exp.Select(expressions=columns), alias=exp.TableAlias(this=alias.this))
         if alias is not None and not alias.args.get("columns") and alias.this is not None:
             alias.set("columns", [alias.this.copy()])
         return node
@@ -305,6 +317,8 @@ class _Rewriter:
         name = type_name(cast.to)
         if name in REGISTERED:
             return self._registered(cast, name)
+        if name == "regtype[]":
+            return _function("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
@@ -326,6 +340,9 @@ class _Rewriter:
             return cast_to(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
         if text is not None:
             return _registered_value(kind, self._names.registered(kind, text), cast)
+        called = inner.expression if isinstance(inner, exp.Dot) else inner
+        if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
+            return _function("serial_sequence_oid", *map(self._visit, called.expressions))
         if not _shown(cast):
             return self._visit(cast.this)
         return _function(f"{kind}_text", self._visit(cast.this))
@@ -454,8 +471,12 @@ def _with_function_names(text: str, outputs: Outputs | None) -> str:
     return f"SELECT {', '.join(columns)} FROM ({text}) AS q({', '.join(names)})"
 
 
-def _function(name: str, argument: exp.Expr) -> exp.Expr:
-    return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[argument]))
+def _length(array: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="len", expressions=[array.copy()])
+
+
+def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
 _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from catalog import builtin
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
-from server.pg_catalog import databases, definitions, functions, indexes, relations, roles
+from server.pg_catalog import databases, definitions, functions, indexes, relations, roles, sequences
 from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows, type_texts
 from server.pg_catalog.visible import BARE, Viewpoint, Visible
 from server.sql.grammar.lexer import RESERVED_WORDS
@@ -30,14 +30,17 @@ _ROWS: dict[str, Rows] = {
     "pg_class": relations.classes,
     "pg_constraint": indexes.constraints,
     "pg_database": databases.databases,
+    "pg_depend": sequences.dependencies,
     "pg_index": indexes.indexes,
     "pg_namespace": databases.namespaces,
     "pg_proc": functions.functions,
+    "pg_sequence": sequences.sequences,
 }
 _TEXTS = [("oid", pa.uint32()), ("text", pa.string())]
 _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     "tw_relations": (pa.schema([*_TEXTS, ("visible", pa.bool_())]), definitions.relation_texts),
     "tw_definitions": (pa.schema([*_TEXTS, ("place", pa.int32())]), definitions.definitions),
+    "tw_serials": (sequences.SERIALS, sequences.serials),
     "tw_constraints": (pa.schema(_TEXTS), definitions.constraint_definitions),
     "tw_types": (
         pa.schema([*_TEXTS, ("base", pa.uint32()), ("dimensions", pa.string())]),
@@ -115,6 +118,8 @@ def no_rows(schema: str, name: str) -> pa.Table | None:
         return _HELPERS[name][0].empty_table()
     if name == "tw_sizes":
         return SIZES.empty_table()
+    if name == "tw_last_values":
+        return sequences.LAST_VALUES.empty_table()
     return empty_relation(schema, name)
 
 

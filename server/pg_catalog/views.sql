@@ -18,6 +18,13 @@ CREATE VIEW pg.pg_indexes AS
          fn.pg_get_indexdef(i.oid) AS indexdef
   FROM pg.pg_index x JOIN pg.pg_class c ON c.oid = x.indrelid JOIN pg.pg_class i ON i.oid = x.indexrelid
   JOIN pg.pg_namespace n ON n.oid = c.relnamespace;
+CREATE VIEW pg.pg_sequences AS
+  SELECT n.nspname AS schemaname, c.relname AS sequencename, fn.pg_get_userbyid(c.relowner) AS sequenceowner,
+         fn.regtype_text(s.seqtypid) AS data_type, s.seqstart AS start_value, s.seqmin AS min_value,
+         s.seqmax AS max_value, s.seqincrement AS increment_by, s.seqcycle AS cycle, s.seqcache AS cache_size,
+         v.last_value
+  FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg.tw_last_values v ON v.oid = c.oid;
 CREATE VIEW pg.pg_roles AS
   SELECT rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolconnlimit,
          '********' AS rolpassword, rolvaliduntil, rolbypassrls, oid
@@ -42,13 +49,15 @@ CREATE VIEW info.schemata AS
   FROM pg.pg_namespace;
 CREATE VIEW info.tables AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'BASE TABLE' END AS table_type,
+         CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' ELSE 'BASE TABLE' END
+             AS table_type,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_insertable_into,
          'NO' AS is_typed
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v');
 CREATE VIEW info.columns AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         a.attname AS column_name, a.attnum AS ordinal_position, d.adbin AS column_default,
+         a.attname AS column_name, a.attnum AS ordinal_position,
+         CASE WHEN a.attgenerated = '' THEN d.adbin END AS column_default,
          CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
          CASE WHEN t.typcategory = 'A' THEN 'ARRAY' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
          CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 END AS character_maximum_length,
@@ -60,15 +69,32 @@ CREATE VIEW info.columns AS
          END AS numeric_precision_radix,
          CASE WHEN a.atttypid IN (20, 21, 23) THEN 0
               WHEN a.atttypid = 1700 AND a.atttypmod >= 4 THEN (a.atttypmod - 4) % 65536 END AS numeric_scale,
-         CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
+         CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) AND a.atttypmod >= 0 THEN a.atttypmod % 65536
+              WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
          END AS datetime_precision,
          fn.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name,
-         a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing, 'NO' AS is_identity,
-         'NO' AS identity_cycle, 'NEVER' AS is_generated,
+         a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing,
+         CASE WHEN a.attidentity = '' THEN 'NO' ELSE 'YES' END AS is_identity,
+         CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END AS identity_generation,
+         q.seqstart::VARCHAR AS identity_start, q.seqincrement::VARCHAR AS identity_increment,
+         q.seqmax::VARCHAR AS identity_maximum, q.seqmin::VARCHAR AS identity_minimum,
+         CASE WHEN q.seqcycle THEN 'YES' ELSE 'NO' END AS identity_cycle, CASE WHEN a.attgenerated = '' THEN 'NEVER' ELSE 'ALWAYS' END AS is_generated,
+         CASE WHEN a.attgenerated <> '' THEN d.adbin END AS generation_expression,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_updatable
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+  LEFT JOIN (pg.pg_depend e JOIN pg.pg_sequence q ON q.seqrelid = e.objid)
+    ON e.deptype = 'i' AND e.refobjid = c.oid AND e.refobjsubid = a.attnum
   WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v');
+CREATE VIEW info.sequences AS
+  SELECT fn.current_database() AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
+         fn.format_type(s.seqtypid, NULL) AS data_type,
+         CASE s.seqtypid WHEN 21 THEN 16 WHEN 23 THEN 32 ELSE 64 END AS numeric_precision,
+         2 AS numeric_precision_radix, 0 AS numeric_scale, s.seqstart::VARCHAR AS start_value,
+         s.seqmin::VARCHAR AS minimum_value, s.seqmax::VARCHAR AS maximum_value, s.seqincrement::VARCHAR AS increment,
+         CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END AS cycle_option
+  FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.oid NOT IN (SELECT objid FROM pg.pg_depend WHERE deptype = 'i');
 CREATE VIEW info.views AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          fn.pg_get_viewdef(c.oid) AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
@@ -78,13 +104,24 @@ CREATE VIEW info.views AS
 CREATE VIEW info.table_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' ELSE 'UNIQUE' END AS constraint_type,
-         'NO' AS is_deferrable, 'NO' AS initially_deferred, 'NO' AS enforced,
-         CASE WHEN k.contype = 'u' THEN 'YES' END AS nulls_distinct
+         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' WHEN 'c' THEN 'CHECK' ELSE 'UNIQUE' END AS constraint_type,
+         'NO' AS is_deferrable, 'NO' AS initially_deferred,
+         CASE WHEN k.contype = 'c' OR k.convalidated THEN 'YES' ELSE 'NO' END AS enforced,
+         CASE WHEN k.contype = 'u' THEN CASE WHEN i.indnullsnotdistinct THEN 'NO' ELSE 'YES' END END AS nulls_distinct
   FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          fn.current_database(), n.nspname, c.relname, 'CHECK', 'NO', 'NO', 'YES', NULL
+  FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+CREATE VIEW info.check_constraints AS
+  SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
+         regexp_replace(fn.pg_get_constraintdef(k.oid), '^CHECK \(|\)( NOT VALID)?$', '', 'g') AS check_clause
+  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace WHERE k.contype = 'c'
+  UNION ALL
+  SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
+         a.attname || ' IS NOT NULL'
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
 CREATE VIEW info.key_column_usage AS

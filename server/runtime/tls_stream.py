@@ -1,7 +1,7 @@
 """TLS of one connection, between the bytes of its socket and those of the protocol. It does no IO.
 
 asyncio's `start_tls` cannot be used: it cannot take bytes that were received before, which is how a connection that
-begins with TLS is recognized (decision 062).
+begins with TLS is recognized (decision 061).
 """
 
 from __future__ import annotations

@@ -25,6 +25,15 @@ def check_not_null(table: Table, rows: pa.Table) -> None:
             )
 
 
+def check_violation(table: Table, name: str, row: pa.Table) -> PgError:
+    """The error for a row that violates a CHECK constraint, in PostgreSQL's words."""
+    return PgError(
+        SqlState.CHECK_VIOLATION,
+        f'new row for relation "{table.name}" violates check constraint "{name}"',
+        detail=f"Failing row contains ({_printed(table, row)}).",
+    )
+
+
 def _printed(table: Table, row: pa.Table) -> str:
     types = [parse_type(column.type) for column in table.columns]
     encoder = CopyEncoder(types, CopyOptions(null="null", delimiter="\t"))

@@ -6,15 +6,17 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TypeVar
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.layout import Layout
+from catalog.objects import TEMPORARY, ObjectId, OnCommit, Schema, Table, Timestamp, temporary_schema_name
 from catalog.roles import MATERIALIZE
+from catalog.sequence_state import of_generations
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
@@ -26,16 +28,18 @@ from server.coordinator.key_indexes import Duplicate
 from server.coordinator.locks import ADD, EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
 from server.coordinator.row_buffer import RowBuffer
+from server.coordinator.snapshot_cache import layout_of
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state import key_checks
 from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.listening import Listening, Pending
 from server.session_state.transaction import Mode, Savepoint, Transaction
+from server.session_state.volatile_functions import VolatileFunctions
 from server.settings import MESSAGE_LEVELS, SERVER_VERSION, Settings
 from server.spark import Engine
 from server.sql.constant import Bindings
-from server.sql.plan import PlanContext
+from server.sql.plan import PlanContext, QueryPlan
 from server.timeline.frontiers import Holder, NotReadable
 
 Planned = TypeVar("Planned")
@@ -75,10 +79,14 @@ class Context:
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
     statement_us: int = 0  # now() of the transaction, in microseconds since 1970
     advisory_locks: AdvisoryLocks = field(init=False)
+    has_temporary: bool = False
+    """Whether the session has created temporary objects."""
+    volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
+        self.volatile = VolatileFunctions(self)
         self.listening = Listening(self.coordinator.notifications)
 
     @property
@@ -102,7 +110,19 @@ class Context:
     def search_path(self) -> tuple[str, ...]:
         """The schemas of the setting that the role may use. Unqualified names are resolved in them."""
         settings = self.settings
-        return privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+        path = privileges.usable_path(self.state, self.role, settings["database"], settings.search_path)
+        own = self.temporary_schema
+        if own is None:
+            return path
+        return (*(() if TEMPORARY in path else (own.name,)), *(own.name if n == TEMPORARY else n for n in path))
+
+    @property
+    def temporary_schema(self) -> Schema | None:
+        """The schema of the session's temporary objects in the current database, if there is one."""
+        database = self.state.database_named(self.settings["database"]) if self.has_temporary else None
+        return (
+            None if database is None else self.state.schema_named(database.id, temporary_schema_name(self.process_id))
+        )
 
     @property
     def lock_timeout_s(self) -> float | None:
@@ -117,6 +137,14 @@ class Context:
             user=self.current_user,
             timezone=self.settings["TimeZone"],
         )
+
+    def short_bindings(self, plan: QueryPlan, parameters: tuple[object, ...], mz_now: Timestamp | None) -> Bindings:
+        """As `bindings`, with only the values that the plan needs."""
+        if plan.uses_session:
+            return self.bindings(parameters, self.read_time if mz_now is None else mz_now)
+        if plan.volatile is not None:
+            return Bindings(parameters, volatile=self.volatile)
+        return Bindings(parameters)
 
     def bindings(self, parameters: tuple[object, ...] = (), mz_now: int | None = None) -> Bindings:
         """Returns the values that a plan needs when it runs."""
@@ -136,6 +164,8 @@ class Context:
             settings=self.settings,
             signal=self._signal,
             privilege_function=self._privilege_function,
+            sequence=self.volatile.sequence_value,
+            volatile=self.volatile,
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
@@ -177,7 +207,7 @@ class Context:
     def current_schema(self) -> str | None:
         """The first schema of search_path that exists and that the role may use."""
         database = self.state.database_named(self.settings["database"])
-        names = self.search_path
+        names = [name for name in self.search_path if not name.startswith(f"{TEMPORARY}_")]
         id = database.id if database is not None else None
         return next((name for name in names if self.state.schema_named(id, name) is not None), None)
 
@@ -287,15 +317,21 @@ class Context:
 
         PgError 53200 if the small ones of the transaction are too large together.
         """
+        self.transaction.writes_to(self.state.items[table])
         if sum(part.nbytes for part in changes) > IN_MEMORY_BYTES_MAX:
-            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes})
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes}, self._layout)
         else:
             self.transaction.add(table, changes)
+
+    def _layout(self, table: ObjectId) -> Layout | None:
+        return layout_of(self.state.items.get(table))
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
+            if self.has_temporary:
+                self._end_temporary(transaction)
             self.listening.check(transaction.pending)
             if transaction.written or transaction.catalog is not None:
                 await self._commit(transaction)
@@ -306,6 +342,21 @@ class Context:
             raise
         self._end_committed(transaction)
 
+    def _end_temporary(self, transaction: Transaction) -> None:
+        """Drops and empties the temporary tables with ON COMMIT. No transaction leaves rows in them."""
+        before, own = self.state, self.temporary_schema
+        state = before
+        tables = [] if own is None else [item for item in before.items_of(Table) if item.schema_id == own.id]
+        for table in tables:
+            if table.on_commit is OnCommit.DROP and table.id in state.items:
+                state = state.without_item(table.id, cascade=True)
+            elif table.on_commit is OnCommit.DELETE_ROWS:
+                for payload in transaction.forget(table.id):
+                    self.coordinator.log.discard(payload)
+        if state is not before:
+            base = before if transaction.catalog is None else transaction.catalog[0]
+            transaction.catalog = (base, replace(state.settled(before, self.role), version=base.version + 1))
+
     def begin_commit(self) -> asyncio.Future[Commit] | None:
         """Sends the effects of the transaction to the committer if that needs no waiting; None: call `commit`.
 
@@ -313,7 +364,13 @@ class Context:
         """
         transaction, coordinator = self.transaction, self.coordinator
         written = transaction.written
-        if not written or transaction.payloads or transaction.catalog is not None or transaction.holder is not None:
+        if (
+            self.has_temporary
+            or not written
+            or transaction.payloads
+            or transaction.catalog is not None
+            or transaction.holder is not None
+        ):
             return None
         rows, changes, tables = transaction.changes()
         if tables:
@@ -330,6 +387,7 @@ class Context:
             changes=changes,
             unchanged=transaction.unchanged,
             keys=transaction.keys,
+            tables=transaction.tables,
             key_changes=transaction.key_changes,
         )
         self._notify_after(request, transaction.pending)
@@ -362,7 +420,7 @@ class Context:
         try:
             await key_checks.prepare_commit(self)
             rows, changes, tables = transaction.changes()
-            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables)]
+            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables, self._layout)]
             transaction.payloads = []  # from here on the request owns their files
             request = Request(
                 writes=writes,
@@ -370,10 +428,12 @@ class Context:
                 changes=changes,
                 unchanged=transaction.unchanged,
                 keys=transaction.keys,
+                tables=transaction.tables,
                 key_changes=transaction.key_changes,
                 new_keys=transaction.new_keys,
                 catalog=transaction.catalog,
                 begins=transaction.begins,
+                source_state=of_generations({key: state.position for key, state in transaction.sequences.items()}),
             )
             for holder in (transaction.holder, transaction.beginning):
                 if holder is not None:  # the request may commit although this task is cancelled
@@ -471,6 +531,8 @@ class Context:
         self.rollback()
         self.advisory_locks.unlock_all({})
         self.listening.end()
+        if self.has_temporary:
+            self.coordinator.drop_temporary(self.process_id)
 
     def end_reads(self) -> None:
         """Ends a transaction that has nothing to commit."""

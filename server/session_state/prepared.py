@@ -68,7 +68,8 @@ class Prepared:
 
 def plan_key(context: Context) -> tuple[object, ...]:
     """A statement's plan is valid as long as this key is equal to that of the time of planning."""
-    return context.state.version, context.settings.naming, context.login
+    own = context.process_id if context.has_temporary else 0
+    return context.state.version, context.settings.naming, context.login, own
 
 
 class PreparedStatements:

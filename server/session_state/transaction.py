@@ -13,15 +13,16 @@ grow, so that a savepoint is the numbers of changes at the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import pyarrow as pa
 
 from catalog import updates
+from catalog.layout import Layout
 from catalog.log import Payload
-from catalog.objects import ObjectId, Timestamp
+from catalog.objects import Item, ObjectId, Table, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
@@ -29,6 +30,7 @@ from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import OwnKeys
 from server.coordinator.payloads import few_changes
 from server.coordinator.row_buffer import RowBuffer
+from server.coordinator.sequences import State
 from server.session_state.advisory_locks import Advisory
 from server.session_state.listening import Pending
 from server.settings import Settings
@@ -71,6 +73,18 @@ class Savepoint:
     advisory: int
     pending: tuple[int, int]
     portals: frozenset[str]
+    tables: dict[ObjectId, Table]
+    altered: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Unaltered:
+    """The changes of a table as they were before ALTER TABLE. `payloads`: by position in `Transaction.payloads`."""
+
+    id: ObjectId
+    rows: RowBuffer | None
+    writes: list[pa.Table] | None
+    payloads: dict[int, tuple[ObjectId, Payload]]
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +98,8 @@ class Transaction:
     `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds. `advisory`: its advisory locks, in order.
     `pending`: what LISTEN, UNLISTEN and NOTIFY do at COMMIT.
     `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
-    `bytes`: the size of `writes`.
+    `bytes`: the size of `writes`. `tables`: the written tables, as they were defined at the last write.
+    `altered`: the changes of altered tables before they were converted, for ROLLBACK TO.
     `key_changes`, `new_keys`: as in `Request`. A table of which the former has nothing was not written yet, or its
     changes of keys have to be computed again.
     `arbiters`: the ids of enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures.
@@ -118,6 +133,10 @@ class Transaction:
     beginning: Holder | None = None
     local: Settings | None = None
     savepoints: list[Savepoint] = field(default_factory=list)
+    tables: dict[ObjectId, Table] = field(default_factory=dict)
+    altered: list[_Unaltered] = field(default_factory=list)
+    sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
+    """The states of sequences that it has created or restarted, by id and generation."""
     _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
     """The first `writes` of a table, consolidated, and their number."""
 
@@ -174,6 +193,26 @@ class Transaction:
     def written(self) -> set[ObjectId]:
         """The changed tables."""
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
+
+    def writes_to(self, table: Item) -> None:
+        """Notes the definition for which changes of a table are computed."""
+        if isinstance(table, Table):
+            self.tables[table.id] = table
+
+    def convert(self, id: ObjectId, converted: Callable[[pa.Table], pa.Table], layout: Layout | None) -> None:
+        """Converts the changes of a table to its new columns, whose layout is given."""
+        self.key_changes.pop(id, None)
+        rows, writes = self.rows.pop(id, None), self.writes.pop(id, None)
+        payloads = {at: own for at, own in enumerate(self.payloads) if own[0] == id}
+        if rows is None and writes is None and not payloads:
+            return
+        self.altered.append(_Unaltered(id, rows, writes, payloads))
+        self._merged.pop(id, None)
+        tables = [*([] if rows is None else [rows.so_far()]), *(writes or ())]
+        if tables:
+            self.writes[id] = [converted(table) for table in tables]
+        for at, (_, payload) in payloads.items():
+            self.payloads[at] = (id, replace(payload, table=converted(payload.table), layout=layout))
 
     def add(self, id: ObjectId, tables: Sequence[pa.Table]) -> None:
         """Adds changes of a table. PgError 53200 if the transaction has too many."""
@@ -244,6 +283,15 @@ class Transaction:
                 self.keys[id] = keys
         self.unchanged[id] = time
 
+    def forget(self, id: ObjectId) -> list[Payload]:
+        """Forgets the changes of a table, and returns their payloads."""
+        self.rows.pop(id, None)
+        self.writes.pop(id, None)
+        self.key_changes.pop(id, None)
+        forgotten = [payload for table, payload in self.payloads if table == id]
+        self.payloads = [(table, payload) for table, payload in self.payloads if table != id]
+        return forgotten
+
     def forget_dropped(self, state: CatalogState) -> list[Payload]:
         """Forgets the changes of tables that the transaction has dropped since, and returns their payloads."""
         for id in self.written - state.items.keys():
@@ -277,6 +325,8 @@ class Transaction:
                 len(self.advisory),
                 self.pending.counts(),
                 frozenset(portals),
+                dict(self.tables),
+                len(self.altered),
             )
         )
 
@@ -290,6 +340,10 @@ class Transaction:
     def restore(self, savepoint: Savepoint) -> list[Payload]:
         """Forgets the later changes, and returns their payloads. The caller restores settings and releases locks."""
         self.local, self.catalog, self.begins = savepoint.local, savepoint.catalog, dict(savepoint.begins)
+        self.tables = dict(savepoint.tables)
+        for before in reversed(self.altered[savepoint.altered :]):
+            self._unconvert(before)
+        del self.altered[savepoint.altered :]
         for id in [*self.rows]:
             if count := savepoint.rows.get(id):
                 self.rows[id].truncate(count)
@@ -308,6 +362,18 @@ class Transaction:
         del self.payloads[savepoint.payloads :]
         self.failed = False
         return payloads
+
+    def _unconvert(self, before: _Unaltered) -> None:
+        """Undoes `convert`."""
+        id = before.id
+        self.rows.pop(id, None)
+        self.writes.pop(id, None)
+        if before.rows is not None:
+            self.rows[id] = before.rows
+        if before.writes is not None:
+            self.writes[id] = before.writes
+        for at, own in before.payloads.items():
+            self.payloads[at] = own
 
     def release(self) -> None:
         """Releases the history that the transaction holds."""

@@ -11,22 +11,45 @@ evaluated there: functions and casts of fixed-size values, and linear functions 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.casts import find_cast, modify, pads_far
-from server.sql.expressions import Array, Call, Cast, ColumnRef, Expression, Literal, Parameter, SessionValue, walk
+from server.sql.expressions import (
+    Array,
+    Call,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    Parameter,
+    SessionValue,
+    Volatile,
+    walk,
+)
 from server.sql.functions.worker import evaluator
 from server.sql.relations import Project, Relation, Values
+from server.sql.volatile import unplaced
 from server.sql.waiting import is_waiting, per_row
+
+
+class VolatileCalls(Protocol):
+    """Evaluates the calls of an evaluation on the event loop. `undo` takes back those since `begin`."""
+
+    def begin(self) -> None: ...
+    def undo(self) -> None: ...
+    def value(self, call: Volatile, arguments: Sequence[Any]) -> Any:
+        """NotCheap if the call has to wait. PgError."""
+        ...
 
 
 class Bindings(NamedTuple):
@@ -52,6 +75,10 @@ class Bindings(NamedTuple):
     """Executes a function of SIGNALS, given its name and the process id."""
     privilege_function: Callable[[str, Sequence[str | None]], bool | None] | None = None
     """Evaluates a function of PRIVILEGE_FUNCTIONS, given its name and arguments."""
+    sequence: Callable[[str, str], int | bool] | None = None
+    """Evaluates a function of SEQUENCE_VALUES, given its name and the sequence's name or id."""
+    volatile: VolatileCalls | None = None
+    """Evaluates volatile functions. None: they cannot be evaluated here."""
 
     @property
     def are_short(self) -> bool:
@@ -76,6 +103,8 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     "session_user": lambda bindings: bindings.session_user,
     "pg_backend_pid": lambda bindings: bindings.backend_pid,
     "mz_now": lambda bindings: None if bindings.mz_now is None else Decimal(bindings.mz_now),
+    "random_seed": lambda bindings: random.getrandbits(62),  # of Spark's rand()
+    "lastval": lambda bindings: None if bindings.sequence is None else bindings.sequence("lastval", ""),
 }
 
 SIGNALS = ("pg_cancel_backend", "pg_terminate_backend", "pg_reload_conf")
@@ -86,12 +115,16 @@ The argument is a process id; pg_reload_conf ignores it.
 
 PRIVILEGE_FUNCTIONS = (
     "has_table_privilege",
+    "has_sequence_privilege",
     "has_schema_privilege",
     "has_database_privilege",
     "has_cluster_privilege",
     "pg_has_role",
 )
 """Functions that test privileges. The argument is an array of texts: the role (optional), the object, the privilege."""
+
+SEQUENCE_VALUES = ("currval", "last_value", "log_cnt", "is_called")
+"""currval(), whose argument is the name of a sequence, and the columns of a sequence with a given id."""
 
 Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
 """A compiled expression. The arguments are the bindings and the input row; the result is a Python scalar."""
@@ -185,6 +218,31 @@ def _privilege_function(function: str, arguments: Evaluate) -> Evaluate:
     return evaluate
 
 
+def _sequence_value(function: str, name: Evaluate) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        text = name(bindings, row)
+        return None if text is None or bindings.sequence is None else bindings.sequence(function, text)
+
+    return evaluate
+
+
+_FUNCTIONS: dict[str, Callable[[str, Evaluate], Evaluate]] = {
+    **dict.fromkeys(SIGNALS, _signal),
+    **dict.fromkeys(PRIVILEGE_FUNCTIONS, _privilege_function),
+    **dict.fromkeys(SEQUENCE_VALUES, _sequence_value),
+}
+"""How each session function with an argument is evaluated. The argument of all others names a setting."""
+
+
+def _volatile(call: Volatile, arguments: Sequence[Evaluate]) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        if bindings.volatile is None:
+            raise unplaced(call.name)
+        return bindings.volatile.value(call, [argument(bindings, row) for argument in arguments])
+
+    return evaluate
+
+
 def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool) -> Evaluate:
     """The closure for an expression. `row` maps column ids to indexes in the input row.
 
@@ -202,8 +260,10 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
             return lambda bindings, row: value_of(bindings)
         case SessionValue(argument=argument, name=name) if argument is not None:
             value_of_argument = _evaluator(argument, row, bounded=bounded)
-            make = _signal if name in SIGNALS else _privilege_function if name in PRIVILEGE_FUNCTIONS else None
+            make = _FUNCTIONS.get(name)
             return _setting(value_of_argument) if make is None else make(name, value_of_argument)
+        case Volatile(arguments=arguments):
+            return _volatile(expression, [_evaluator(a, row, bounded=bounded) for a in arguments])
         case ColumnRef(column=column) if column.id in row:
             number = row[column.id]
             return lambda bindings, row: row[number]
@@ -272,6 +332,20 @@ def _is_cheap(node: Any) -> bool:
     return True
 
 
+def compiled_expression(expression: Expression, row: Mapping[int, int]) -> Evaluate | None:
+    """The function that evaluates an expression for a row on the event loop. It raises NotCheap.
+
+    None if the expression is not cheap, needs Spark, or depends on the session. `row`: the columns' numbers, by id.
+    """
+    nodes = list(islice(walk(expression), CELLS_MAX + 1))
+    if len(nodes) > CELLS_MAX or not all(_is_cheap(n) and not isinstance(n, SessionValue) for n in nodes):
+        return None
+    try:
+        return _evaluator(expression, row, bounded=True)
+    except _NotConstant:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A query of constant rows. `rows`: the closures of each row's cells. `levels`: the projections over them.
@@ -293,9 +367,8 @@ class Constant:
 
     def evaluate_row(self, bindings: Bindings) -> tuple[Any, ...]:
         """The row of a query with `is_single_row`, as Python scalars. Raises NotCheap."""
-        if not self.is_cheap:
-            raise NotCheap
-        return self._row(self.rows[0], bindings)
+        (row,) = self.evaluate_rows(bindings)
+        return row
 
     def _row(self, cells: Sequence[Evaluate], bindings: Bindings) -> tuple[Any, ...]:
         row: tuple[Any, ...] = tuple([cell(bindings, ()) for cell in cells])
@@ -307,7 +380,15 @@ class Constant:
         """All rows, as Python scalars. Raises NotCheap."""
         if not self.is_cheap:
             raise NotCheap
-        return [self._row(cells, bindings) for cells in self.rows]
+        volatile = bindings.volatile
+        if volatile is None:
+            return [self._row(cells, bindings) for cells in self.rows]
+        volatile.begin()
+        try:
+            return [self._row(cells, bindings) for cells in self.rows]
+        except NotCheap:
+            volatile.undo()
+            raise
 
     def evaluate(self, bindings: Bindings) -> pa.RecordBatch:
         """All rows, with columns c0, c1, ... Raises NotCheap."""

@@ -16,6 +16,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from catalog.ids import ObjectId
 from protocol.pgwire.types import BOOL, NUMERIC_PRECISION_MAX, PgType
 
 if TYPE_CHECKING:
@@ -71,6 +72,25 @@ class SessionValue:
     name: str
     type: PgType
     argument: Expression | None = None
+
+    nullable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Volatile:
+    """A call whose value differs from row to row, such as nextval() and random(): see `server.sql.volatile`.
+
+    `number`: unique in the plan; nodes with the same number are one call. `sequence`: the one that the first argument
+    names, if it is a constant; the argument is then left out. `implied`: it is the default of an identity column, for
+    which no privilege on the sequence is required.
+    """
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: PgType
+    number: int
+    sequence: ObjectId | None = None
+    implied: bool = False
 
     nullable = True
 
@@ -254,6 +274,7 @@ Expression = (
     Literal
     | Parameter
     | SessionValue
+    | Volatile
     | ColumnRef
     | Call
     | Cast
@@ -305,7 +326,7 @@ Node = TypeVar("Node")
 
 
 _NODES = frozenset(get_args(Expression))
-_LEAVES = ("int", "str", "bool", "PgType", "Any", "int | None", "Function", "ObjectId")
+_LEAVES = ("int", "str", "bool", "PgType", "Any", "int | None", "Function", "ObjectId", "ObjectId | None")
 _field_name_cache: dict[type[Any], tuple[str, ...]] = {}
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TypeVar
 
-from catalog.objects import ObjectId
+from catalog.objects import ObjectId, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.bind import Binder, PlanContext, Replacement, assigned
@@ -23,7 +24,18 @@ from server.sql.coerce import check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
 from server.sql.direct_scan import DirectScan, direct_scan
-from server.sql.expressions import Cast, Expression, Literal, Parameter, SessionValue, precision, transform, walk
+from server.sql.expressions import (
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Parameter,
+    SessionValue,
+    Volatile,
+    precision,
+    transform,
+    walk,
+)
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.lexer import TARGETS_MAX, too_many_targets
 from server.sql.grammar.statements.parts import Query
@@ -39,6 +51,7 @@ from server.sql.rewrite.spreads import spreads_from_sums
 from server.sql.rowwise import RowwisePlan, is_rowwise
 from server.sql.scope import Scope
 from server.sql.temporal import check_temporal
+from server.sql.volatile import calls_in, deferred
 from server.sql.waiting import check_once, is_waiting
 
 
@@ -49,6 +62,15 @@ class Field:
     name: str
     type: PgType
     nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VolatilePlan:
+    """How a query with volatile `calls` is computed: see `volatile.Deferred`. `lower` None: the query is a constant."""
+
+    calls: tuple[Volatile, ...]
+    lower: QueryPlan | None
+    columns: tuple[int | Expression, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,8 +92,11 @@ class QueryPlan:
     `row_locks`: set if it locks rows that it reads.
     `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
     `is_bound`: there are no values to bind.
+    `tables`: the tables among `inputs`, as they are defined.
     `waits`: it is a constant that calls a function of `waiting`.
     `recursive`: the recursive queries with UNION, whose rows are computed before those of the plan.
+    `volatile`: set if it calls a function of `volatile` that Spark does not evaluate.
+    `sequences`: those that its text names as arguments of nextval() and similar functions.
     """
 
     columns: tuple[Field, ...]
@@ -91,8 +116,11 @@ class QueryPlan:
     uses_session: bool
     waits: bool = False
     recursive: tuple[Recursive, ...] = ()
+    volatile: VolatilePlan | None = None
+    sequences: frozenset[ObjectId] = frozenset()
     row_locks: RowLocks | None = None
     expanded: Callable[[], QueryPlan] | None = None
+    tables: tuple[Table, ...] = ()
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The Spark SQL, with parameters and session values as literals.
@@ -100,6 +128,8 @@ class QueryPlan:
         `bindings` may be None only if the plan `is_bound`. `single_partition`: the inputs are small, so each is read
         in one partition and nothing is shuffled.
         """
+        if self.volatile is not None and self.volatile.lower is not None:
+            return self.volatile.lower.spark_sql(bindings, single_partition=single_partition)
         if self.is_bound and single_partition and self.template:
             return self.template
 
@@ -149,7 +179,20 @@ def plan_query(
     if plan.scanned <= plan.inputs:
         return plan
     expanding = replace(context, views_expanded=True)
-    return replace(plan, expanded=lambda: plan_query(query, expanding, plan.parameters))
+
+    def expanded() -> QueryPlan:
+        return plan_query(query, expanding, plan.parameters)
+
+    if plan.volatile is not None and plan.volatile.lower is not None:
+        lower = replace(plan.volatile.lower, expanded=lambda: _lower(expanded()))
+        plan = replace(plan, volatile=replace(plan.volatile, lower=lower))
+    return replace(plan, expanded=expanded)
+
+
+def _lower(plan: QueryPlan) -> QueryPlan:
+    assert plan.volatile is not None
+    assert plan.volatile.lower is not None
+    return plan.volatile.lower
 
 
 Plan = TypeVar("Plan")
@@ -201,8 +244,9 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
     relation = decorrelated(relation)
     if not binder.maintained:  # `rewrite` does it for maintained queries, after subqueries have become joins
         relation = sums_split(spreads_from_sums(relation))
+    items = binder.context.state.items
     plan = QueryPlan(
-        columns=tuple(Field(c.name, c.type, c.nullable) for c in relation.columns),
+        columns=_fields(relation),
         parameters=tuple(parameters),
         inputs=frozenset(binder.inputs),
         scanned=frozenset(),
@@ -217,12 +261,55 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         template="",
         is_bound=False,
         uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
+        sequences=frozenset(binder.sequences),
         row_locks=binder.row_locks,
+        tables=tuple(item for id in binder.inputs if isinstance(item := items.get(id), Table)),
     )
     plan = _with_relation(plan, relation)
     if binder.maintained:
         return plan
+    if plan.volatile is not None and (lower := plan.volatile.lower) is not None:
+        lower = replace(lower, lookups=lookups_of(lower.relation, lower.scanned, binder.context.state))
+        return replace(plan, volatile=replace(plan.volatile, lower=lower))
     return replace(plan, lookups=lookups_of(relation, plan.scanned, binder.context.state))
+
+
+def relation_plan(relation: Relation) -> QueryPlan:
+    """The plan of a relation over one table of rows that are given at execution."""
+    plan = QueryPlan(
+        columns=_fields(relation),
+        parameters=(),
+        inputs=frozenset(),
+        scanned=frozenset(),
+        uses=frozenset(),
+        lookups={},
+        key_filters={},
+        rowwise=None,
+        stored_text="",
+        relation=relation,
+        direct_scan=None,
+        constant=None,
+        template="",
+        is_bound=False,
+        uses_session=True,
+    )
+    return _with_relation(plan, relation)
+
+
+def column_factory(relation: Relation | None, *others: Column) -> Callable[[Expression], Column]:
+    """A function that returns new columns, whose ids differ from those of the relation and of `others`."""
+    columns = [c for node in (walk(relation) if relation is not None else ()) for c in getattr(node, "columns", ())]
+    ids = count(1 + max((column.id for column in (*columns, *others)), default=0))
+
+    def column(expression: Expression) -> Column:
+        digits = precision(expression) if expression.type.name == "numeric" else 0
+        return Column(next(ids), "", expression.type, expression.nullable, digits)
+
+    return column
+
+
+def _fields(relation: Relation) -> tuple[Field, ...]:
+    return tuple(Field(c.name, c.type, c.nullable) for c in relation.columns)
 
 
 def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
@@ -232,6 +319,11 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
     checkpoint()
     nodes = list(walk(relation))
     checkpoint()
+    calls = tuple(calls_in(relation))
+    if calls and constant is None and (divided := deferred(relation, column_factory(relation))) is not None:
+        lower = _with_relation(replace(plan, columns=_fields(divided.lower)), divided.lower)
+        volatile = VolatilePlan(divided.calls, lower, divided.columns)
+        return replace(plan, relation=relation, scanned=lower.scanned, key_filters=lower.key_filters, volatile=volatile)
     scan = direct_scan(relation)
     if waits := any(map(is_waiting, nodes)):
         check_once(relation, is_constant=constant is not None)
@@ -240,14 +332,15 @@ def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:
         relation=relation,
         scanned=frozenset(node.id for node in nodes if isinstance(node, Scan)),
         key_filters=key_filters(nodes),
-        rowwise=None if scan is not None or not is_rowwise(relation) else RowwisePlan(relation),
+        rowwise=None if calls or scan is not None or not is_rowwise(relation) else RowwisePlan(relation),
         direct_scan=scan,
         constant=constant,
         # rendered even if Spark may not be needed: rendering rejects what Spark cannot do, at planning time
         template="" if constant is not None else spark_text(relation),
         waits=waits,
         recursive=recursions(relation) if any(isinstance(node, Recursive) for node in nodes) else (),
-        is_bound=not any(isinstance(node, (Parameter, SessionValue)) for node in nodes),
+        volatile=VolatilePlan(calls, None, ()) if calls and constant is not None else None,
+        is_bound=not any(isinstance(node, (Parameter, SessionValue, Volatile)) for node in nodes),
     )
 
 

@@ -14,6 +14,7 @@ from server.sql.grammar.statements.parts import Query
 from server.sql.index_keys import index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.scope import ID_SCHEMA
+from server.sql.sequence_names import with_names
 
 
 def relation_query(relation: Relation, columns: tuple[str, ...] = ()) -> Query:
@@ -57,4 +58,5 @@ def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], .
             table.set("catalog", exp.to_identifier(database) if database else None)
             if table.alias == name:
                 table.set("alias", None)
-    return tree.sql(dialect="postgres")
+    text = tree.sql(dialect="postgres")
+    return with_names(text, lambda id: ".".join(map(quote_identifier, names_by_id[id])))

@@ -16,6 +16,7 @@ from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
+from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.coerce import ASSIGNMENT
 from server.sql.conflict_plan import (
@@ -26,7 +27,7 @@ from server.sql.conflict_plan import (
     conflicts_table,
     returned_table,
 )
-from server.sql.constant import Constant
+from server.sql.constant import Constant, Evaluate
 from server.sql.expressions import (
     Aggregate,
     Column,
@@ -42,10 +43,12 @@ from server.sql.expressions import (
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.literal_rows import LiteralRows
 from server.sql.grammar.parse import parse_each, parse_expression
+from server.sql.grammar.statements.merges import Merge, MergeAction
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
+from server.sql.row_rules import RowRules, over, rules_of
 from server.sql.scope import Entry, Scope, find_relation, in_clause
 
 
@@ -53,12 +56,26 @@ from server.sql.scope import Entry, Scope, find_relation, in_clause
 class AddedRows:
     """The rows of an INSERT that need neither a read nor Spark. `schema`: that of the table's rows.
 
-    `required`: the numbers of the NOT NULL columns.
+    `required`: the numbers of the NOT NULL columns. `conditions`: the CHECK constraints.
     """
 
     constant: Constant
     schema: pa.Schema
     required: tuple[int, ...]
+    conditions: tuple[tuple[str, Evaluate], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeColumns:
+    """Further columns of the query of a MERGE, by their numbers, and what its clauses do.
+
+    `clause`: the number of the clause that applies, from 1. `target`: the number of the target's row, NULL if there is
+    none.
+    """
+
+    clause: int
+    target: int
+    actions: tuple[MergeAction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +85,10 @@ class WritePlan:
     `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
     or RETURNING names columns. The query's `uses` are the other relations that the statement names.
     `conflict`: for an INSERT with ON CONFLICT. Then `returning` is None, and `conflict` has the plan of RETURNING.
+    `merge`: for a MERGE. Each row of the query has then a row before and after, of which its clause uses one or both.
     `assigned`: the numbers of the columns that an UPDATE assigns.
     `added`: for an INSERT of cheap constants without RETURNING, the query's rows.
+    `rules`: those of the table; None if it has none, and for DELETE.
     `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
     only the first row.
     """
@@ -83,7 +102,9 @@ class WritePlan:
     added: AddedRows | None = None
     literals: Mapping[int, pa.ChunkedArray] | None = None
     assigned: frozenset[int] = frozenset()
+    rules: RowRules | None = None
     conflict: ConflictPlan | None = None
+    merge: MergeColumns | None = None
 
     @property
     def fields(self) -> tuple[Field, ...] | None:
@@ -96,18 +117,18 @@ class WritePlan:
 def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an INSERT, with casts to the columns' types and with defaults. RETURNING is over the new row."""
     if statement.rows is None:
-        return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).insert(statement))
+        return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).insert(statement))
     return _plan_literals(statement, statement.rows, context)
 
 
 def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an UPDATE; RETURNING is over the new row."""
-    return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).update(statement))
+    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).update(statement))
 
 
 def plan_delete(statement: Delete, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans a DELETE; RETURNING is over the old row."""
-    return reject_deep_nesting(lambda: _WritePlanner(statement, context, parameter_types).delete(statement))
+    return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).delete(statement))
 
 
 def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -> WritePlan:
@@ -122,6 +143,8 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
     targets = [numbers[column.name] for column in statement.columns] or range(len(table.columns))
     literals: dict[int, pa.ChunkedArray | None] = {}
     bad_rows: list[int] = []
+    if any(digits_of(table.columns[target]) is not None for target in targets):
+        return _plan_each_value(rows, context)
     for number, target in zip(range(rows.raw.num_columns), targets, strict=False):
         try:
             literals[target] = rows.column(number, parse_type(table.columns[target].type), context.timezone)
@@ -131,12 +154,22 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
     if bad_rows and not needs_casts:
         _plan_row(rows, min(bad_rows), context)  # raises the error with the value's position
     if bad_rows or needs_casts:
-        (whole,) = parse_each(rows.text)
-        assert isinstance(whole, Insert)
-        return plan_insert(whole, context)
+        return _plan_each_value(rows, context)
     return replace(
         plan, added=None, literals={target: values for target, values in literals.items() if values is not None}
     )
+
+
+def _plan_each_value(rows: LiteralRows, context: PlanContext) -> WritePlan:
+    (whole,) = parse_each(rows.text)
+    assert isinstance(whole, Insert)
+    return plan_insert(whole, context)
+
+
+def digits_of(column: CatalogColumn) -> int | None:
+    """n of a column of type timestamp(n) and the like; None for other columns."""
+    type = parse_type(column.type)
+    return type.length if type.has_seconds else None
 
 
 def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan:
@@ -152,13 +185,17 @@ def _plan_row(rows: LiteralRows, number: int, context: PlanContext) -> WritePlan
         raise
 
 
-class _WritePlanner:
-    """Plans one INSERT, UPDATE or DELETE."""
+class WritePlanner:
+    """Plans one INSERT, UPDATE, DELETE or MERGE."""
 
     def __init__(
-        self, statement: Insert | Update | Delete, context: PlanContext, parameter_types: Sequence[PgType | None]
+        self,
+        statement: Insert | Update | Delete | Merge,
+        context: PlanContext,
+        parameter_types: Sequence[PgType | None],
     ) -> None:
         self.context = context = replace(context, views_expanded=True)
+        self.rules: RowRules | None = None
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
         scope, query = Scope(), statement.common_tables
         self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
@@ -169,8 +206,10 @@ class _WritePlanner:
         width = len(table.columns)
         given = self._source(statement, table, targets)
         refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
+        if statement.overriding == "user":
+            refs = {number: ref for number, ref in refs.items() if not table.columns[number].identity}
         new = [refs.get(i) or self._default(table, i) for i in range(width)]
-        relation = self._row(given, new, table)
+        relation = self._generated(self._row(given, new, table), table, 0)
         if statement.conflict is not None:
             return self._with_conflict(statement, statement.conflict, table, relation)
         return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
@@ -195,7 +234,8 @@ class _WritePlanner:
         assert query is not None
         reads_table = bool(conflict.columns or conflict.constraint or conflict.assignments or statement.returning)
         conflicts = ConflictPlan(keys, updates, returned)
-        return WritePlan(table.id, query, None, slice(0, len(table.columns)), None, reads_table, conflict=conflicts)
+        new = slice(0, len(table.columns))
+        return WritePlan(table.id, query, None, new, None, reads_table, rules=self.rules, conflict=conflicts)
 
     def _conflict_update(self, statement: Insert, conflict: OnConflict, table: Table) -> Relation:
         """The rows of `ConflictPlan.update`."""
@@ -216,7 +256,7 @@ class _WritePlanner:
         matched = self._filtered(scan, conflict.where, scope)
         old: list[Expression] = list(map(ColumnRef, scan.columns[:width]))
         number = scan.columns[2 * width]
-        return self._row(matched, old + new, table, (number,))
+        return self._generated(self._row(matched, old + new, table, (number,)), table, width)
 
     def _assigned_row(
         self, table: Table, row: list[Expression], assignments: Sequence[Assignment | RowAssignment], scope: Scope
@@ -229,6 +269,9 @@ class _WritePlanner:
                 message = f'multiple assignments to same column "{column.name}"'
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
             assigned.add(number)
+            if value is not None and (detail := _why_not_given(table.columns[number])) is not None:
+                message = f'column "{column.name}" can only be updated to DEFAULT'
+                raise PgError(SqlState.GENERATED_ALWAYS, message, detail=detail)
             if value is None:
                 new[number] = self._default(table, number)
             else:
@@ -243,7 +286,9 @@ class _WritePlanner:
         new, assigned = self._assigned_row(table, row_before, statement.assignments, inner)
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
-        row = self._row(relation, old + new, table, others if statement.returning else ())
+        row = self._generated(
+            self._row(relation, old + new, table, others if statement.returning else ()), table, width
+        )
         plan = self._with_returning(
             statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[width:],
@@ -300,6 +345,8 @@ class _WritePlanner:
         ):
             return self._values(query.tree, statement, table, targets)
         relation = self.binder.query(query.tree, Scope(common_tables=self.common_tables), keep_unknown=True)
+        for target in targets[: len(relation.columns)]:
+            _refuse_given(table.columns[target], statement.overriding)
         self._check_width(len(relation.columns), statement, targets, query.tree)
         return assigned(
             self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
@@ -314,11 +361,14 @@ class _WritePlanner:
                 message = "VALUES lists must all be the same length"
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
             self._check_width(len(cells), statement, targets, cells[-1])
+            for cell, target in zip(cells, targets, strict=False):
+                if not _is_default(cell):
+                    _refuse_given(table.columns[target], statement.overriding)
             rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
         return values(self.binder, rows, True, tree)
 
     def _cell(self, tree: exp.Expr, target: int, table: Table, scope: Scope) -> Expression:
-        if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
+        if _is_default(tree):
             return self._default(table, target)
         return self._assign(self.binder.expression(tree, scope), table.columns[target], tree)
 
@@ -334,6 +384,11 @@ class _WritePlanner:
         """The value cast to the column's type by an assignment cast. 42804 if there is none."""
         target = parse_type(column.type)
         position = self.binder.at(tree)
+        if target.has_seconds:
+            whole = target.without_modifiers
+            if target != whole:
+                rounded = self._assign(value, replace(column, type=str(whole)), tree)
+                return with_second_digits(self.binder, rounded, target)
         try:
             coerced = self.binder.coerce(value, target, ASSIGNMENT, position)
         except PgError as error:
@@ -354,11 +409,13 @@ class _WritePlanner:
             return Literal(None, parse_type(column.type))
         expression: Expr = parse_expression(column.default)
         self.binder.inside_view += 1  # positions in the default's text are not positions in the client's text
+        self.binder.implied_calls = bool(column.identity)
         try:
             value = self.binder.expression(expression.tree, Scope(clause="DEFAULT expressions"))
             return self._assign(value, column, None)
         finally:
             self.binder.inside_view -= 1
+            self.binder.implied_calls = False
 
     def _row(
         self, relation: Relation, expressions: Sequence[Expression], table: Table, others: Sequence[Column] = ()
@@ -367,6 +424,20 @@ class _WritePlanner:
         names = [column.name for column in table.columns] * 2
         columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
         return Project(relation, (*columns, *others), (*expressions, *map(ColumnRef, others)))
+
+    def _generated(self, row: Project, table: Table, first: int) -> Project:
+        """The row with the generated columns, computed from the others. `first`: the place of the new row's columns."""
+        self.rules = rules = rules_of(table, self.context)
+        if rules is None or not rules.generated:
+            return row
+        given = row.columns[first : first + len(table.columns)]
+        expressions: list[Expression] = [ColumnRef(column) for column in row.columns]
+        columns = list(row.columns)
+        for number, expression in rules.generated:
+            value = over(expression, rules.columns, given)
+            expressions[first + number] = value
+            columns[first + number] = self.binder.new_column(table.columns[number].name, value)
+        return Project(row, tuple(columns), tuple(expressions))
 
     def _matched(
         self, table: Table, statement: Update | Delete
@@ -452,6 +523,8 @@ class _WritePlanner:
             relation = Project(row, columns, tuple(i.expression for i in kept + items))
             returning = slice(len(kept), len(kept) + len(items))
         query = finished_plan(self.binder, relation, None)
+        if table not in query.tables:
+            query = replace(query, tables=(*query.tables, table))
         return WritePlan(
             table.id,
             query,
@@ -459,16 +532,42 @@ class _WritePlanner:
             new if new != slice(0, 0) else None,
             returning,
             any(tree.find(exp.Column, exp.Star) is not None for tree in _trees_with_names(statement)),
-            _added_rows(table, query) if isinstance(statement, Insert) and returning is None else None,
+            _added_rows(table, query, self.rules) if isinstance(statement, Insert) and returning is None else None,
+            rules=self.rules,
         )
 
 
-def _added_rows(table: Table, query: QueryPlan) -> AddedRows | None:
+def _is_default(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT"
+
+
+def _refuse_given(column: CatalogColumn, overriding: str | None) -> None:
+    """PgError 428C9 if INSERT may not give a value for a column."""
+    if (detail := _why_not_given(column)) is not None and not (column.identity and overriding is not None):
+        raise PgError(
+            SqlState.GENERATED_ALWAYS,
+            f'cannot insert a non-DEFAULT value into column "{column.name}"',
+            detail=detail,
+            hint="Use OVERRIDING SYSTEM VALUE to override." if column.identity else None,
+        )
+
+
+def _why_not_given(column: CatalogColumn) -> str | None:
+    """Why only DEFAULT may be assigned to a column; None if any value may."""
+    if column.generated:
+        return f'Column "{column.name}" is a generated column.'
+    if column.identity == "a":
+        return f'Column "{column.name}" is an identity column defined as GENERATED ALWAYS.'
+    return None
+
+
+def _added_rows(table: Table, query: QueryPlan, rules: RowRules | None) -> AddedRows | None:
     constant, types = query.constant, [parse_type(column.type).arrow for column in table.columns]
     if constant is None or not constant.is_cheap or not types or [type.arrow for type in constant.types] != types:
         return None
     required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
-    return AddedRows(constant, rows_schema(types), required)
+    conditions = rules.conditions() if rules is not None else ()
+    return AddedRows(constant, rows_schema(types), required, conditions) if conditions is not None else None
 
 
 def _trees_with_names(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:

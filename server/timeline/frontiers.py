@@ -123,6 +123,8 @@ class Frontiers:
         self.tables_upper = Timestamp(0)
         self.view_uppers: dict[ObjectId, Timestamp] = {}
         self.floors: dict[ObjectId, Timestamp] = {}
+        self.readable_from: dict[ObjectId, Timestamp] = {}
+        """The tables whose rows before a time can be read by dataflows only: see `Numbering.readable_from`."""
         self.upstream_times: set[ObjectId] = set()
         """The sources with timestamps of their upstream, whose `upper` is in `view_uppers`."""
         self.holders: set[Holder] = set()
@@ -199,12 +201,15 @@ class Frontiers:
 
     def readable(self, id: ObjectId) -> Timestamp:
         """The least time at which `id` is readable, directly or through an index on it."""
+        return max(self._reachable(id), self.readable_from.get(id, Timestamp(0)))
+
+    def _reachable(self, id: ObjectId) -> Timestamp:
         return min(map(self.since, self.ways(id)))
 
     def kept(self, id: ObjectId) -> Timestamp:
         """The time at which the log of `id` must begin, for its readers and for indexes on views over it."""
         made = (self.since(index) for index, inputs in self._made_from.items() if id in inputs)
-        return min((self.readable(id), *made))
+        return min((self._reachable(id), *made))
 
     def hold(self, ids: Iterable[ObjectId], time: int) -> Holder:
         """Returns a new holder. NotReadable if one of the collections is not readable at `time`.
@@ -215,7 +220,7 @@ class Frontiers:
         for id in ids:
             if id in self.floors:
                 through = next((known for known in self.ways(id) if self.since(known) <= time), None)
-                if through is None:
+                if through is None or time < self.readable_from.get(id, 0):
                     raise NotReadable(id, self.readable(id))
                 collections.append(through)
         return self._held(collections, Timestamp(time))
@@ -310,6 +315,7 @@ class Frontiers:
             holder.dropped(id, relation)
         self.stop_following(id)
         self.floors.pop(id, None)
+        self.readable_from.pop(id, None)
         self.upstream_times.discard(id)
         self.view_uppers.pop(id, None)
         self._retention_ms.pop(id, None)
@@ -323,4 +329,6 @@ class Frontiers:
 
     def table(self) -> Mapping[ObjectId, tuple[Timestamp, Timestamp]]:
         """Returns (since, upper) of every collection."""
-        return {id: (self.since(id), self.upper(id)) for id in self.floors}
+        return {
+            id: (max(self.since(id), self.readable_from.get(id, Timestamp(0))), self.upper(id)) for id in self.floors
+        }

@@ -2,7 +2,7 @@
 
 The broker is Apache Kafka (`make test-kafka` downloads it) on the same machine. The sink is measured from its first
 change until the brokers have acknowledged everything, without the log that it reads. The source is measured with its
-commits, from its start until all rows are committed. The figures are the best of three turns.
+commits, from its start until all rows are committed. The figures are the best of two turns.
 
 A second table has the stages of a source alone, without a broker: the messages of partitions, fetched in turn as many
 at a time as a consumer does, are decoded, and then given to the reader.
@@ -52,7 +52,7 @@ from tests.kafka.test_upstream import running
 from tests.server.slow_engine import PassingEngine
 
 PARTITIONS = (1, 2, 4, 8)
-TURNS = 3
+TURNS = 2
 STICKY = 32  # messages that a producer sends to one partition, before it chooses another
 FETCHED = 1 << 20  # bytes of messages of one partition that a broker returns together
 POLLED = 4 << 20  # bytes of one call of a source

@@ -13,8 +13,8 @@ from tests.bench.pgbench import pgbench
 from tests.bench.servers import Line, Servers, Table, timed
 from tests.fix_server import ServerProcess
 
-ROUNDS = 3
-SECONDS = 4
+ROUNDS = 7
+SECONDS = 2
 COPIED, RESTARTED = 1_000_000, 10_000_000
 COPY_ROUNDS = 4
 CHUNK = 1_000_000

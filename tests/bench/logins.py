@@ -20,7 +20,7 @@ from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerProcess
 from tests.server.authentication.certificates import Authority
 
-ROUNDS = 5
+ROUNDS = 3
 PASSWORD = "s3cret"
 SECURE = "sslmode=require channel_binding=require"
 KINDS = {

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from catalog import builtin, persistence
 from catalog.keys import Key
 from catalog.objects import (
+    SEQUENCE_COLUMNS,
+    Check,
     Column,
     Connection,
     Database,
@@ -25,6 +27,7 @@ from catalog.objects import (
     ObjectId,
     Relation,
     Schema,
+    Sequence,
     Source,
     SourceTable,
     Subsource,
@@ -44,6 +47,33 @@ columns = st.lists(
     st.builds(Column, names, st.sampled_from(["int4", "numeric(10,2)", "text[]"]), st.booleans(), st.none() | texts),
     max_size=4,
 ).map(tuple)
+
+table_columns = st.lists(
+    st.builds(
+        Column,
+        names,
+        st.sampled_from(["int4", "timestamp(3)"]),
+        st.booleans(),
+        st.none() | texts,
+        identity=st.sampled_from(["", "a", "d"]),
+        sequences=st.lists(st.sampled_from([ObjectId("u7"), ObjectId("u8")]), max_size=2).map(tuple),
+        generated=texts,
+    ),
+    max_size=4,
+).map(tuple)
+checks = st.lists(st.builds(Check, names, texts, st.booleans()), max_size=2).map(tuple)
+sequence_options = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["int2", "int8"]),
+        **dict.fromkeys(
+            ("start", "increment", "minimum", "maximum", "cache", "first"), st.integers(-(2**63), 2**63 - 1)
+        ),
+        "cycle": st.booleans(),
+        "owner_column": st.none() | names,
+        "is_identity": st.booleans(),
+        "generation": st.integers(0, 5),
+    }
+)
 
 keys = st.lists(
     st.builds(
@@ -124,7 +154,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
     relations = [i for i in state.items.values() if not isinstance(i, Index | Hold)]
     kinds = ["database", "schema", "settings", "role", "owner", "acl"] if state.databases else ["database"]
-    kinds += ["table", "view", "materialized view", "index", "drop schema"] if own_schemas else []
+    kinds += ["table", "view", "materialized view", "index", "sequence", "drop schema"] if own_schemas else []
     kinds += ["secret", "connection", "source", "subsource", "source table"] if own_schemas else []
     kinds += ["rename", "drop", "comment", "hold"] if own_items else []
     made_roles = sorted(state.roles.keys() - {MATERIALIZE.id})
@@ -172,7 +202,13 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                 used = draw(st.frozensets(st.sampled_from([r.id for r in relations]), max_size=3))
                 item: Item
                 if kind == "table":
-                    item = Table(id, schema_id, name, draw(columns), draw(keys), retain_ms=draw(retained))
+                    item = Table(
+                        id, schema_id, name, draw(table_columns), draw(keys), draw(checks), retain_ms=draw(retained)
+                    )
+                elif kind == "sequence":
+                    owner = draw(st.none() | st.sampled_from([r.id for r in relations]))
+                    options = draw(sequence_options)
+                    item = Sequence(id, schema_id, name, SEQUENCE_COLUMNS, owner_table=owner, **options)
                 elif kind == "view":
                     item = View(id, schema_id, name, draw(columns), draw(texts), used)
                 elif kind == "materialized view":

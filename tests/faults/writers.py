@@ -10,18 +10,20 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import psycopg
+from psycopg import errors
 
 from tests.faults.subscriber import kept, passes
 
 ACCOUNTS, MONEY = 5, 1_000
 SETUP = (
-    "CREATE TABLE events (writer int, seq int, part int, pad text)",
-    "CREATE TABLE ledger (writer int, seq int)",
-    "CREATE TABLE accounts (id int, balance int, tag text)",
+    "CREATE TABLE events (writer int, seq int, part int, pad text, PRIMARY KEY (writer, seq, part))",
+    "CREATE TABLE ledger (writer int, seq int, UNIQUE (seq, writer))",
+    "CREATE TABLE accounts (id int PRIMARY KEY, balance int, tag text)",
     f"INSERT INTO accounts VALUES {', '.join(f'({id}, {MONEY}, NULL)' for id in range(ACCOUNTS))}",
     "CREATE MATERIALIZED VIEW totals AS SELECT writer, count(*) AS n, sum(seq) AS s FROM ledger GROUP BY writer",
 )
@@ -151,6 +153,10 @@ class Writer(threading.Thread):
             found = connection.execute(query, (self.number, operation.seq)).fetchall()
             if len(found) != len(operation.rows["events"]):
                 self.unexplained.append(f"{operation.name} was acknowledged, and a read finds {len(found)} rows of it")
+            with suppress(errors.UniqueViolation):
+                again = b"INSERT INTO events VALUES (%s, %s, 0, 'again')"
+                connection.execute(again, (self.number, operation.seq))
+                self.unexplained.append(f"the key of {operation.name}, which was acknowledged, was accepted again")
 
 
 class Teller(Writer):

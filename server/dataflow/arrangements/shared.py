@@ -135,6 +135,11 @@ class SharedArrangements:
         if self._known.get(lease.shared.key) is lease.shared:
             del self._known[lease.shared.key]
 
+    def forget(self, collection: ObjectId) -> None:
+        """As `invalidated`, for all arrangements of a collection."""
+        for key in [key for key in self._known if key[0] == collection]:
+            del self._known[key]
+
     def __len__(self) -> int:
         return len(self._known)
 

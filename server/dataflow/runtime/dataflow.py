@@ -135,6 +135,11 @@ class Dataflow:
         return self.computation.inputs
 
     @property
+    def holder(self) -> Holder:
+        """Keeps the history of the inputs that the dataflow needs."""
+        return self._holder
+
+    @property
     def upper(self) -> Timestamp:
         return self.sink.upper
 

@@ -21,6 +21,7 @@ from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan
 from server.session_state.results import Result, TableRows
+from server.sql.bind.volatile import NAMES as VOLATILE_NAMES
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.lexer import words
 from server.sql.grammar.statements.queries import Select
@@ -63,6 +64,9 @@ def is_catalog_query(context: Context, statement: Select) -> bool:
 
 
 def _uses_catalog_functions(tree: exp.Expr) -> bool:
+    called = {node.name.lower() for node in tree.find_all(exp.Anonymous)}
+    if not called.isdisjoint(VOLATILE_NAMES):
+        return False  # as in nextval('s'::regclass)
     for node in tree.walk():
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()

@@ -7,9 +7,13 @@ from collections import OrderedDict
 
 import pyarrow as pa
 
+from catalog.objects import Sequence
+from catalog.roles import Privilege
+from server.authorization import privileges
 from server.pg_catalog import oids
 from server.pg_catalog.database import named_in
 from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
+from server.pg_catalog.sequences import LAST_VALUES
 from server.pg_catalog.static import BY_NAME, schema_of
 from server.pg_catalog.visible import Viewpoint
 from server.session_state.context import Context
@@ -54,6 +58,8 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
             found[schema, name] = _activity(context)
         elif (schema, name) == ("fn", "current_setting"):
             found["pg", "pg_settings"] = _settings(context)
+        elif (schema, name) == ("pg", "pg_sequences"):
+            found["pg", "tw_last_values"] = _last_values(context)
         elif schema == "fn" and name.endswith("_size"):
             found["pg", "tw_sizes"] = _sizes(context)
     return found
@@ -97,6 +103,17 @@ def _activity(context: Context) -> pa.Table:
         for entry in context.coordinator.activity.sessions.values()
     ]
     return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_activity"]))
+
+
+def _last_values(context: Context) -> pa.Table:
+    """The last value of each sequence that the role may read and that has returned one."""
+    state, rows = context.state, []
+    for sequence in state.items_of(Sequence):
+        if any(privileges.has(state, context.role, sequence.id, p) for p in (Privilege.SELECT, Privilege.USAGE)):
+            value, is_called = context.volatile.current_state(sequence).position
+            if is_called:
+                rows.append({"oid": oids.oid_of(sequence.id), "last_value": value})
+    return pa.Table.from_pylist(rows, LAST_VALUES)
 
 
 def _sizes(context: Context) -> pa.Table:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Database, Index, Item, Retained, Schema
+from catalog.objects import Database, Index, Item, MaterializedView, Retained, Schema, Sequence, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl.databases import require_create_db
-from server.execution.ddl.named_objects import altered_object, name_taken
+from server.execution.ddl.named_objects import altered_object, find_object, name_taken
 from server.execution.ddl.retention import retained_ms
 from server.execution.ddl.roles import role_named
 from server.session_state.context import Context
-from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention
+from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention, ObjectKind
 
 
 def rename(context: Context, statement: AlterRename) -> CatalogState:
-    """Executes ALTER ... RENAME TO."""
+    """Executes ALTER ... RENAME TO. As in PostgreSQL, ALTER TABLE also renames views and indexes."""
     state, new = context.state, statement.new_name.name
+    if statement.kind is ObjectKind.TABLE:
+        named = find_object(context, state, statement.kind, statement.name)
+        if isinstance(named, (View, MaterializedView, Index)):
+            statement = replace(statement, kind=ObjectKind(named.kind))
     found = altered_object(context, statement)
     if found is None:
         return state
@@ -46,6 +50,12 @@ def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
     found = altered_object(context, statement)
     if found is None:
         return state
+    if isinstance(found, Sequence) and found.owner_table is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'cannot change owner of sequence "{found.name}"',
+            detail=f'Sequence "{found.name}" is linked to table "{state.items[found.owner_table].name}".',
+        )
     if isinstance(found, Item) and found.part_of is not None:
         whole = "table" if isinstance(found, Index) else "source"
         raise PgError(

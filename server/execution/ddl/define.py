@@ -15,6 +15,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl import (
     alter,
+    checks,
     comments,
     connections,
     databases,
@@ -25,14 +26,18 @@ from server.execution.ddl import (
     roles,
     schemas,
     secrets,
+    sequences,
     sinks,
     sources,
     system_settings,
+    view_columns,
 )
 from server.execution.ddl.kinds import KINDS
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
+from server.sql.grammar.statements.alter_table import RenameColumn
+from server.sql.grammar.statements.checks import AddReference
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -45,6 +50,7 @@ from server.sql.grammar.statements.objects import (
 )
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import AlterRole, CreateRole
+from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
@@ -67,12 +73,15 @@ changes."""
 _CHANGES: dict[type[Definition], Change] = {
     CreateDatabase: databases.create,
     CreateSchema: schemas.create,
+    RenameColumn: view_columns.rename_column,
     DropObjects: drop.drop,
     AlterRename: alter.rename,
     AlterOwner: alter.change_owner,
     AlterRetention: alter.change_retention,
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
+    AlterSequence: sequences.alter,
+    AddReference: checks.add_reference,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
@@ -119,6 +128,24 @@ async def define(context: Context, statement: Definition) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(statement.tag)
+
+
+async def discard_temporary(context: Context) -> None:
+    """Drops the temporary objects of the session."""
+    if (schema := context.temporary_schema) is None:
+        return None
+    for _ in range(RETRIES_MAX):
+        await context.enter(Mode.DEFINE, "DISCARD TEMP")
+        if (schema := context.temporary_schema) is not None:
+            change_catalog(context, context.state.without_schema(schema.id, cascade=True))
+        if context.transaction.ends_later:
+            return None
+        try:
+            return await context.commit()
+        except PgError as error:
+            if error.sqlstate is not SqlState.SERIALIZATION_FAILURE:
+                raise
+    raise AssertionError("unreachable")
 
 
 def change_catalog(context: Context, after: CatalogState) -> None:

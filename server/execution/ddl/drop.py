@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from catalog.objects import Database, Item, ObjectId, Schema
+from catalog.objects import Database, Item, ObjectId, Schema, Sequence
 from catalog.state import CatalogState, InUse
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
@@ -32,7 +32,7 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
             raise in_use(error) from None
     if statement.kind is not ObjectKind.DATABASE:
         dropped = before.items.keys() - state.items.keys() - set(named.values())
-        _report_cascade(context, [item for id, item in before.items.items() if id in dropped])
+        report_cascade(context, [item for id, item in before.items.items() if id in dropped])
     return state
 
 
@@ -52,10 +52,23 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             check_kind(found, statement.kind, dropping=True)
             refuse_system_table(found)
             privileges.require_drop(state, context.role, found)
+            if isinstance(found, Sequence) and found.is_identity:
+                raise _required(state, found)
             return state.without_item(found.id, cascade=statement.cascade)
 
 
-def _report_cascade(context: Context, dropped: Sequence[Item]) -> None:
+def _required(state: CatalogState, sequence: Sequence) -> PgError:
+    """The error for DROP of the sequence of an identity column."""
+    assert sequence.owner_table is not None
+    column = f"column {sequence.owner_column} of table {state.items[sequence.owner_table].name}"
+    return PgError(
+        SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+        f"cannot drop sequence {sequence.name} because {column} requires it",
+        hint=f"You can drop {column} instead.",
+    )
+
+
+def report_cascade(context: Context, dropped: Iterable[Item]) -> None:
     """Sends a notice that lists the items dropped by CASCADE, without those that are part of another."""
     lines = [f"drop cascades to {item.kind} {item.name}" for item in dropped if item.part_of is None]
     if not lines:

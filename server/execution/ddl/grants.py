@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catalog.objects import QUICKSTART, ObjectId, Relation, applicable_privileges, with_article
+from catalog.objects import QUICKSTART, ObjectId, Relation, Sequence, applicable_privileges, with_article
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
@@ -23,9 +23,12 @@ _OTHERS = ("references", "trigger", "temporary", "temp", "execute", "connect", "
 """PostgreSQL's privileges that Tidewire does not support."""
 
 
+_PARTS_OF_SCHEMAS = {GrantKind.TABLES_IN_SCHEMA: "table", GrantKind.SEQUENCES_IN_SCHEMA: "sequence"}
+
+
 def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
     state = context.state
-    kind = "table" if statement.kind is GrantKind.TABLES_IN_SCHEMA else statement.kind.value
+    kind = _PARTS_OF_SCHEMAS.get(statement.kind, statement.kind.value)
     wanted = _privileges(statement.privileges, kind)
     grantees = [
         PUBLIC if name.special is SpecialRole.PUBLIC else role_named(context, name).id for name in statement.grantees
@@ -83,9 +86,12 @@ def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:
                 raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is {with_article(item.kind)}')
             refuse_system_table(item)
             return [item.id]
-        case GrantKind.TABLES_IN_SCHEMA:
-            schema_id = _schema(context, name)
-            return [i.id for i in state.items_in(schema_id) if isinstance(i, Relation)]
+        case GrantKind.SEQUENCE:
+            return [named_item(context, ObjectKind.SEQUENCE, name).id]
+        case GrantKind.TABLES_IN_SCHEMA | GrantKind.SEQUENCES_IN_SCHEMA:
+            schema_id, sequences = _schema(context, name), kind is GrantKind.SEQUENCES_IN_SCHEMA
+            relations = (i for i in state.items_in(schema_id) if isinstance(i, Relation))
+            return [i.id for i in relations if isinstance(i, Sequence) is sequences]
         case GrantKind.SCHEMA:
             return [_schema(context, name)]
         case GrantKind.DATABASE:

@@ -132,6 +132,8 @@ def drop_constraint(context: Context, statement: grammar.DropConstraint) -> Cata
     assert isinstance(table, Table)
     privileges.require_owner(state, context.role, table)
     name = statement.constraint.name
+    if any(check.name == name for check in table.checks):
+        return state.with_item(replace(table, checks=tuple(check for check in table.checks if check.name != name)))
     if all(key.name != name for key in table.keys):
         message = f'constraint "{name}" of relation "{table.name}" does not exist'
         if statement.missing_ok:

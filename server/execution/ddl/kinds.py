@@ -13,6 +13,7 @@ from catalog.objects import (
     Item,
     MaterializedView,
     NamedSecret,
+    Sequence,
     Sink,
     Source,
     SourceTable,
@@ -22,10 +23,11 @@ from catalog.objects import (
 )
 from catalog.state import CatalogState
 from protocol.pgwire.types import TEXT
-from server.execution.ddl import connections, holds, indexes, secrets, sinks, sources, tables, views
+from server.execution.ddl import connections, holds, indexes, secrets, sequences, sinks, sources, tables, views
 from server.session_state.context import Context
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.parts import Definition
+from server.sql.grammar.statements.sequences import CreateSequence
 from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.statements.sources import (
     AddSubsources,
@@ -81,5 +83,6 @@ KINDS: Mapping[type[Item], Kind] = {
         sources.show_row,
     ),
     Sink: Kind(CreateSink, sinks.create, sinks.show_create, sinks.SHOW_FIELDS, sinks.show_row),
+    Sequence: Kind(CreateSequence, sequences.create, sequences.show_create),
     SourceTable: Kind(CreateSourceTable, sources.create_table, sources.show_create_table),
 }

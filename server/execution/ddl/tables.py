@@ -7,52 +7,91 @@ from dataclasses import replace
 
 import catalog.keys
 from catalog.objects import Column, DerivedRelation, ObjectId, Table
+from catalog.objects import Sequence as SequenceItem
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
+from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import check_columns
 from server.execution.ddl.keys import with_keys
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
-from server.execution.names import find_relation, qualified_name, schema_of
+from server.execution.ddl.sequences import create_owned, options_text
+from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import plan_default
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
+from server.sql.grammar.statements.sequences import Identity
 from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key, Like
+from server.sql.sequence_names import with_names
 
 
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
-    schema, name = schema_of(context, statement.name)
+    state = context.state
+    if statement.temporary:
+        state, schema, name = temporary_schema_of(context, statement.name)
+    else:
+        schema, name = schema_of(context, statement.name)
     if statement.if_not_exists and (taken := context.state.item_named(schema.id, name)) is not None:
         return unless_exists(context, NameTaken(taken.kind, name), True)
     parts = [_columns(context, part) for part in statement.columns]
     check_columns([Ident(column.name, position) for columns, position in parts for column in columns], "table")
     columns = tuple(column for part, _ in parts for column in part)
-    id, state = context.state.new_id()
+    id, state = state.new_id()
     columns, keys = with_keys(state, schema.id, name, columns, statement.keys)
     for key in (key for part in statement.columns for key in _copied_keys(context, part)):
         columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
+    table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit)
+    definitions = [part for part in statement.columns if isinstance(part, ColumnDefinition)]
+    table = with_rules(context, table, definitions, statement.rules)
     try:
-        state = state.with_item(Table(id, schema.id, name, columns, keys, retain_ms=retain_ms))
+        state = state.with_item(table)
+        identities = [found for part, (made, _) in zip(statement.columns, parts, strict=True)
+                      for found in _identities(context, part, made)]  # fmt: skip
+        state = _with_sequences(context, state, table, identities)
     except NameTaken as error:
         raise name_taken(error) from None
     return _with_copied_comments(context, state, id, statement, [len(part) for part, _ in parts])
 
 
+def _identities(context: Context, part: ColumnDefinition | Like, made: Sequence[Column]) -> list[Identity | None]:
+    """For each column that a part of CREATE TABLE defines, how its sequence is created; None: it has none."""
+    if isinstance(part, ColumnDefinition):
+        return [part.identity]
+    if not part.identity:
+        return [None] * len(made)
+    relation = find_relation(context, part.relation)
+    return [Identity(column.identity == "a") if column.identity else None for column in relation.columns]
+
+
+def _with_sequences(
+    context: Context, state: CatalogState, table: Table, identities: Sequence[Identity | None]
+) -> CatalogState:
+    """The state with the sequences of the table's columns."""
+    columns = list(table.columns)
+    for number, identity in enumerate(identities):
+        if identity is not None:
+            columns[number], state = create_owned(context, state, table, columns[number], identity)
+    return state.with_item(replace(table, columns=tuple(columns))) if any(identities) else state
+
+
 def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Column, ...], int]:
     """The columns that a part of CREATE TABLE defines, and the position of its name. PgError 42P01, 42501 for LIKE."""
     if isinstance(part, ColumnDefinition):
-        default = plan_default(part, context.plan_context()) if part.default is not None else None
-        return (Column(part.name.name, str(part.type), not part.not_null, default),), part.name.position
+        default, called = plan_default(part, context.plan_context()) if part.default is not None else (None, ())
+        column = Column(part.name.name, str(part.type), not part.not_null, default, sequences=called)
+        return (column,), part.name.position
     relation = find_relation(context, part.relation)
     privileges.require(context.state, context.role, relation.id, Privilege.SELECT)
     has_constraints = not isinstance(relation, DerivedRelation)
     columns = tuple(
-        replace(c, nullable=c.nullable or not has_constraints, default=c.default if part.defaults else None)
+        replace(
+            c if part.defaults and not c.identity else c.without_default(), nullable=c.nullable or not has_constraints
+        )
         for c in relation.columns
     )
     return columns, part.relation.position
@@ -90,6 +129,22 @@ def _with_copied_comments(
     return state
 
 
+def default_clause(context: Context, column: Column) -> str:
+    """The DEFAULT or GENERATED clause of a column, with the names of sequences."""
+    state = context.state
+    if column.identity:
+        (sequence,) = (state.items[id] for id in column.sequences)
+        assert isinstance(sequence, SequenceItem)
+        how = "ALWAYS" if column.identity == "a" else "BY DEFAULT"
+        return f"GENERATED {how} AS IDENTITY ({options_text(sequence)})"
+    if column.generated:
+        return f"GENERATED ALWAYS AS ({column.generated}) STORED"
+    if column.default is None:
+        return ""
+    text = with_names(column.default, lambda id: qualified_name(context, state.items[id]))
+    return f"DEFAULT {text}"
+
+
 def key_text(key: catalog.keys.Key) -> str:
     """A key as CREATE TABLE has it, without its name."""
     words = "PRIMARY KEY" if key.is_primary else "UNIQUE" if key.nulls_distinct else "UNIQUE NULLS NOT DISTINCT"
@@ -102,8 +157,12 @@ def show_create(context: Context, table: Table) -> str:
     columns = [
         f"{quote_identifier(c.name)} {parse_type(c.type).display}"
         + ("" if c.nullable else " NOT NULL")
-        + (f" DEFAULT {c.default}" if c.default is not None else "")
+        + (f" {text}" if (text := default_clause(context, c)) else "")
         for c in table.columns
+    ]
+    columns += [
+        f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression}){'' if check.is_valid else ' NOT VALID'}"
+        for check in table.checks
     ]
     columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
     return f"CREATE TABLE {qualified_name(context, table)} ({', '.join(columns)}){retain_clause(table)}"

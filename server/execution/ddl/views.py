@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from catalog.objects import QUICKSTART, Collection, Column, DerivedRelation, Item, MaterializedView, ObjectId, View
+from catalog.objects import (
+    QUICKSTART,
+    Collection,
+    Column,
+    DerivedRelation,
+    Item,
+    MaterializedView,
+    ObjectId,
+    View,
+    is_temporary,
+)
 from catalog.roles import Privilege
 from catalog.state import CatalogState, InUse, NameTaken
-from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.execution.ddl.columns import check_columns, check_types
 from server.execution.ddl.named_objects import in_use, refuse_system_table, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
-from server.execution.names import qualified_name, schema_of
+from server.execution.names import qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import system_table_in
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
@@ -23,11 +33,14 @@ from server.sql.stored_query import definition, plan_stored
 
 def create(context: Context, statement: CreateView | CreateMaterializedView) -> CatalogState:
     """Executes CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
-    schema, name = schema_of(context, statement.name)
-    state = context.state
-    replaced = state.item_named(schema.id, name) if statement.or_replace else None
     materialized = isinstance(statement, CreateMaterializedView)
     columns, text, uses = plan_view(context, statement.query, statement.columns, maintained=materialized)
+    if _is_temporary(context, statement, uses):
+        state, schema, name = temporary_schema_of(context, statement.name)
+    else:
+        state = context.state
+        schema, name = schema_of(context, statement.name)
+    replaced = state.item_named(schema.id, name) if statement.or_replace else None
     if materialized:
         check_maintainable(context, plan_stored(text, state))
     if replaced is not None:
@@ -49,6 +62,20 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
     return _with_rights_of(replaced, context.state, state, id) if replaced is not None else state
+
+
+def _is_temporary(context: Context, statement: CreateView | CreateMaterializedView, uses: frozenset[ObjectId]) -> bool:
+    """Whether a view is temporary, with a notice if the statement does not say so. PgError 0A000."""
+    state = context.state
+    if isinstance(statement, CreateView) and statement.temporary:
+        return True
+    if not any(is_temporary(state.schemas[state.items[id].schema_id]) for id in uses):
+        return False
+    if isinstance(statement, CreateMaterializedView):
+        message = "materialized views must not use temporary tables or views"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    context.notice(Notice(f'view "{statement.name.parts[-1]}" will be a temporary view'))
+    return True
 
 
 def _with_rights_of(replaced: Item, before: CatalogState, state: CatalogState, id: ObjectId) -> CatalogState:
@@ -82,7 +109,7 @@ def plan_view(
         Column(ident.name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
         for ident, field in zip(final, plan.columns, strict=True)
     )
-    return columns, plan.stored_text, plan.uses
+    return columns, plan.stored_text, plan.uses | plan.sequences
 
 
 def check_maintainable(context: Context, stored: QueryPlan) -> None:

@@ -265,12 +265,6 @@ class TopicConsumer:
                 raise self._error(error)
         return Poll(Messages.of(good, with_headers=with_headers), ends)
 
-    def high_watermark(self, partition: int) -> int | None:
-        """The last known offset after the last message, without a request."""
-        place = TopicPartition(self.topic, partition)
-        found = self._consumer.get_watermark_offsets(place, cached=True)
-        return None if found is None or found[1] < 0 else found[1]
-
     async def close(self) -> None:
         """Waits for the poll in progress. May be called twice."""
         loop = asyncio.get_running_loop()

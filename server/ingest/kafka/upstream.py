@@ -60,8 +60,10 @@ class Topic:
     refreshed: float
     fresh: dict[str, bytes | None] = field(default_factory=dict)
     """State to be committed before the first messages."""
-    search: asyncio.Task[dict[int, int]] | None = None
+    search: asyncio.Task[dict[int, tuple[int, int]]] | None = None
     """Of new partitions, while messages are read."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """By partition the offset after the last message, when the broker was last asked."""
 
     @property
     def prefix(self) -> str:
@@ -170,7 +172,8 @@ class KafkaUpstream:
             id = await self._identity(consumer, prefix, state)
             if id is not None and state.get(f"{prefix}topic") is None:
                 fresh[f"{prefix}topic"] = id.encode()
-            offsets = await self._offsets(consumer, partitions, stored)
+            watermarks = await consumer.watermarks(range(partitions))
+            offsets = await self._offsets(consumer, watermarks, stored)
             envelope = envelope_of(
                 target,
                 format,
@@ -182,6 +185,7 @@ class KafkaUpstream:
                 keeps_times=self._keeps_times,
             )
             topic = Topic(target, consumer, id, envelope, schemas, offsets, reads_headers(format), monotonic())
+            topic.ends = {partition: high for partition, (_, high) in watermarks.items()}
             topic.fresh = {**fresh, **({} if offsets == stored else topic.state_of(offsets))}
             self._topics.append(topic)
             await consumer.assign(offsets)
@@ -252,13 +256,15 @@ class KafkaUpstream:
             raise created_again(consumer.topic)
         return found
 
-    async def _offsets(self, consumer: TopicConsumer, partitions: int, stored: Mapping[int, int]) -> dict[int, int]:
+    async def _offsets(
+        self, consumer: TopicConsumer, watermarks: Mapping[int, tuple[int, int]], stored: Mapping[int, int]
+    ) -> dict[int, int]:
         """The offsets of the next messages. PgError if they are no longer in the topic."""
         found: dict[int, int] = {}
         for partition in sorted(stored):
-            if partition >= partitions:
-                raise missing(consumer.topic, partition, f"The topic has {partitions} partitions.")
-        for partition, (low, high) in (await consumer.watermarks(range(partitions))).items():
+            if partition not in watermarks:
+                raise missing(consumer.topic, partition, f"The topic has {len(watermarks)} partitions.")
+        for partition, (low, high) in watermarks.items():
             offset = stored.get(partition)
             if offset is None:
                 # The start applies to the partitions that exist at the first start. Later ones are read as a whole.
@@ -313,23 +319,24 @@ class KafkaUpstream:
     async def _poll(self, topic: Topic, bytes_max: int) -> tuple[Poll, Any] | None:
         """The next messages, and what the envelope does ahead of its step."""
         if topic.search is None and monotonic() - topic.refreshed >= self._metadata_s:
-            topic.search = asyncio.create_task(_new_partitions(topic))
+            topic.search = asyncio.create_task(_watermarks(topic))
         elif topic.search is not None and topic.search.done():
             search, topic.search, topic.refreshed = topic.search, None, monotonic()
             await self._add_partitions(topic, search.result())
         try:
             poll = await topic.consumer.poll(bytes_max, with_headers=topic.with_headers)
         except PgError:
-            await _new_partitions(topic)  # fails if the reason is that the topic was deleted or created again
+            await _watermarks(topic)  # fails if the reason is that the topic was deleted or created again
             raise
         if poll is None:
             return None
         is_next = self._transactions is None and len(poll.messages)
         return poll, await topic.envelope.ahead(poll.messages) if is_next else None
 
-    async def _add_partitions(self, topic: Topic, found: Mapping[int, int]) -> None:
-        """Reads partitions from these offsets on, if they are not read yet."""
-        new = {partition: offset for partition, offset in found.items() if partition not in topic.offsets}
+    async def _add_partitions(self, topic: Topic, watermarks: Mapping[int, tuple[int, int]]) -> None:
+        """Reads the partitions that are not read yet, from their first messages on."""
+        topic.ends = {partition: high for partition, (_, high) in watermarks.items()}
+        new = {partition: low for partition, (low, _) in watermarks.items() if partition not in topic.offsets}
         if new:
             topic.offsets.update(new)
             topic.envelope.partitions_added(max(topic.offsets) + 1)
@@ -352,8 +359,8 @@ class KafkaUpstream:
 
     async def _ends(self, topic: Topic) -> dict[int, int]:
         """By partition that has messages, the offset after the last one."""
-        await self._add_partitions(topic, await _new_partitions(topic))
-        watermarks = await topic.consumer.watermarks(topic.offsets)
+        watermarks = await _watermarks(topic)
+        await self._add_partitions(topic, watermarks)
         return {partition: high for partition, (low, high) in watermarks.items() if high > low}
 
     async def _changes(
@@ -401,11 +408,11 @@ class KafkaUpstream:
         statistics = self._context.statistics
         statistics.offset_committed = sum(offset for topic in self._topics for offset in topic.offsets.values())
         known = [
-            topic.consumer.high_watermark(partition) or offset
+            max(offset, topic.ends.get(partition, 0))
             for topic in self._topics
             for partition, offset in topic.offsets.items()
         ]
-        statistics.offset_known = max(sum(known), statistics.offset_committed)
+        statistics.offset_known = sum(known)
         for topic in self._topics:
             error = self._context.coordinator.errors.latest(topic.target.id)
             if error is None:
@@ -427,18 +434,14 @@ class KafkaUpstream:
         await asyncio.gather(*(consumer.close() for consumer in consumers))
 
 
-async def _new_partitions(topic: Topic) -> dict[int, int]:
-    """The partitions that are not read yet, each with the offset of its first message.
-
-    PgError if the topic was deleted, or created again.
-    """
+async def _watermarks(topic: Topic) -> dict[int, tuple[int, int]]:
+    """The watermarks of all partitions. PgError if the topic was deleted, or created again."""
     count = await topic.consumer.partitions()
     if count is None:
         raise deleted(topic.consumer.topic)
     if topic.id is not None and await topic.consumer.topic_id() not in (topic.id, None):
         raise created_again(topic.consumer.topic)
-    new = [partition for partition in range(count) if partition not in topic.offsets]
-    return {partition: low for partition, (low, _) in (await topic.consumer.watermarks(new)).items()}
+    return await topic.consumer.watermarks(range(count))
 
 
 async def _poll_ends(transactions: TransactionTopic, bytes_max: int) -> tuple[Poll, None] | None:

@@ -74,6 +74,10 @@ class Binder(Coercer):
         self.source, self.offset = text, offset
         self.inputs: set[ObjectId] = set()
         self.uses: set[ObjectId] = set()
+        self.sequences: set[ObjectId] = set()
+        """Those that are named as arguments of functions."""
+        self.implied_calls = False
+        """Whether what is bound is the default of an identity column."""
         self.replacements: list[Replacement] = []
         self.inside_view = 0
         self.root: exp.Expr | None = None

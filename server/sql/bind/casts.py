@@ -146,6 +146,13 @@ def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr)
     return apply(binder, expression.type.name, [expression, Literal(digits, INT4)], tree)
 
 
+def with_second_digits(binder: Binder, expression: Expression, target: PgType) -> Expression:
+    """Rounds an expression of type `target.without_modifiers` as the modifier of timestamp(n) and the like demands."""
+    if target.length is None or not target.has_seconds:
+        return expression
+    return apply(binder, target.name, [expression, Literal(target.length, INT4)], exp.Null())
+
+
 def _cast_position(binder: Binder, tree: exp.Cast) -> int | None:
     """Like PostgreSQL, the position of `::`. For CAST, the position of the operand."""
     ends = [node.meta["end"] + 1 for node in tree.this.find_all(exp.Expr) if "end" in node.meta]

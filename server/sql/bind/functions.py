@@ -28,6 +28,8 @@ from server.sql.bind.session import (
 )
 from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.bind.table_functions import set_returning
+from server.sql.bind.volatile import NAMES as VOLATILE_NAMES
+from server.sql.bind.volatile import serial_sequence, volatile
 from server.sql.constant import PRIVILEGE_FUNCTIONS, SIGNALS
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import intervals, resolve
@@ -36,8 +38,6 @@ from server.sql.functions.sets import SETS
 from server.sql.functions.table import Kind
 from server.sql.scope import Scope, in_clause
 from server.sql.waiting import WAITING
-
-_VOLATILE = ("random", "random_normal", "setseed", "gen_random_uuid", "timeofday", "nextval", "setval")
 
 
 @form(exp.Anonymous, exp.Filter, exp.WithinGroup)
@@ -60,7 +60,7 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
     if not isinstance(call, exp.Anonymous):
         raise binder.unsupported("FILTER here", tree)
     name = function_name(call)
-    if name in _VOLATILE:
+    if name == "timeofday":
         check_maintained(binder, name, call)
         raise binder.unsupported(f"function {name}()", call)
     arguments, distinct, order_trees, star = _argument_list(call)
@@ -142,6 +142,10 @@ def _own_form(
         return signal(binder, name, arguments[0], scope, call)
     if name in WAITING and not star:
         return waiting(binder, name, arguments, scope, call)
+    if name == "pg_get_serial_sequence" and len(arguments) == 2:
+        return serial_sequence(binder, arguments, call)
+    if name in VOLATILE_NAMES and not star:
+        return volatile(binder, name, arguments, scope, call)
     if name in PRIVILEGE_FUNCTIONS and len(arguments) in (2, 3) and not star:
         return privilege_function(binder, name, arguments, scope, call)
     return None

@@ -8,12 +8,13 @@ from functools import lru_cache
 from sqlglot import exp
 
 from catalog.objects import Relation as CatalogRelation
-from catalog.objects import View
+from catalog.objects import Sequence, View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind.binder import Binder
 from server.sql.bind.common_tables import common_table
 from server.sql.bind.names import replace_name
+from server.sql.bind.volatile import sequence_row
 from server.sql.expressions import Column, ColumnRef, Expression
 from server.sql.grammar.lexer import quoted
 from server.sql.grammar.parse import parse_query
@@ -50,11 +51,15 @@ def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
         if binder.maintained or context.views_expanded or not indexed:
             return _view(binder, item)
         binder.inputs |= inputs
+    elif isinstance(item, Sequence):
+        return sequence_row(binder, item)
     else:
         binder.inputs.add(item.id)
     columns = []
     for column in item.columns:
         type = parse_type(column.type)
+        if type.has_seconds:
+            type = type.without_modifiers  # the stored values are rounded
         columns.append(Column(binder.new_id(), column.name, type, column.nullable, _digits(type)))
     return Scan(item.id, tuple(columns))
 

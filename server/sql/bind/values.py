@@ -14,6 +14,7 @@ from server.sql.bind.order import ordered_output
 from server.sql.expressions import Column, Expression
 from server.sql.relations import Relation, Values
 from server.sql.scope import Scope, in_clause
+from server.sql.volatile import raised
 
 
 def written_values(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown: bool) -> Relation:
@@ -30,7 +31,7 @@ def written_values(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown:
     return values(binder, rows, keep_unknown, tree)
 
 
-def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: bool, tree: exp.Expr) -> Values:
+def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: bool, tree: exp.Expr) -> Relation:
     """Rows of bound cells as a relation. The cells of a column are cast to their common type."""
     cells: list[list[Expression]] = []
     for column in zip(*rows, strict=True):
@@ -50,7 +51,8 @@ def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: b
                 max(ex.precision(c) for c in column_cells) if first.type.name == "numeric" else 0,
             )
         )
-    return Values(tuple(columns), tuple(zip(*cells, strict=True)))
+    rows_of_cells = Values(tuple(columns), tuple(zip(*cells, strict=True)))
+    return raised(rows_of_cells, lambda expression: binder.new_column("", expression))
 
 
 @query_form(exp.Values)

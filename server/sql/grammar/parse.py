@@ -24,6 +24,7 @@ from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_f
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
 from server.sql.grammar.rules.maintenance import parse_maintain
+from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
 from server.sql.grammar.rules.queries import parse_select
@@ -72,6 +73,7 @@ _RULES: dict[str, Rule] = {
     "fetch": parse_fetch,
     "grant": parse_grant,
     "insert": parse_insert,
+    "merge": parse_merge,
     "listen": parse_listen,
     "lock": parse_lock,
     "move": parse_move,
@@ -108,7 +110,6 @@ _UNSUPPORTED: dict[str, str | None] = {
     "do": None,
     "import": None,
     "load": None,
-    "merge": "Use INSERT, UPDATE and DELETE.",
     "refresh": "A materialized view is always up to date.",
     "reindex": None,
     "security": None,

@@ -239,8 +239,8 @@ class TokenReader:
         token = self.token
         spelling = self.ident(not_names=RESERVED_WORDS).name
         if spelling in ("smallserial", "serial", "bigserial", "serial2", "serial4", "serial8"):
-            hint = "Use an integer type, and assign the numbers in the client."
-            raise self.not_supported(f"type {spelling}", hint, at=token)
+            # as in PostgreSQL, it is a type only in the definition of a column
+            raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=first.start + 1)
         if spelling != spelling.lower():
             raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=first.start + 1)
         if token.kind is Kind.WORD:

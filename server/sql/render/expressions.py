@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB
+from protocol.pgwire.types import BOOL, BYTEA, INT8, INTERVAL, JSONB
 from server.sql.casts import find_cast, is_utc
 from server.sql.coerce import INT4_MAX
 from server.sql.expressions import (
@@ -27,6 +27,7 @@ from server.sql.expressions import (
     SortKey,
     Subquery,
     SubqueryKind,
+    Volatile,
     WindowCall,
     precision,
 )
@@ -42,6 +43,7 @@ from server.sql.render.calls import PYTHON_CALL, fill, fit_length, python_call
 from server.sql.render.literals import literal_text
 from server.sql.render.shared_values import SharedValues
 from server.sql.render.spark_types import spark_type
+from server.sql.volatile import unplaced
 
 Bind = Callable[[Parameter | SessionValue], Literal | str]
 
@@ -74,6 +76,11 @@ class ExpressionRenderer(ABC):
             case Parameter() | SessionValue():
                 bound = self.bind(expression)
                 return bound if isinstance(bound, str) else literal_text(bound)
+            case Volatile(name="random"):
+                seed = self.bind(SessionValue("random_seed", INT8))
+                return f"rand({seed if isinstance(seed, str) else literal_text(seed)})"
+            case Volatile(name=name):
+                raise unplaced(name)
             case ColumnRef():
                 return self.name(expression.column)
             case Call():

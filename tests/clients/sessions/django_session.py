@@ -82,7 +82,7 @@ def introspection():
     """`inspectdb`"""
     output = io.StringIO()
     call_command("inspectdb", "dj_notes", stdout=output)
-    assert "class DjNotes" in output.getvalue()
+    assert "class DjNotes" in output.getvalue(), output.getvalue()[-500:]
     assert "slug = models.CharField(primary_key=True, max_length=40)" in output.getvalue(), output.getvalue()
 
 

@@ -48,7 +48,6 @@ def describe():
         "ds",
         "dT",
         "dx",
-        "sv no",
     ):
         psql(f"\\{command}\n", "-v", "ON_ERROR_STOP=1")
 

@@ -313,3 +313,57 @@ def test_a_chain_of_views_is_exact_at_every_time_through_crashes(tmp_path: Path)
         view.update(of_view.get(time, Counter()))
         assert min(view.values()) >= 0
         assert +view == _best(+table), f"at {time}"
+
+
+class Alterer(threading.Thread):
+    """Replaces the column `a<n - 1>` by `a<n>` and adds the row n, in a transaction for each n, until it fails."""
+
+    def __init__(self, dsn: str, first: int) -> None:
+        super().__init__(daemon=True)
+        self._dsn = dsn
+        self.done = first - 1
+        self.started = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with psycopg.connect(self._dsn, autocommit=True) as connection:
+                for n in itertools.count(self.done + 1):
+                    type = ("int", "bigint")[n % 2]
+                    connection.execute(
+                        f"BEGIN; ALTER TABLE t ADD COLUMN a{n} int DEFAULT {n};"
+                        f"INSERT INTO t (k, a{n}) VALUES ({n}, -{n});"
+                        f"ALTER TABLE t DROP COLUMN a{n - 1}, ALTER COLUMN b TYPE {type}; COMMIT".encode()
+                    )
+                    self.done = n
+                    self.started.set()
+        except psycopg.Error:
+            self.started.set()
+
+
+def test_kills_leave_tables_altered_or_not(tmp_path: Path) -> None:
+    """A table is altered and written while the server is killed four times. Temporary tables do not survive."""
+    done = 0
+    for life in range(5):
+        server = ServerProcess(tmp_path, "--timestamp-interval", "50ms")
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                if life == 0:
+                    connection.execute("CREATE TABLE t (k int, b int, a0 int)")
+                (column,) = connection.execute(
+                    "SELECT attname FROM pg_attribute WHERE attrelid = 't'::regclass AND attname LIKE 'a%'"
+                ).fetchall()
+                last = int(column[0][1:])
+                assert done <= last <= done + 1
+                found = connection.execute(f"SELECT k, b, a{last} FROM t".encode()).fetchall()
+                assert sorted(found) == [(n, None, -n if n == last else last) for n in range(1, last + 1)]
+                connection.execute("CREATE TEMP TABLE mine (k int)")
+                assert connection.execute("SELECT count(*) FROM pg_class WHERE relpersistence = 't'").fetchone() == (1,)
+                alterer = Alterer(server.dsn, last + 1)
+                alterer.start()
+                assert alterer.started.wait(60)
+                threading.Event().wait(random.random() * 2)  # until the kill
+        finally:
+            server.kill()
+        alterer.join(60)
+        done = alterer.done
+    assert done > 4

@@ -24,7 +24,6 @@ from server import __main__ as command
 from server.config import Config
 from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
 from tests.fix_server import ServerProcess
-from tests.server.authentication.certificates import Authority
 
 ROOT = Path(__file__).parents[3]
 
@@ -90,36 +89,12 @@ def test_a_busy_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ("local all all trust\nhost all all all magic\n", 'line 2 of file "{}": invalid authentication method "magic"'),
-        (
-            "hostssl all all all scram-sha-256\n",
-            "a rule requires TLS, but the server has no certificate",
-        ),
-    ],
-)
-def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, message: str) -> None:
-    file = tmp_path / "hba.conf"
-    file.write_text(rules)
-    data = tmp_path / "data"
-    done = serve("--listen", "127.0.0.1:0", "--data-dir", str(data), "--hba-file", str(file))
-    assert message.format(file) in refusal(done)
+def test_a_faulty_rule_file(tmp_path: Path) -> None:
+    file, data = tmp_path / "hba.conf", tmp_path / "data"
+    file.write_text("local all all trust\nhost all all all magic\n")
+    message = refusal(serve("--listen", "127.0.0.1:0", "--data-dir", str(data), "--hba-file", str(file)))
+    assert f'line 2 of file "{file}": invalid authentication method "magic"' in message
     assert not data.exists()
-
-
-@pytest.mark.slow
-def test_certificates_and_passwords_that_cannot_be_used(tmp_path: Path) -> None:
-    certificate, key = Authority(tmp_path).server()
-    other, _ = Authority(tmp_path).server("other")
-    flags = ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
-    done = serve(*flags, "--tls-cert", str(other), "--tls-key", str(key))
-    assert f'could not load certificate "{other}" with key "{key}": key values mismatch' in refusal(done)
-    done = serve(*flags, "--auth", "cert", "--tls-cert", str(certificate), "--tls-key", str(key))
-    assert "a rule requires client certificates: use --tls-ca" in refusal(done)
-    done = serve(*flags, "--superuser-password-file", str(tmp_path / "none"))
-    assert f'could not read password file "{tmp_path / "none"}": No such file or directory' in refusal(done)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from catalog.log import INLINE_BYTES, Log
 from catalog.objects import Column, ObjectId, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
+from server.coordinator import row_buffer
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
@@ -73,6 +74,26 @@ def test_many_rows_are_converted_while_they_arrive() -> None:
     assert len(buffer.rows) == 3
     assert buffer.table().equals(table_of([row] * (2 * CONVERTED_ROWS + 3), SCHEMA))
     assert not buffer.is_few
+
+
+def test_many_rows_are_kept_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's memory does not grow with the number of rows, also after truncations."""
+    monkeypatch.setattr(row_buffer, "FILE_BYTES", 1 << 20)
+    rows = [(number, f"{number:>60}", None, [number % 9]) for number in range(40 * CONVERTED_ROWS)]
+    buffer, before = RowBuffer(SCHEMA, tmp_path), pa.total_allocated_bytes()
+    worst = 0
+    kept: list[tuple[object, ...]] = []
+    for part in range(40):
+        added = rows[part * CONVERTED_ROWS : (part + 1) * CONVERTED_ROWS]
+        buffer.add(added)
+        kept += added
+        if part % 15 == 14:
+            del kept[-CONVERTED_ROWS * 2 - 7 :]
+            buffer.truncate(len(kept))
+        worst = max(worst, pa.total_allocated_bytes() - before)
+    assert buffer.count == len(kept)
+    assert worst < 4 << 20
+    assert buffer.table().to_pylist() == table_of(kept, SCHEMA).to_pylist()
 
 
 async def test_rows_of_a_group_share_a_batch_and_invalid_rows_fail_only_their_request(tmp_path: Path) -> None:

@@ -32,16 +32,16 @@ class MemoryLog:
     def lines(self, id: ObjectId, lower: int, upper: int) -> int:
         return sum(table.num_rows for table in self._between(lower, upper))
 
-    def tables(self, id: ObjectId, lower: int, upper: int) -> list[pa.Table]:
+    def tables(self, id: ObjectId, lower: int, upper: int, layout: object = None) -> list[pa.Table]:
         if lower <= self.merged_to:
             raise Compacted
         return self._between(lower, upper)
 
-    def changes(self, id: ObjectId, lower: int, upper: int, schema: pa.Schema) -> pa.Table:
+    def changes(self, id: ObjectId, lower: int, upper: int, schema: pa.Schema, layout: object = None) -> pa.Table:
         tables = map(updates.as_changes, self.tables(id, lower, upper))
         return updates.consolidate(pa.concat_tables([updates.with_diff(schema.empty_table(), 1), *tables]))
 
-    def rows(self, id: ObjectId, as_of: int, schema: pa.Schema) -> pa.Table:
+    def rows(self, id: ObjectId, as_of: int, schema: pa.Schema, layout: object = None) -> pa.Table:
         tables = map(updates.as_changes, self._between(0, as_of + 1))
         whole = pa.concat_tables([updates.with_diff(schema.empty_table(), 1), *tables])
         return updates.expand(updates.consolidate(whole))

@@ -325,6 +325,14 @@ def test_the_password_is_not_in_the_data_directory(tmp_path: Path) -> None:
         connect(server, "alice", "tell-no-one").close()
 
 
+@pytest.mark.parametrize(("config", "warns"), [({"auth": "scram-sha-256"}, True), ({}, False)])
+def test_a_server_that_nobody_can_use_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, str], warns: bool
+) -> None:
+    ServerThread(tmp_path, PassingEngine(), **config).stop()
+    assert ("no role has a password: nobody can log in" in capsys.readouterr().out) is warns
+
+
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 

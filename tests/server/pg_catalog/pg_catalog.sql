@@ -111,3 +111,8 @@ SELECT indkey, indclass, indcollation, indoption, indisprimary FROM pg_index
   WHERE indrelid IN ('flights'::regclass, 'carriers'::regclass) ORDER BY indexrelid::regclass::text;
 SELECT string_agg(word, ',' ORDER BY word) FROM pg_catalog.pg_get_keywords()
   WHERE word <> ALL ('{a,abs,select}'::text[]) AND catcode = 'R' AND word LIKE 'w%';
+SELECT p.proname, coalesce(p.proallargtypes::regtype[], p.proargtypes::regtype[])::text[], p.prorettype::regtype::text
+  FROM pg_proc p WHERE p.proname IN ('pi', 'substr', 'left') ORDER BY p.proname, 2;
+SELECT relname FROM pg_class WHERE relkind = ANY ('{v,m}') AND relnamespace = 'public'::regnamespace ORDER BY relname;
+SELECT x.key, x.option, x.n FROM (SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) WITH ORDINALITY
+  koi (key, option, n)) AS x WHERE x.indrelid = 'flights'::regclass ORDER BY x.indexrelid::regclass::text, x.n;

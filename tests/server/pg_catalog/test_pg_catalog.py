@@ -252,6 +252,15 @@ def test_queries_give_what_postgresql_gives(tidewire: ServerThread, oracle: str,
     assert answers[0] == answers[1]
 
 
+def test_a_parameter_of_any_is_an_array(tidewire: ServerThread, oracle: str) -> None:
+    query = "SELECT relname FROM pg_class WHERE relkind = ANY(%s) AND relname = ANY(%s) ORDER BY 1"
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            answers.append(connection.execute(query, [["r", "v"], ["flights", "cheap"]]).fetchall())
+    assert answers[0] == answers[1] == [("cheap",), ("flights",)]
+
+
 @pytest.mark.parametrize(
     ("query", "state"),
     [

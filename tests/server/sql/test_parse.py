@@ -180,21 +180,6 @@ def test_syntax_errors_equal_those_of_postgresql(postgres: str) -> None:
     assert differences == []
 
 
-@pytest.mark.parametrize(
-    ("element", "hint"),
-    [
-        ("a int REFERENCES u", "a view can select the rows that violate it"),
-        ("a int, FOREIGN KEY (a) REFERENCES u", "a view can select the rows that violate it"),
-        ("a int CHECK (a > 1)", "a view can select the rows that violate it"),
-        ("a int GENERATED ALWAYS AS IDENTITY", "assign the numbers in the client"),
-    ],
-)
-def test_the_error_of_an_unsupported_constraint_has_a_hint(element: str, hint: str) -> None:
-    with pytest.raises(PgError, match="is not supported") as refused:
-        parse(f"CREATE TABLE t ({element})")
-    assert hint in (refused.value.hint or "")
-
-
 def test_all_statements_of_a_text_are_parsed() -> None:
     assert parse("") == parse(" ;; -- nothing\n;/* */") == []
     statements = parse("select 1; begin;\n\n select 'ü;' ;")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
+from server.sql.grammar.rules.checks import at_rule, parse_add_rule, parse_validate_check
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
-from server.sql.grammar.rules.objects import parse_object_kind, unsupported_kind
+from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
 from server.sql.grammar.rules.roles import (
     parse_alter_role,
@@ -14,6 +16,7 @@ from server.sql.grammar.rules.roles import (
     parse_drop_roles,
     parse_role,
 )
+from server.sql.grammar.rules.sequences import parse_alter_sequence, parse_create_sequence
 from server.sql.grammar.rules.settings import parse_alter_system
 from server.sql.grammar.rules.sinks import parse_create_sink
 from server.sql.grammar.rules.sources import (
@@ -49,19 +52,35 @@ _NAME_PARTS: dict[ObjectKind | None, int] = {
 }
 
 
+_ALTERATIONS = {
+    ObjectKind.HOLD: "ADVANCE, RENAME TO",
+    ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
+}
+_WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
+
+
+def _at_rename_column(tokens: TokenReader) -> bool:
+    return tokens.at_all("rename", "column") or (tokens.at("rename") and tokens.ahead(2).value == "to")
+
+
 def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    if tokens.at("temp", "temporary", "local", "global", "unlogged"):
-        raise tokens.not_supported("CREATE TEMPORARY" if not tokens.at("unlogged") else "CREATE UNLOGGED")
+    tokens.reject("CREATE UNLOGGED", "unlogged")
+    if parse_temporary(tokens):
+        if tokens.take("view"):
+            return parse_create_view(tokens, start, or_replace, temporary=True)
+        if or_replace or not tokens.take("table"):
+            raise tokens.not_supported("a temporary object other than a table or a view")
+        return parse_create_table(tokens, start, temporary=True)
     if tokens.take("materialized"):
         tokens.expect("view")
         return parse_create_materialized_view(tokens, start, or_replace)
     if tokens.take("view"):
         return parse_create_view(tokens, start, or_replace)
     if or_replace:
-        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink")
+        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink", "sequence")
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
     if tokens.at_all("default", "index") or tokens.at_all("unique", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
@@ -77,6 +96,8 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_secret(tokens, start)
     if tokens.take("sink"):
         return parse_create_sink(tokens, start)
+    if tokens.take("sequence"):
+        return parse_create_sequence(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -137,6 +158,12 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return parse_alter_secret(tokens, start, name, exists)
     if kind is ObjectKind.CONNECTION and (altered := parse_alter_connection(tokens, start, name, exists)) is not None:
         return altered
+    if kind is ObjectKind.SEQUENCE and (changed := parse_alter_sequence(tokens, start, name, exists)) is not None:
+        return changed
+    if kind is ObjectKind.TABLE and at_rule(tokens):
+        return parse_add_rule(tokens, start, name, exists)
+    if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):
+        return parse_validate_check(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):
@@ -149,8 +176,12 @@ def parse_alter(tokens: TokenReader) -> Statement:
         tokens.expect("to")
         owner = parse_role(tokens)
         return AlterOwner(*tokens.text_from(start), kind, name, owner, exists)
+    if kind is ObjectKind.TABLE and at_table_action(tokens):
+        return parse_alter_table(tokens, start, name, exists)
+    if kind in _WITH_COLUMNS and _at_rename_column(tokens):
+        return parse_rename_column(tokens, start, kind, name, exists)
     if not tokens.at("rename") or (tokens.ahead().value != "to" and tokens.ahead().kind is not Kind.END):
-        known = "ADVANCE, RENAME TO" if kind is ObjectKind.HOLD else "RENAME TO"
+        known = _ALTERATIONS.get(kind, "RENAME TO")
         raise tokens.not_supported(f"ALTER {kind.upper()} other than {known} and OWNER TO")
     tokens.expect("rename", "to")
     new_name = tokens.ident()

@@ -10,20 +10,13 @@ from server.sql.grammar.token_reader import TokenReader
 def parse_maintain(tokens: TokenReader) -> Maintain:
     start = tokens.index
     tag = tokens.choose("vacuum", "analyze").upper()
-    if tokens.take("("):
-        tokens.comma_list(lambda: _skip_option(tokens))
-        tokens.expect(")")
+    if tokens.at("("):
+        tokens.in_parentheses(lambda: tokens.span(",", ")"))
     else:
         for option in ("full", "freeze", "verbose", "analyze") if tag == "VACUUM" else ("verbose",):
             tokens.take(option)
     tables = () if tokens.at_statement_end else tokens.comma_list(lambda: _parse_table(tokens))
     return Maintain(*tokens.text_from(start), tag, tables)
-
-
-def _skip_option(tokens: TokenReader) -> None:
-    tokens.advance()
-    if not tokens.at(",", ")"):
-        tokens.advance()
 
 
 def _parse_table(tokens: TokenReader) -> Name:

@@ -10,9 +10,16 @@ from server.sql.grammar.token_reader import TokenReader
 # Object kinds of CREATE, ALTER and DROP in PostgreSQL or Materialize that Tidewire lacks.
 _UNSUPPORTED_KINDS = words(
     """access aggregate cast cluster collation constraint conversion default domain event extension foreign
-    function group language large operator policy procedure publication routine rule sequence server
+    function group language large operator policy procedure publication routine rule server
     sink statistics subscription system tablespace text transform trigger type"""
 )
+
+
+def parse_temporary(tokens: TokenReader) -> bool:
+    """[[LOCAL | GLOBAL] TEMPORARY]. Returns whether it is there."""
+    if tokens.at("local", "global") and tokens.ahead().value in ("temp", "temporary"):
+        tokens.advance()
+    return tokens.take("temp") or tokens.take("temporary")
 
 
 def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.objects import parse_temporary
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.queries import AsOf, Select
 from server.sql.grammar.statements.tables import CreateTableAs
@@ -38,14 +39,14 @@ def _parse_select_into(tokens: TokenReader, start: int) -> CreateTableAs:
     """The part of SELECT ... INTO [TABLE] name ... from INTO."""
     into = tokens.index
     tokens.advance()
-    tokens.reject("SELECT INTO a temporary table", "temp", "temporary", "local", "global")
+    temporary = parse_temporary(tokens)
     tokens.reject("SELECT INTO an unlogged table", "unlogged")
     tokens.take("table")
     name = tokens.name()
     rest = tokens.span(query=True)
     tokens.reject("AS OF in SELECT INTO", "as")
     query = tokens.parsed_query((*tokens.tokens[start:into], *rest), *tokens.text_from(start))
-    return CreateTableAs(*tokens.text_from(start), name, (), query, False, "SELECT INTO")
+    return CreateTableAs(*tokens.text_from(start), name, (), query, False, "SELECT INTO", temporary=temporary)
 
 
 def refuse_into(statement: Statement) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.statements.objects import AlterRetention, ObjectKind
 from server.sql.grammar.statements.parts import Name
@@ -43,9 +44,9 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
 
 
 def _skip_storage_parameter(tokens: TokenReader) -> None:
-    if not tokens.at(*_STORAGE_PARAMETERS):
-        raise tokens.syntax_error()
-    tokens.advance()
+    name = tokens.ident()
+    if name.name not in _STORAGE_PARAMETERS:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'unrecognized parameter "{name.name}"')
     if tokens.take("="):
         tokens.advance()
 

@@ -35,7 +35,7 @@ _UNSUPPORTED_ATTRIBUTES = {
     "bypassrls": "There is no row security.",
 }
 _UNSUPPORTED_OBJECTS = words(
-    """all domain foreign function language large parameter procedure routine sequence system tablespace type"""
+    """all domain foreign function language large parameter procedure routine system tablespace type"""
 )
 _RESERVED_PREFIXES = ("pg_", "mz_")
 
@@ -271,6 +271,8 @@ def _reject_options(tokens: TokenReader) -> None:
 def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, ...]]:
     if tokens.take("all", "tables", "in", "schema"):
         return GrantKind.TABLES_IN_SCHEMA, tokens.comma_list(lambda: tokens.name(2))
+    if tokens.take("all", "sequences", "in", "schema"):
+        return GrantKind.SEQUENCES_IN_SCHEMA, tokens.comma_list(lambda: tokens.name(2))
     follows_name = tokens.ahead().kind in (Kind.WORD, Kind.IDENT) and tokens.ahead().value not in ("to", "from")
     if follows_name and tokens.at(*_UNSUPPORTED_OBJECTS):
         raise tokens.not_supported(f"GRANT ON {tokens.word.upper()}")
@@ -280,7 +282,7 @@ def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, 
         return GrantKind.DATABASE, tokens.comma_list(lambda: tokens.name(1))
     if follows_name and tokens.take("cluster"):
         return GrantKind.CLUSTER, tokens.comma_list(lambda: tokens.name(1))
-    for kind in (GrantKind.CONNECTION, GrantKind.SECRET):
+    for kind in (GrantKind.CONNECTION, GrantKind.SECRET, GrantKind.SEQUENCE):
         if follows_name and tokens.take(kind.value):
             return kind, tokens.comma_list(tokens.name)
     tokens.take("table")

@@ -11,7 +11,7 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.token_reader import TokenReader
 
 
-def parse_create_view(tokens: TokenReader, start: int, or_replace: bool) -> CreateView:
+def parse_create_view(tokens: TokenReader, start: int, or_replace: bool, temporary: bool = False) -> CreateView:
     exists = tokens.if_not_exists()
     name = tokens.name()
     columns = tokens.column_list()
@@ -19,7 +19,7 @@ def parse_create_view(tokens: TokenReader, start: int, or_replace: bool) -> Crea
     tokens.expect("as")
     query = tokens.query("with")
     tokens.reject("WITH CHECK OPTION", "with")
-    return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists)
+    return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists, temporary)
 
 
 def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: bool) -> CreateMaterializedView:

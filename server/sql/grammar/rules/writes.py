@@ -40,7 +40,10 @@ def parse_insert(tokens: TokenReader) -> Insert:
     table = tokens.name()
     alias = tokens.ident() if tokens.take("as") else None
     columns = () if tokens.at("(") and tokens.ahead().value in QUERY_HEADS else tokens.column_list()
-    tokens.reject("OVERRIDING", "overriding")
+    overriding = None
+    if tokens.take("overriding"):
+        overriding = tokens.choose("system", "user")
+        tokens.expect("value")
     source: Query | None = None
     if tokens.take("default"):
         tokens.expect("values")
@@ -48,13 +51,15 @@ def parse_insert(tokens: TokenReader) -> Insert:
         source = tokens.query("returning", "on")
     conflict = parse_on_conflict(tokens, _parse_assignment, _parse_where)
     returning = tokens.returning()
-    return Insert(*tokens.text_from(start), table, alias, columns, source, returning, conflict=conflict)
+    return Insert(
+        *tokens.text_from(start), table, alias, columns, source, returning, overriding=overriding, conflict=conflict
+    )
 
 
 def parse_update(tokens: TokenReader) -> Update:
     start = tokens.index
     tokens.expect("update")
-    table = _parse_written_table(tokens)
+    table = parse_written_table(tokens)
     alias = tokens.alias("set")
     tokens.expect("set")
     assignments = tuple(part for parts in tokens.comma_list(lambda: _parse_assignment(tokens)) for part in parts)
@@ -99,7 +104,7 @@ def _parse_column_assignment(tokens: TokenReader) -> Assignment:
 def parse_delete(tokens: TokenReader) -> Delete:
     start = tokens.index
     tokens.expect("delete", "from")
-    table = _parse_written_table(tokens)
+    table = parse_written_table(tokens)
     alias = tokens.alias()
     others = tokens.other_tables() if tokens.at("using") else None
     where = _parse_where(tokens)
@@ -114,7 +119,7 @@ _WRITES: dict[str, Callable[[TokenReader], Insert | Update | Delete]] = {
 }
 
 
-def _parse_written_table(tokens: TokenReader) -> Name:
+def parse_written_table(tokens: TokenReader) -> Name:
     """[ONLY] name [*]. ONLY and * have no effect, because there is no table inheritance."""
     tokens.take("only")
     name = tokens.name()
@@ -146,7 +151,7 @@ def parse_lock(tokens: TokenReader) -> LockTable:
     start = tokens.index
     tokens.expect("lock")
     tokens.take("table")
-    tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    tables = tokens.comma_list(lambda: parse_written_table(tokens))
     mode = "access exclusive"
     if tokens.take("in"):
         found = next((mode for mode in _LOCK_MODES if tokens.take(*mode.split(), "mode")), None)
@@ -161,9 +166,10 @@ def parse_truncate(tokens: TokenReader) -> Truncate:
     start = tokens.index
     tokens.expect("truncate")
     tokens.take("table")
-    tables = tokens.comma_list(lambda: _parse_written_table(tokens))
+    tables = tokens.comma_list(lambda: parse_written_table(tokens))
+    restarts = False
     if tokens.at("restart", "continue"):
-        tokens.advance()
+        restarts = tokens.choose("restart", "continue") == "restart"
         tokens.expect("identity")
     tokens.drop_behavior()
-    return Truncate(*tokens.text_from(start), tables)
+    return Truncate(*tokens.text_from(start), tables, restarts)

@@ -15,11 +15,14 @@ resolved and columns are not checked.
 
 from __future__ import annotations
 
+from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
+from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -43,6 +46,7 @@ from server.sql.grammar.statements.roles import (
     RenameRole,
     SetRole,
 )
+from server.sql.grammar.statements.sequences import AlterSequence, CreateSequence
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowStatement, ShowVariable
 from server.sql.grammar.statements.sinks import CreateSink
@@ -72,7 +76,9 @@ from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedV
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
+    "AddCheck",
     "AddKey",
+    "AddReference",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -81,7 +87,9 @@ __all__ = [
     "AlterRetention",
     "AlterRole",
     "AlterSecret",
+    "AlterSequence",
     "AlterSystem",
+    "AlterTable",
     "Begin",
     "CloseCursor",
     "CommentOn",
@@ -96,6 +104,7 @@ __all__ = [
     "CreateRole",
     "CreateSchema",
     "CreateSecret",
+    "CreateSequence",
     "CreateSink",
     "CreateSource",
     "CreateSourceTable",
@@ -120,11 +129,13 @@ __all__ = [
     "Listen",
     "LockTable",
     "Maintain",
+    "Merge",
     "Move",
     "Notify",
     "Prepare",
     "ReassignOwned",
     "ReleaseSavepoint",
+    "RenameColumn",
     "RenameRole",
     "ResetVariable",
     "Rollback",
@@ -144,6 +155,7 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
+    "ValidateCheck",
     "ValidateConnection",
 ]
 
@@ -152,6 +164,7 @@ Statement = (
     | Insert
     | Update
     | Delete
+    | Merge
     | Truncate
     | LockTable
     | CopyFrom
@@ -160,6 +173,9 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | AddCheck
+    | AddReference
+    | ValidateCheck
     | AddKey
     | DropConstraint
     | CreateView
@@ -172,6 +188,8 @@ Statement = (
     | CreateConnection
     | AlterConnection
     | ValidateConnection
+    | CreateSequence
+    | AlterSequence
     | CreateSource
     | CreateSink
     | CreateSourceTable
@@ -179,6 +197,8 @@ Statement = (
     | DropSubsources
     | DropObjects
     | AlterRename
+    | AlterTable
+    | RenameColumn
     | AlterOwner
     | AlterRetention
     | CommentOn

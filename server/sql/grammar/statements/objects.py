@@ -24,6 +24,7 @@ class ObjectKind(StrEnum):
     CONNECTION = "connection"
     SECRET = "secret"
     SINK = "sink"
+    SEQUENCE = "sequence"
 
 
 @dataclass(frozen=True, slots=True)

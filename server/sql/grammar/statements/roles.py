@@ -50,6 +50,8 @@ class GrantKind(StrEnum):
 
     TABLE = "table"
     TABLES_IN_SCHEMA = "all tables in schema"
+    SEQUENCE = "sequence"
+    SEQUENCES_IN_SCHEMA = "all sequences in schema"
     SCHEMA = "schema"
     DATABASE = "database"
     CLUSTER = "cluster"

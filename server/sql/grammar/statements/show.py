@@ -27,6 +27,7 @@ class ShowKind(StrEnum):
     CONNECTIONS = "connections"
     SECRETS = "secrets"
     SINKS = "sinks"
+    SEQUENCES = "sequences"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.objects import OnCommit
 from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
+from server.sql.grammar.statements.sequences import Identity
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE."""
+    """A column of CREATE TABLE. `identity`: it has a sequence of its own. `generated`: its value is computed."""
 
     name: Ident
     type: PgType
     not_null: bool
     default: Expr | None
+    identity: Identity | None = None
+    generated: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """LIKE relation [INCLUDING ...]. `defaults`, `keys` and `comments`: whether they are copied."""
+    """LIKE relation [INCLUDING ...]. `defaults`, `keys`, `comments`, `identity`: whether they are copied."""
 
     relation: Name
     defaults: bool
     keys: bool
     comments: bool
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(Definition):
-    """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR."""
+    """`retain`, here and in other statements, is the text of the interval in RETAIN HISTORY FOR.
+
+    `rules`: CHECK and REFERENCES constraints.
+    `on_commit`: what a temporary table does then; None: nothing.
+    """
 
     tag = "CREATE TABLE"
 
@@ -51,6 +61,9 @@ class CreateTable(Definition):
     keys: tuple[Key, ...]
     if_not_exists: bool
     retain: str | None = None
+    rules: tuple[CheckConstraint | Reference, ...] = ()
+    temporary: bool = False
+    on_commit: OnCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +104,5 @@ class CreateTableAs(Parsed):
     verb: str
     with_data: bool = True
     retain: str | None = None
+    temporary: bool = False
+    on_commit: OnCommit | None = None

@@ -16,6 +16,7 @@ class CreateView(Definition):
     query: Query
     or_replace: bool
     if_not_exists: bool
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Insert(Parsed):
     """`columns` empty: all columns, in order. `source` None is DEFAULT VALUES. DEFAULT inside VALUES is an `exp.Var`.
 
     `common_tables`, also of UPDATE and DELETE: a query that has the WITH in front of the statement.
+    `overriding`: OVERRIDING SYSTEM VALUE or USER VALUE, as `system` or `user`.
     `rows`: all rows of an INSERT of many literal rows; `source` then holds only the first row.
     """
 
@@ -50,6 +51,7 @@ class Insert(Parsed):
     returning: tuple[Expr, ...]
     rows: LiteralRows | None = None
     common_tables: Query | None = None
+    overriding: str | None = None
     conflict: OnConflict | None = None
 
 
@@ -89,4 +91,7 @@ class LockTable(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Parsed):
+    """`restarts`: RESTART IDENTITY."""
+
     tables: tuple[Name, ...]
+    restarts: bool = False

@@ -1,0 +1,69 @@
+"""RENAME COLUMN, and the columns of views over a relation whose columns change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.objects import DerivedRelation, Relation, Sequence, Sink, Table
+from catalog.state import CatalogState
+from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.execution.ddl.named_objects import altered_object
+from server.session_state.context import Context
+from server.sql.grammar.statements.alter_table import RenameColumn
+from server.sql.stored_columns import Change, renamed, renamed_key, with_columns
+
+
+def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
+    """Executes ALTER TABLE, VIEW or MATERIALIZED VIEW ... RENAME COLUMN."""
+    state, old, new = context.state, statement.column.name, statement.new_name.name
+    relation = altered_object(context, statement)
+    if relation is None:
+        return state
+    privileges.require_owner(state, context.role, relation)
+    if not isinstance(relation, Table | DerivedRelation):
+        message = f'the columns of {relation.kind} "{relation.name}" cannot be renamed'
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Create a view that has the wanted names.")
+    names = [column.name for column in relation.columns]
+    if old not in names:
+        raise PgError(SqlState.UNDEFINED_COLUMN, f'column "{old}" does not exist')
+    if new in names:
+        message = f'column "{new}" of relation "{relation.name}" already exists'
+        raise PgError(SqlState.DUPLICATE_COLUMN, message)
+    for sink in state.items_of(Sink):
+        if sink.on == relation.id and old in sink.key:
+            raise PgError(
+                SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+                f'cannot rename column "{old}" because a sink uses it',
+                detail=f'sink {sink.name} has column "{old}" in its key',
+                hint="Drop the sink, and create it again afterwards.",
+            )
+    columns = tuple(replace(column, name=new) if column.name == old else column for column in relation.columns)
+    if isinstance(relation, Table):
+        keys = tuple(
+            replace(key, columns=tuple(new if name == old else name for name in key.columns)) for key in relation.keys
+        )
+        columns = tuple(
+            replace(column, generated=renamed_key(column.generated, old, new)) if column.generated else column
+            for column in columns
+        )
+        checks = tuple(replace(c, expression=renamed_key(c.expression, old, new)) for c in relation.checks)
+        state = state.with_item(replace(relation, columns=columns, keys=keys, checks=checks))
+        for sequence in [*state.items_of(Sequence)]:
+            if sequence.owner_table == relation.id and sequence.owner_column == old:
+                state = state.with_item(replace(sequence, owner_column=new))
+    else:
+        state = state.with_item(replace(relation, columns=columns))
+    for index in context.state.indexes_on(relation.id):
+        state = state.with_item(replace(index, keys=tuple(renamed_key(key, old, new) for key in index.keys)))
+    return with_views(state, relation, renamed(old, new))
+
+
+def with_views(state: CatalogState, relation: Relation, change: Change) -> CatalogState:
+    """The state in which the views over a relation have the columns that they had before the change."""
+    for view in [*state.items_of(DerivedRelation)]:
+        if relation.id in view.uses:
+            state = state.with_item(
+                replace(view, query=with_columns(view.query, relation.id, relation.columns, change))
+            )
+    return state

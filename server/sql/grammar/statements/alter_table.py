@@ -1,0 +1,83 @@
+"""ALTER TABLE of columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
+from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed
+from server.sql.grammar.statements.tables import ColumnDefinition, Key
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """`keys`, `rules`: the column's constraints: PRIMARY KEY and UNIQUE, and REFERENCES."""
+
+    column: ColumnDefinition
+    keys: tuple[Key, ...]
+    rules: tuple[CheckConstraint | Reference, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    column: Ident
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """`default` None: DROP DEFAULT."""
+
+    column: Ident
+    default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetNotNull:
+    """`not_null` False: DROP NOT NULL."""
+
+    column: Ident
+    not_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetType:
+    """`using`: the new value, None for an assignment cast of the old one."""
+
+    column: Ident
+    type: PgType
+    using: Expr | None
+
+
+TableAction = AddColumn | DropColumn | SetDefault | SetNotNull | SetType
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable(Parsed):
+    """ALTER TABLE with actions on columns."""
+
+    kind: ClassVar[ObjectKind] = ObjectKind.TABLE
+
+    name: Name
+    if_exists: bool
+    actions: tuple[TableAction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn(Definition):
+    """ALTER TABLE, VIEW or MATERIALIZED VIEW ... RENAME COLUMN column TO new_name."""
+
+    kind: ObjectKind
+    name: Name
+    column: Ident
+    new_name: Ident
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"

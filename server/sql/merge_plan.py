@@ -1,0 +1,211 @@
+"""The plan of MERGE: one query over the join of the target and the source.
+
+Each row of the join gets the number of the clause that applies to it. The target's rows are numbered before the join,
+so that a row that two source rows change is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from catalog.objects import Table
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, INT4, INT8, PgType, parse_type
+from server.sql.bind import PlanContext, other_tables
+from server.sql.expressions import (
+    Aggregate,
+    Call,
+    Case,
+    Column,
+    ColumnRef,
+    Expression,
+    InList,
+    Literal,
+    WindowCall,
+)
+from server.sql.functions import syntax
+from server.sql.functions.table import FUNCTIONS
+from server.sql.grammar.statements.merges import Merge, MergeAction, MergeClause, Unmatched
+from server.sql.grammar.statements.parts import Ident
+from server.sql.plan import finished_plan, reject_deep_nesting
+from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Window
+from server.sql.scope import Entry, Scope, in_clause
+from server.sql.write_plan import MergeColumns, WritePlan, WritePlanner
+
+
+def plan_merge(statement: Merge, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
+    """Plans a MERGE. PgError."""
+    return reject_deep_nesting(lambda: _MergePlanner(statement, context, parameter_types).plan())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The scopes of the clauses, and whether a row of the join has a row of each side."""
+
+    matched: Scope
+    by_target: Scope
+    by_source: Scope
+    in_target: Expression
+    in_source: Expression
+
+    def scope(self, unmatched: Unmatched | None) -> Scope:
+        match unmatched:
+            case None:
+                return self.matched
+            case Unmatched.BY_TARGET:
+                return self.by_target
+            case Unmatched.BY_SOURCE:
+                return self.by_source
+
+    def applies(self, unmatched: Unmatched | None) -> Expression:
+        target, source = self.in_target, self.in_source
+        if unmatched is Unmatched.BY_TARGET:
+            target = Call(syntax.NOT, (target,), BOOL, False)
+        elif unmatched is Unmatched.BY_SOURCE:
+            source = Call(syntax.NOT, (source,), BOOL, False)
+        return Call(syntax.AND, (target, source), BOOL, False)
+
+
+class _MergePlanner(WritePlanner):
+    def __init__(self, statement: Merge, context: PlanContext, parameter_types: Sequence[PgType | None]) -> None:
+        super().__init__(statement, context, parameter_types)
+        self.statement = statement
+
+    def plan(self) -> WritePlan:
+        statement = self.statement
+        table = self._table(statement.table, "merge into")
+        width = len(table.columns)
+        joined, sides, target, number = self._joined(table)
+        old: list[Expression] = list(map(ColumnRef, target))
+        rows = [self._row_of(table, clause, sides.scope(clause.unmatched), old) for clause in statement.clauses]
+        conditions = [self._condition(clause, sides) for clause in statement.clauses]
+        which = Case(
+            tuple((c, Literal(at, INT4)) for at, c in enumerate(conditions, 1)), Literal(0, INT4), INT4
+        )  # fmt: skip
+        action = self.binder.new_column("", which)
+        numbered = Project(joined, (*joined.columns, action), (*map(ColumnRef, joined.columns), which))
+        changes = [at for at, c in enumerate(statement.clauses, 1) if c.action is not MergeAction.NOTHING]
+        chosen = self._is_one_of(action, changes)
+        changed = Filter(numbered, chosen)
+        new = [self._value(table, at, action, rows) for at in range(width)]
+        output = (*old, *new, ColumnRef(action), ColumnRef(number))
+        columns = tuple(self.binder.new_column("", e) for e in output)
+        row = self._generated(Project(changed, columns, output), table, width)
+        query = finished_plan(self.binder, row, None)
+        kinds = tuple(clause.action for clause in statement.clauses)
+        return WritePlan(
+            table.id,
+            query,
+            slice(0, width),
+            slice(width, 2 * width),
+            None,
+            True,
+            assigned=frozenset(range(width)),
+            merge=MergeColumns(2 * width, 2 * width + 1, kinds),
+            rules=self.rules,
+        )
+
+    def _joined(self, table: Table) -> tuple[Relation, _Sides, tuple[Column, ...], Column]:
+        """The join, its scopes, the target's columns in it, and the number of the target's row, NULL without one."""
+        binder, statement = self.binder, self.statement
+        scan, scope = self._scanned(table, statement.alias)
+        (row_number,) = FUNCTIONS["row_number"]
+        call = WindowCall(Aggregate(row_number, (), INT8, False), (), (), "")
+        number = binder.new_column("", call)
+        target = Window(scan, (call,), (*scan.columns, number))
+        others = other_tables(binder, statement.source.tree, scope)
+        name = scope.entries[0].table if scope.entries else table.name
+        if any(entry.table == name for entry in others.entries):
+            raise PgError(SqlState.DUPLICATE_ALIAS, f'table name "{name}" specified more than once')
+        present = Literal(True, BOOL)
+        mark = binder.new_column("", present)
+        marked = Project(
+            others.relation,
+            (*others.relation.columns, mark),
+            (*map(ColumnRef, others.relation.columns), present),
+        )
+        unmatched = {clause.unmatched for clause in statement.clauses}
+        kind = {
+            (False, False): JoinKind.INNER,
+            (True, False): JoinKind.RIGHT,
+            (False, True): JoinKind.LEFT,
+            (True, True): JoinKind.FULL,
+        }[Unmatched.BY_TARGET in unmatched, Unmatched.BY_SOURCE in unmatched]
+        both = Scope([*scope.entries, *others.entries], common_tables=self.common_tables, real_names=scope.real_names)
+        condition = binder.condition(statement.condition.tree, in_clause(both, "JOIN/ON"), "JOIN/ON")
+        left_null, right_null = kind in (JoinKind.RIGHT, JoinKind.FULL), kind in (JoinKind.LEFT, JoinKind.FULL)
+        columns = (
+            *(replace(c, nullable=c.nullable or left_null) for c in target.columns),
+            *(replace(c, nullable=c.nullable or right_null) for c in marked.columns),
+        )
+        by_id = {column.id: column for column in columns}
+        ours = [replace(e, expression=ColumnRef(by_id[c.id])) for e, c in zip(scope.entries, scan.columns, strict=True)]
+        theirs = [
+            replace(e, expression=ColumnRef(by_id[e.expression.column.id]))
+            if isinstance(e.expression, ColumnRef)
+            else e
+            for e in others.entries
+        ]
+        in_target = Call(syntax.IS_NOT_NULL, (ColumnRef(by_id[number.id]),), BOOL, False)
+        in_source = Call(syntax.IS_NOT_NULL, (ColumnRef(by_id[mark.id]),), BOOL, False)
+
+        def scope_of(entries: list[Entry]) -> Scope:
+            names = scope.real_names
+            return Scope(entries, common_tables=self.common_tables, real_names=names, clause="MERGE WHEN conditions")
+
+        sides = _Sides(scope_of([*ours, *theirs]), scope_of(theirs), scope_of(ours), in_target, in_source)
+        joined = Join(kind, target, marked, condition, columns, others.lateral)
+        return joined, sides, tuple(by_id[c.id] for c in scan.columns), by_id[number.id]
+
+    def _condition(self, clause: MergeClause, sides: _Sides) -> Expression:
+        """Whether a clause applies to a row, if no earlier one does."""
+        applies = sides.applies(clause.unmatched)
+        if clause.condition is None:
+            return applies
+        bound = self.binder.condition(clause.condition.tree, sides.scope(clause.unmatched), "WHEN")
+        return Call(syntax.AND, (applies, bound), BOOL, bound.nullable)
+
+    def _row_of(
+        self, table: Table, clause: MergeClause, scope: Scope, old: list[Expression]
+    ) -> list[Expression] | None:
+        """The new row of a clause, None if it has none."""
+        match clause.action:
+            case MergeAction.UPDATE:
+                return self._assigned_row(table, old, clause.assignments, replace(scope, clause="UPDATE"))[0]
+            case MergeAction.INSERT:
+                return self._inserted_row(table, clause.columns, clause, replace(scope, clause="VALUES"))
+            case _:
+                return None
+
+    def _inserted_row(
+        self, table: Table, columns: Sequence[Ident], clause: MergeClause, scope: Scope
+    ) -> list[Expression]:
+        targets = self._targets(table, columns)
+        if clause.values is not None and len(clause.values) > len(targets):
+            first = next(value for value in clause.values[len(targets) :] if value is not None)
+            message = "INSERT has more expressions than target columns"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=first.position)
+        given = dict(zip(targets, clause.values or (), strict=False))
+        row: list[Expression] = []
+        for number, column in enumerate(table.columns):
+            value = given.get(number)
+            if value is None:
+                row.append(self._default(table, number))
+            else:
+                row.append(self._assign(self.binder.expression(value.tree, scope), column, value.tree))
+        return row
+
+    def _value(self, table: Table, number: int, action: Column, rows: Sequence[list[Expression] | None]) -> Expression:
+        """A column of the new row, by the clause that applies."""
+        type = parse_type(table.columns[number].type)
+        branches = tuple(
+            (self._is_one_of(action, [at]), row[number]) for at, row in enumerate(rows, 1) if row is not None
+        )
+        return Case(branches, Literal(None, type), type) if branches else Literal(None, type)
+
+    def _is_one_of(self, action: Column, numbers: Sequence[int]) -> Expression:
+        """Whether the clause with one of these numbers applies."""
+        if not numbers:
+            return Literal(False, BOOL)
+        return InList(ColumnRef(action), tuple(Literal(number, INT4) for number in numbers))

@@ -1,0 +1,159 @@
+"""What a table demands of its rows: CHECK constraints, and the expressions of generated columns.
+
+Both are bound over the columns of the table. PgError if an expression is not allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from catalog.objects import Column as CatalogColumn
+from catalog.objects import Table
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
+from server.sql.bind import Binder, PlanContext
+from server.sql.bind.casts import with_second_digits
+from server.sql.coerce import ASSIGNMENT
+from server.sql.constant import Bindings, Evaluate
+from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, SessionValue, Volatile, transform, walk
+from server.sql.grammar.parse import parse_expression
+from server.sql.grammar.statements.parts import Expr
+from server.sql.row_conditions import compiled_condition
+from server.sql.scope import Entry, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """`columns`: those of the table, over which the expressions are.
+
+    `checks`: the name and the condition of each CHECK constraint, by name. `generated`: by column number.
+    """
+
+    columns: tuple[Column, ...]
+    checks: tuple[tuple[str, Expression], ...]
+    generated: tuple[tuple[int, Expression], ...]
+
+    def conditions(self) -> tuple[tuple[str, Evaluate], ...] | None:
+        """The checks as functions of a row of Python scalars; None if they are not cheap or depend on the session."""
+        found = []
+        row = {column.id: number for number, column in enumerate(self.columns)}
+        for name, expression in self.checks:
+            evaluate = compiled_condition(expression, row)
+            if evaluate is None:
+                return None
+            found.append((name, evaluate))
+        return tuple(found)
+
+
+def rules_of(table: Table, context: PlanContext) -> RowRules | None:
+    """The rules for the rows of a table; None if it has none."""
+    if not table.checks and not any(column.generated for column in table.columns):
+        return None
+    binder = Binder(context)
+    columns = _columns(binder, table.columns)
+    scope = _scope(table.name, columns)
+    binder.inside_view += 1  # positions in stored texts are not positions in the client's text
+    checks = [(c.name, check_condition(binder, parse_expression(c.expression), scope)) for c in table.checks]
+    generated = [
+        (number, generation(binder, column, parse_expression(column.generated), scope))
+        for number, column in enumerate(table.columns)
+        if column.generated
+    ]
+    return RowRules(columns, tuple(sorted(checks, key=lambda check: check[0])), tuple(generated))
+
+
+def validate(
+    context: PlanContext, name: str, columns: Sequence[CatalogColumn], expression: Expr, generated: str
+) -> set[str]:
+    """Checks the expression of a CHECK constraint, or of the column `generated` if it is not empty.
+
+    Returns the names of the columns that it uses. PgError.
+    """
+    binder = Binder(context, None, text=expression.text, offset=expression.offset)
+    bound_columns = _columns(binder, columns)
+    scope = _scope(name, bound_columns)
+    if (query := expression.tree.find(exp.Query)) is not None:
+        what = "column generation expression" if generated else "check constraint"
+        message = f"cannot use subquery in {what}"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(query))
+    if not generated:
+        bound = check_condition(binder, expression, scope)
+    else:
+        column = next(column for column in columns if column.name == generated)
+        bound = generation(binder, column, expression, scope)
+        used = {n.column.name for n in walk(bound) if isinstance(n, ColumnRef)}
+        for other in columns:
+            if other.name in used and other.generated:
+                raise PgError(
+                    SqlState.INVALID_OBJECT_DEFINITION,
+                    f'cannot use generated column "{other.name}" in column generation expression',
+                    detail="A generated column cannot reference another generated column.",
+                )
+    return {node.column.name for node in walk(bound) if isinstance(node, ColumnRef)}
+
+
+def check_condition(binder: Binder, expression: Expr, scope: Scope) -> Expression:
+    """The bound condition of a CHECK constraint."""
+    bound = binder.condition(expression.tree, replace(scope, clause="check constraints"), "CHECK")
+    for node in walk(bound):
+        if isinstance(node, Volatile):
+            message = f"{node.name}() is not supported in a check constraint"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    return bound
+
+
+def generation(binder: Binder, column: CatalogColumn, expression: Expr, scope: Scope) -> Expression:
+    """The bound expression of a generated column, cast to its type. 42P17 if it is not immutable."""
+    inner = replace(scope, clause="column generation expressions")
+    bound = binder.expression(expression.tree, inner)
+    declared = parse_type(column.type)
+    target = declared.without_modifiers if declared.has_seconds else declared
+    try:
+        value = binder.rescale(binder.coerce(bound, target, ASSIGNMENT), target)
+        value = with_second_digits(binder, value, declared)
+    except PgError as error:
+        if error.sqlstate is not SqlState.CANNOT_COERCE:
+            raise
+        raise PgError(
+            SqlState.DATATYPE_MISMATCH,
+            f'column "{column.name}" is of type {target.base_display} but default expression is of type '
+            f"{bound.type.base_display}",
+            hint="You will need to rewrite or cast the expression.",
+        ) from None
+    if any(map(_varies, walk(value))):
+        raise PgError(SqlState.INVALID_OBJECT_DEFINITION, "generation expression is not immutable")
+    return value
+
+
+def _varies(node: Any) -> bool:
+    return isinstance(node, Volatile | SessionValue) or (isinstance(node, Call | Cast) and bool(node.timezone))
+
+
+def over(expression: Expression, columns: Sequence[Column], others: Sequence[Column]) -> Expression:
+    """An expression over `columns` with `others` in their place."""
+    by_id = {column.id: other for column, other in zip(columns, others, strict=True)}
+    return transform(expression, lambda n: ColumnRef(by_id[n.column.id]) if isinstance(n, ColumnRef) else None)
+
+
+def violated(conditions: Sequence[tuple[str, Evaluate]], bindings: Bindings, row: tuple[Any, ...]) -> str | None:
+    """The name of the first condition that is false for a row."""
+    return next((name for name, evaluate in conditions if evaluate(bindings, row) is False), None)
+
+
+def _columns(binder: Binder, columns: Sequence[CatalogColumn]) -> tuple[Column, ...]:
+    found = []
+    for column in columns:
+        type = parse_type(column.type)
+        if type.has_seconds:
+            type = type.without_modifiers
+        digits = (type.precision or 38) if type.name == "numeric" else 0
+        found.append(Column(binder.new_id(), column.name, type, column.nullable, digits))
+    return tuple(found)
+
+
+def _scope(table: str, columns: Sequence[Column]) -> Scope:
+    return Scope([Entry(column.name, ColumnRef(column), table) for column in columns])

@@ -1,0 +1,217 @@
+"""Volatile functions: each row gets a value of its own, computed once.
+
+Spark may evaluate an expression of a row more than once, so it does not evaluate these. A query that calls them in its
+select list, or a write that calls them for a new value, is divided (`deferred`): the `lower` query has the columns that
+do not depend on the calls, and what the others need. When its rows are there, the calls are evaluated for all of them,
+and then the other columns. The exception is random() in other clauses, where it is Spark's rand().
+
+Constants are evaluated as a whole, calls included (`Constant`), as long as no call has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, TEXT, UUID, VOID, PgType
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, Volatile, transform, walk
+from server.sql.relations import Limit, Project, Relation, Sort, Values
+
+VOLATILE: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
+    "nextval": (INT8, ((TEXT,),)),
+    "setval": (INT8, ((TEXT, INT8), (TEXT, INT8, BOOL))),
+    "random": (FLOAT8, ((),)),
+    "random_normal": (FLOAT8, ((), (FLOAT8,), (FLOAT8, FLOAT8))),
+    "setseed": (VOID, ((FLOAT8,),)),
+    "gen_random_uuid": (UUID, ((),)),
+}
+"""The result type of each function, and the types of its arguments in each of its forms."""
+
+SEQUENCE_FUNCTIONS = ("nextval", "setval", "currval")
+"""The functions whose first argument names a sequence."""
+
+
+def is_volatile(node: Any) -> bool:
+    return isinstance(node, Volatile)
+
+
+def calls_in(node: Any) -> list[Volatile]:
+    """The calls in an expression or relation, each once, in the order in which they were bound."""
+    found = {n.number: n for n in walk(node) if isinstance(n, Volatile)}
+    return [found[number] for number in sorted(found)]
+
+
+def unplaced(name: str, position: int | None = None) -> PgError:
+    """The error for a call outside the select list of the outermost query."""
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        f"{name}() is not supported in this place",
+        hint="Call it in the select list of the outermost query, in VALUES, or for a new value of UPDATE.",
+        position=position,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A divided query. `columns`: for each of its columns, the number of the lower column that has its values, or an
+    expression over lower columns and volatile calls, whose arguments are lower columns or literals."""
+
+    lower: Relation
+    columns: tuple[int | Expression, ...]
+    calls: tuple[Volatile, ...]
+
+
+def deferred(relation: Relation, new_column: Callable[[Expression], Column]) -> Deferred | None:
+    """Divides a query that calls volatile functions; None if it calls none, or only random() where Spark evaluates it.
+
+    PgError 0A000 if they are called in another place.
+    """
+    if not any(map(is_volatile, walk(relation))):
+        return None
+    nodes: list[Project | Sort | Limit] = []
+    current = relation
+    while isinstance(current, Project | Sort | Limit):
+        nodes.append(current)
+        current = current.input
+    _check_below(current)
+    pending: dict[int, Expression] = {}
+    for node in reversed(nodes):
+        if isinstance(node, Project):
+            current, pending = _projected(node, current, pending, new_column)
+        else:
+            _check_order(node, pending)
+            current = Sort(current, node.keys) if isinstance(node, Sort) else Limit(current, node.limit, node.offset)
+    if not pending:
+        return None
+    if not current.columns:
+        one = Literal(1, INT4)
+        current = Project(current, (new_column(one),), (one,))
+    numbers = {column.id: number for number, column in enumerate(current.columns)}
+    columns = tuple(pending[c.id] if c.id in pending else numbers[c.id] for c in relation.columns)
+    calls = [call for c in columns if not isinstance(c, int) for call in calls_in(c)]
+    unique = {call.number: call for call in calls}
+    return Deferred(current, columns, tuple(unique[number] for number in sorted(unique)))
+
+
+def _projected(
+    node: Project, input: Relation, pending: dict[int, Expression], new_column: Callable[[Expression], Column]
+) -> tuple[Project, dict[int, Expression]]:
+    """The lower projection, and the columns that are computed later, by column id."""
+    columns: list[Column] = []
+    expressions: list[Expression] = []
+    later: dict[int, Expression] = {}
+    needed: dict[int, Column] = {}
+    arguments: list[tuple[Column, Expression]] = []
+
+    def argument(expression: Expression) -> Expression:
+        if isinstance(expression, Literal):
+            return expression
+        if _depends(expression, pending):
+            raise unplaced(calls_in(expression)[0].name if calls_in(expression) else "a volatile function")
+        arguments.append((new_column(expression), expression))
+        return ColumnRef(arguments[-1][0])
+
+    def change(part: Any) -> Any | None:
+        if isinstance(part, Volatile):
+            values = tuple(map(argument, part.arguments))
+            return Volatile(part.name, values, part.type, part.number, part.sequence, part.implied)
+        if isinstance(part, ColumnRef):
+            if part.column.id in pending:
+                expression = pending[part.column.id]
+                needed.update({n.column.id: n.column for n in walk(expression) if isinstance(n, ColumnRef)})
+                return expression
+            needed[part.column.id] = part.column
+        return None
+
+    for column, expression in zip(node.columns, node.expressions, strict=True):
+        if _depends(expression, pending):
+            later[column.id] = transform(expression, change)
+        else:
+            columns.append(column)
+            expressions.append(expression)
+    known = {column.id for column in columns}
+    for id, column in needed.items():
+        if id not in known:
+            columns.append(column)
+            expressions.append(ColumnRef(column))
+    for column, expression in arguments:
+        columns.append(column)
+        expressions.append(expression)
+    return Project(input, tuple(columns), tuple(expressions)), later
+
+
+def _depends(expression: Any, pending: dict[int, Expression]) -> bool:
+    """Whether the value of an expression depends on a volatile call."""
+    return any(
+        isinstance(node, Volatile) or (isinstance(node, ColumnRef) and node.column.id in pending)
+        for node in walk(expression)
+    )
+
+
+def _check_below(relation: Relation) -> None:
+    for call in calls_in(relation):
+        if call.name != "random":
+            raise unplaced(call.name)
+
+
+def _check_order(node: Sort | Limit, pending: dict[int, Expression]) -> None:
+    parts: Sequence[Any] = node.keys if isinstance(node, Sort) else (node.limit, node.offset)
+    for part in parts:
+        if part is None:
+            continue
+        for inner in walk(part):
+            if isinstance(inner, ColumnRef) and inner.column.id in pending:
+                raise unplaced(calls_in(pending[inner.column.id])[0].name)
+            if isinstance(inner, Volatile) and inner.name != "random":
+                raise unplaced(inner.name)
+
+
+def raised(rows: Values, new_column: Callable[[Expression], Column]) -> Relation:
+    """VALUES whose columns of volatile calls are computed above it, if they have the same expression in each row."""
+    first = rows.rows[0] if rows.rows else ()
+    columns_with_calls = [n for n in range(len(first)) if any(calls_in(row[n]) for row in rows.rows)]
+    moved = {n for n in columns_with_calls if len({_form(row[n]) for row in rows.rows}) == 1}
+    if not moved or len(moved) < len(columns_with_calls):
+        return rows
+    kept = [number for number in range(len(first)) if number not in moved]
+    if kept:
+        cells = tuple(tuple(row[number] for number in kept) for row in rows.rows)
+        columns = tuple(rows.columns[number] for number in kept)
+    else:
+        one = Literal(1, INT4)
+        cells, columns = ((one,),) * len(rows.rows), (new_column(one),)
+    values = [cell if n in moved else ColumnRef(rows.columns[n]) for n, cell in enumerate(first)]
+    return Project(Values(columns, cells), rows.columns, tuple(values))
+
+
+def _form(expression: Expression) -> Expression:
+    """The expression with the same number for each call."""
+
+    def change(node: Any) -> Any | None:
+        if isinstance(node, Volatile):
+            return Volatile(node.name, node.arguments, node.type, 0, node.sequence, node.implied)
+        return None
+
+    return transform(expression, change)
+
+
+def cell_calls(relation: Relation) -> list[Volatile]:
+    """The calls in the cells of the VALUES of a constant query, row by row."""
+    node = relation
+    while isinstance(node, Project):
+        node = node.input
+    rows = node.rows if isinstance(node, Values) else ()
+    return [call for row in rows for cell in row for call in calls_in(cell)]
+
+
+def with_values(relation: Relation, values: dict[int, Any]) -> Relation:
+    """The relation with literals for the calls with these numbers."""
+
+    def change(node: Any) -> Any | None:
+        if isinstance(node, Volatile) and node.number in values:
+            return Literal(values[node.number], node.type)
+        return None
+
+    return transform(relation, change)

@@ -1,0 +1,398 @@
+"""Sequences, SERIAL and identity columns, and volatile functions, compared with PostgreSQL's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+from sqlalchemy import BigInteger, CheckConstraint, Computed, Identity, create_engine, inspect, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from server.coordinator.sequences import AHEAD_MAX
+from tests.fix_postgres import own_schema
+from tests.fix_server import ServerProcess, ServerThread
+from tests.server.slow_engine import PassingEngine
+
+Connection = psycopg.Connection[Any]
+
+COMMANDS = (
+    "CREATE SEQUENCE s",
+    "CREATE SEQUENCE s",
+    "CREATE SEQUENCE IF NOT EXISTS s",
+    "SELECT * FROM s",
+    "SELECT currval('s')",
+    "SELECT lastval()",
+    "SELECT nextval('s')",
+    "SELECT nextval('s'), nextval('s'), currval('s'), lastval()",
+    "SELECT * FROM s",
+    "SELECT nextval('s') + 10, 'n' || nextval('s')",
+    "SELECT nextval('s') FROM (VALUES (1), (2), (3)) AS v (x)",
+    "SELECT x, nextval('s') AS n, nextval('s') AS m FROM (VALUES ('a'), ('b')) AS v (x)",
+    "SELECT setval('s', 42)",
+    "SELECT nextval('s')",
+    "SELECT setval('s', 42, false)",
+    "SELECT currval('s'), nextval('s')",
+    "SELECT setval('s', x) FROM (VALUES (50), (60)) AS v (x)",
+    "SELECT nextval('s'::regclass), pg_catalog.nextval('s')",
+    "SELECT setval('s', 0)",
+    "SELECT nextval('none')",
+    "SELECT nextval(NULL)",
+    "CREATE TABLE plain (k int)",
+    "SELECT nextval('plain')",
+    "SELECT nextval('a b c')",
+    "ALTER SEQUENCE s INCREMENT BY -2 MINVALUE -10 MAXVALUE 100 CYCLE",
+    "SELECT nextval('s'), nextval('s')",
+    "ALTER SEQUENCE s RESTART",
+    "SELECT nextval('s')",
+    "ALTER SEQUENCE s RESTART WITH -9",
+    "SELECT nextval('s'), nextval('s'), nextval('s')",
+    "ALTER SEQUENCE s START 5 RESTART",
+    "SELECT nextval('s')",
+    "ALTER SEQUENCE s RESTART 1000",
+    "ALTER SEQUENCE s MINVALUE 6",
+    "ALTER SEQUENCE s AS smallint",
+    "ALTER SEQUENCE s",
+    "ALTER SEQUENCE none RESTART",
+    "ALTER SEQUENCE IF EXISTS none RESTART",
+    "ALTER SEQUENCE s RENAME TO r",
+    "SELECT nextval('r')",
+    "DROP SEQUENCE s",
+    "DROP SEQUENCE IF EXISTS s",
+    "DROP SEQUENCE r",
+    "CREATE SEQUENCE s INCREMENT 0",
+    "CREATE SEQUENCE s MINVALUE 10 MAXVALUE 5",
+    "CREATE SEQUENCE s MINVALUE 10 START 5",
+    "CREATE SEQUENCE s MAXVALUE 10 START 15",
+    "CREATE SEQUENCE s AS smallint MAXVALUE 100000",
+    "CREATE SEQUENCE s AS text",
+    "CREATE SEQUENCE s CACHE 0",
+    "CREATE SEQUENCE s INCREMENT 1 INCREMENT 2",
+    "CREATE SEQUENCE s OWNED BY nothing",
+    "CREATE SEQUENCE s OWNED BY plain.none",
+    "CREATE SEQUENCE s AS smallint INCREMENT BY 3 MINVALUE 1 MAXVALUE 7 NO CYCLE",
+    "SELECT nextval('s')",
+    "SELECT nextval('s')",
+    "SELECT nextval('s')",
+    "SELECT nextval('s')",
+    "SELECT nextval('s') FROM (VALUES (1)) AS v (x)",
+    "ALTER SEQUENCE s CYCLE",
+    "SELECT nextval('s'), nextval('s')",
+    "DROP TABLE s",
+    "DROP SEQUENCE plain",
+    "ALTER SEQUENCE s OWNED BY plain.k",
+    "DROP TABLE plain",
+    "SELECT nextval('s')",
+    # columns
+    "CREATE TABLE t (id serial PRIMARY KEY, v text)",
+    "INSERT INTO t (v) VALUES ('a'), ('b') RETURNING id",
+    "INSERT INTO t (v) VALUES ('c') RETURNING *",
+    "INSERT INTO t VALUES (DEFAULT, 'd'), (100, 'e'), (DEFAULT, 'f') RETURNING id, v",
+    "INSERT INTO t DEFAULT VALUES RETURNING id",
+    "INSERT INTO t (v) SELECT x FROM (VALUES ('g'), ('h')) AS v (x) RETURNING id, v || id",
+    "INSERT INTO t (v) VALUES ('1'), ('2'), ('3'), ('4'), ('5'), ('6'), ('7'), ('8'), ('9'), ('10')",
+    "SELECT * FROM t",
+    "SELECT currval('t_id_seq'), lastval()",
+    "INSERT INTO t (id, v) VALUES (NULL, 'x')",
+    "DROP SEQUENCE t_id_seq",
+    "SELECT last_value FROM t_id_seq",
+    "TRUNCATE t RESTART IDENTITY",
+    "INSERT INTO t (v) VALUES ('a') RETURNING id",
+    "TRUNCATE t",
+    "INSERT INTO t (v) VALUES ('a') RETURNING id",
+    "BEGIN",
+    "TRUNCATE t RESTART IDENTITY",
+    "INSERT INTO t (v) VALUES ('a') RETURNING id",
+    "ROLLBACK",
+    "INSERT INTO t (v) VALUES ('a') RETURNING id",
+    "SELECT * FROM t",
+    "DROP SEQUENCE t_id_seq CASCADE",
+    "INSERT INTO t (v) VALUES ('none')",
+    "CREATE TABLE big (a bigserial, b smallserial, c serial8 NOT NULL, d int)",
+    "INSERT INTO big (d) VALUES (7) RETURNING *",
+    "SELECT setval('big_b_seq', 32767)",
+    "INSERT INTO big (d) VALUES (8)",
+    "CREATE TABLE bad (a serial[])",
+    "CREATE TABLE bad (a serial DEFAULT 5)",
+    "CREATE TABLE bad (a serial NULL)",
+    "CREATE TABLE bad (a text GENERATED ALWAYS AS IDENTITY)",
+    "CREATE TABLE bad (a int DEFAULT 1 GENERATED ALWAYS AS IDENTITY)",
+    "CREATE TABLE i (a int GENERATED ALWAYS AS IDENTITY, "
+    "b int GENERATED BY DEFAULT AS IDENTITY (START 10 INCREMENT 5), c text)",
+    "INSERT INTO i (c) VALUES ('x') RETURNING *",
+    "INSERT INTO i (c) VALUES ('x') RETURNING *",
+    "INSERT INTO i (a, c) VALUES (5, 'x')",
+    "INSERT INTO i (a, c) VALUES (DEFAULT, 'x') RETURNING *",
+    "INSERT INTO i (a, c) OVERRIDING SYSTEM VALUE VALUES (50, 'x') RETURNING *",
+    "INSERT INTO i (a, b, c) OVERRIDING USER VALUE VALUES (50, 60, 'y') RETURNING *",
+    "INSERT INTO i (b, c) VALUES (99, 'x') RETURNING *",
+    "INSERT INTO i SELECT 1, 2, 'x'",
+    "UPDATE i SET a = 7",
+    "DROP SEQUENCE i_a_seq",
+    "DROP SEQUENCE i_a_seq CASCADE",
+    "ALTER SEQUENCE i_a_seq OWNED BY NONE",
+    "CREATE SEQUENCE own",
+    "CREATE TABLE d (k int DEFAULT nextval('own'), t text DEFAULT 'n' || nextval('own'))",
+    "INSERT INTO d VALUES (DEFAULT, DEFAULT), (DEFAULT, 'x') RETURNING *",
+    "ALTER SEQUENCE own RENAME TO owned",
+    "INSERT INTO d DEFAULT VALUES RETURNING *",
+    "DROP SEQUENCE owned",
+    "CREATE VIEW numbers AS SELECT nextval('owned') AS n",
+    "SELECT n FROM numbers",
+    "DROP TABLE d",
+    "DROP SEQUENCE owned",
+    "DROP VIEW numbers",
+    "DROP SEQUENCE owned",
+    "CREATE TABLE a_table_with_quite_a_long_name_of_its_own (and_a_column_with_a_long_name_too serial)",
+    "SELECT last_value FROM a_table_with_quite_a_long_nam_and_a_column_with_a_long_name_seq",
+    "BEGIN READ ONLY",
+    "SELECT nextval('i_a_seq')",
+    "ROLLBACK",
+    "BEGIN",
+    "CREATE SEQUENCE inside",
+    "SELECT nextval('inside')",
+    "SELECT nextval('inside')",
+    "COMMIT",
+    "SELECT nextval('inside')",
+    "BEGIN",
+    "SELECT nextval('inside')",
+    "ROLLBACK",
+    "SELECT nextval('inside')",
+    "BEGIN",
+    "CREATE SEQUENCE lost",
+    "SELECT nextval('lost')",
+    "ROLLBACK",
+    "SELECT nextval('lost')",
+    "DISCARD SEQUENCES",
+    "SELECT currval('inside')",
+    "SELECT lastval()",
+    # random values
+    "SELECT length(gen_random_uuid()::text)",
+    "SELECT setseed(2)",
+    "CREATE TABLE u (id uuid DEFAULT gen_random_uuid(), v int)",
+    "INSERT INTO u (v) VALUES (1), (2) RETURNING v",
+)  # fmt: skip
+
+
+COMPUTED = (
+    "CREATE SEQUENCE s",
+    "CREATE TABLE t (id serial, v int, x text DEFAULT 'n' || nextval('s'))",
+    "INSERT INTO t (v) SELECT i FROM generate_series(1, 500) AS g (i)",
+    "SELECT count(*), count(DISTINCT id), min(id), max(id), count(DISTINCT x) FROM t",
+    "SELECT v, nextval('s') - 500 AS n FROM t WHERE v <= 5 ORDER BY v DESC LIMIT 3",
+    "SELECT v, nextval('s'), nextval('s') + v FROM t WHERE v <= 3 ORDER BY v",
+    "SELECT m, nextval('s') FROM (SELECT v % 3 AS m, count(*) FROM t GROUP BY 1) AS g ORDER BY m",
+    "SELECT last_value + 1 AS more FROM s WHERE is_called",
+    "UPDATE t SET x = 'u' || nextval('s') WHERE v = 7 RETURNING v, x",
+    "UPDATE t SET id = DEFAULT WHERE v IN (8, 9) RETURNING v",
+    "SELECT count(*), count(DISTINCT id), max(id) FROM t",
+    "SELECT setval(pg_get_serial_sequence('t', 'id'), coalesce(max(id), 1), max(id) IS NOT NULL) FROM t",
+    "INSERT INTO t (v) SELECT v + 1000 FROM t WHERE v = 1 RETURNING id, v",
+    "SELECT v FROM t WHERE id = currval('t_id_seq')",
+    "SELECT v FROM t WHERE id = lastval() - 1000000",
+    "SELECT nextval('s'), currval('s') - last_value AS same FROM s",
+    "CREATE TABLE c AS SELECT v, nextval('s') AS n FROM t WHERE v < 4",
+    "SELECT count(DISTINCT n) FROM c",
+    "SELECT count(*) FROM (VALUES (random())) AS v (r) WHERE r >= 0 AND r < 1",
+    "SELECT count(*) < 400 AS fewer, count(*) > 100 AS more FROM t WHERE random() < 0.5",
+    "SELECT count(*) FROM (SELECT v FROM t ORDER BY random() LIMIT 10) AS r",
+    "CREATE TABLE u AS SELECT v, gen_random_uuid() AS id, random() AS r FROM t",
+    "SELECT count(DISTINCT id) = count(*) AS ids, count(DISTINCT r) > 400 AS values FROM u",
+    "DELETE FROM u WHERE random() < 2",
+    "SELECT count(*) FROM u",
+)
+
+
+def outcome(connection: Connection, command: str) -> Any:
+    """The rows of a statement, or its error."""
+    try:
+        cursor = connection.execute(command.encode())
+    except psycopg.Error as error:
+        diag = error.diag
+        return diag.sqlstate, diag.message_primary, diag.message_detail, diag.message_hint
+    return sorted((tuple(row) for row in cursor.fetchall()), key=repr) if cursor.description else cursor.statusmessage
+
+
+@pytest.fixture(scope="module")
+def theirs(postgres: str) -> Iterator[Connection]:
+    with own_schema(postgres, "sequences") as connection:
+        yield connection
+
+
+def differences(ours: Connection, theirs: Connection, commands: Sequence[str]) -> str:
+    wrong = []
+    for command in commands:
+        found, expected = outcome(ours, command), outcome(theirs, command)
+        if found != expected:
+            wrong.append(f"{command}\n  ours   {found}\n  theirs {expected}")
+    return "\n".join(wrong)
+
+
+def test_sequences_are_those_of_postgresql(theirs: Connection, passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        found = differences(ours, theirs, COMMANDS)
+        assert not found, found
+
+
+def test_queries_assign_values_to_rows_as_postgresql_does(postgres: str, dsn: str) -> None:
+    with own_schema(postgres, "computed") as theirs, psycopg.connect(dsn, autocommit=True) as ours:
+        found = differences(ours, theirs, COMPUTED)
+        assert not found, found
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT v FROM t WHERE nextval('s') > 1",
+        "SELECT DISTINCT nextval('s') FROM t",
+        "SELECT v FROM t ORDER BY nextval('s')",
+        "SELECT nextval('s') FROM t UNION SELECT 1",
+        "SELECT sum(nextval('s')) FROM t",
+        "SELECT gen_random_uuid() AS id FROM t ORDER BY id",
+    ],
+)
+def test_values_elsewhere_than_in_the_select_list_are_refused(passing_server: ServerThread, query: str) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE SEQUENCE s")
+        connection.execute("CREATE TABLE t (v int)")
+        with pytest.raises(errors.FeatureNotSupported, match="is not supported in this place") as raised:
+            connection.execute(query.encode())
+        assert raised.value.diag.message_hint is not None
+
+
+def test_copy_assigns_a_value_to_each_row(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id serial, v text, w uuid DEFAULT gen_random_uuid(), c text DEFAULT 'x')")
+        with connection.cursor().copy("COPY t (v) FROM STDIN") as copy:
+            for number in range(1000):
+                copy.write_row((f"v{number}",))
+        rows = connection.execute("SELECT * FROM t").fetchall()
+        assert sorted((row[0], row[1], row[3]) for row in rows) == [(n + 1, f"v{n}", "x") for n in range(1000)]
+        assert len({row[2] for row in rows}) == 1000
+
+
+def test_sessions_never_get_the_same_value(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE SEQUENCE s")
+        connection.execute("CREATE TABLE t (id serial, session int)")
+
+    def use(session: int) -> list[int]:
+        with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+            found = []
+            for _ in range(100):
+                found.append(connection.execute("SELECT nextval('s')").fetchone()[0])  # type: ignore[index]
+                connection.execute("INSERT INTO t (session) VALUES (%s)", (session,))
+                connection.execute(f"INSERT INTO t (session) VALUES ({session})".encode())
+            return found
+
+    with ThreadPoolExecutor(8) as pool:
+        values = [value for found in pool.map(use, range(8)) for value in found]
+    assert sorted(values) == list(range(1, 801))
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        ids = [row[0] for row in connection.execute("SELECT * FROM t").fetchall()]
+    assert sorted(ids) == list(range(1, 1601))
+
+
+def test_a_long_value_skips_no_number(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id serial, v varchar(5000))")
+        for _ in range(40):  # more than are reserved at once
+            connection.execute("INSERT INTO t (v) VALUES (%s)", ("x" * 2000,))
+            connection.execute(f"INSERT INTO t (v) VALUES ('{'x' * 2000}')".encode())
+        assert sorted(row[0] for row in connection.execute("SELECT * FROM t")) == list(range(1, 81))
+
+
+def test_privileges_on_sequences(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as owner:
+        owner.execute("CREATE SEQUENCE s")
+        owner.execute("CREATE TABLE t (id serial, i int GENERATED ALWAYS AS IDENTITY, v int)")
+        owner.execute("CREATE ROLE reader LOGIN")
+        owner.execute("GRANT INSERT ON t TO reader")
+        with psycopg.connect(passing_server.dsn().replace("materialize@", "reader@"), autocommit=True) as reader:
+            for command in ("SELECT nextval('s')", "SELECT * FROM s", "SELECT setval('s', 1)", "SELECT currval('s')"):
+                with pytest.raises(errors.InsufficientPrivilege, match="permission denied for sequence s"):
+                    reader.execute(command.encode())
+            with pytest.raises(errors.InsufficientPrivilege, match="permission denied for sequence t_id_seq"):
+                reader.execute("INSERT INTO t (v) VALUES (1)")
+            owner.execute("GRANT USAGE ON SEQUENCE s, t_id_seq TO reader")
+            assert reader.execute("SELECT nextval('s')").fetchone() == (1,)
+            assert reader.execute("SELECT currval('s')").fetchone() == (1,)
+            reader.execute("INSERT INTO t (v) VALUES (1)")
+            with pytest.raises(errors.InsufficientPrivilege):
+                reader.execute("SELECT setval('s', 1)")
+            owner.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO reader")
+            assert reader.execute("SELECT setval('s', 7)").fetchone() == (7,)
+            assert reader.execute("SELECT has_sequence_privilege('s', 'UPDATE')").fetchone() == (True,)
+
+
+def test_a_regular_restart_leaves_no_gap(tmp_path: Path) -> None:
+    for expected in (1, 2):
+        server = ServerThread(tmp_path, PassingEngine())
+        try:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                connection.execute("CREATE SEQUENCE IF NOT EXISTS s")
+                assert connection.execute("SELECT nextval('s')").fetchone() == (expected,)
+        finally:
+            server.stop()
+
+
+@pytest.mark.crash
+def test_no_value_is_repeated_after_a_kill(tmp_path: Path) -> None:
+    seen: set[int] = set()
+    for generation in range(4):
+        server = ServerProcess(tmp_path)
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                connection.execute("CREATE SEQUENCE IF NOT EXISTS s")
+                for _ in range(40 * generation + 1):
+                    (value,) = connection.execute("SELECT nextval('s')").fetchone()  # type: ignore[misc]
+                    assert value not in seen
+                    seen.add(value)
+        finally:
+            server.kill()
+    assert max(seen) < len(seen) + 4 * AHEAD_MAX
+
+
+def test_an_orm_creates_its_tables_and_gets_the_keys_of_its_rows(dsn: str) -> None:
+    engine = create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Author(Base):
+        __tablename__ = "authors"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        name: Mapped[str]
+
+    class Book(Base):
+        __tablename__ = "books"
+        id: Mapped[int] = mapped_column(BigInteger, Identity(always=True, start=10), primary_key=True)
+        title: Mapped[str] = mapped_column(CheckConstraint("title <> ''"))
+        length: Mapped[int] = mapped_column(Computed("char_length(title)", persisted=True))
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        authors = [Author(name=f"a{number}") for number in range(5)]
+        session.add_all(authors)
+        book = Book(title="first")
+        session.add(book)
+        session.commit()
+        assert [author.id for author in authors] == [1, 2, 3, 4, 5]
+        assert (book.id, book.length) == (10, 5)
+        found = session.get(Author, 3)
+        assert found is not None
+        assert found.name == "a2"
+        found.name = "changed"
+        session.commit()
+        assert session.scalars(select(Author.name).order_by(Author.id)).all() == ["a0", "a1", "changed", "a3", "a4"]
+    columns = {column["name"]: column for column in inspect(engine).get_columns("books")}
+    assert columns["id"]["identity"]["start"] == 10
+    assert columns["length"]["computed"]["sqltext"] == "char_length(title)"
+    assert inspect(engine).get_columns("authors")[0]["autoincrement"] is True
+    assert inspect(engine).get_check_constraints("books")[0]["name"] == "books_title_check"
+    assert inspect(engine).get_sequence_names() == ["authors_id_seq", "books_id_seq"]
+    engine.dispose()
