@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from catalog.roles import Role
-from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authentication.failures import FailedLogins
 from server.authentication.rules import (
@@ -28,6 +26,10 @@ from server.authentication.rules import (
 from server.authentication.tls import Tls, TlsError, TlsFiles
 from server.authentication.verifiers import Verifier, in_password_thread
 from server.runtime.limited_log import unauthenticated
+
+if TYPE_CHECKING:  # the options are read before Arrow, which the catalog imports, is configured
+    from catalog.roles import Role
+    from catalog.state import CatalogState
 
 log = structlog.get_logger()
 

@@ -27,6 +27,7 @@ from protocol.pgwire.messages.frontend import (
     Sync,
     Terminate,
 )
+from protocol.pgwire.messages.sasl import AuthenticationSASL, AuthenticationSASLContinue, AuthenticationSASLFinal
 from protocol.pgwire.messages.startup import AuthenticationCleartextPassword, CancelRequest, StartupMessage
 from protocol.pgwire.messages.wire_format import INT32
 from protocol.pgwire.types import INT8, numeric
@@ -187,7 +188,13 @@ def test_postgresql_sends_and_accepts_the_same_bytes(postgres: str) -> None:
     )
     received = s.read_backend(data)
     seen = {type(message) for message in received}
-    assert set(s.BACKEND) - seen == {AuthenticationCleartextPassword, NoticeResponse}
+    authentication = {
+        AuthenticationCleartextPassword,
+        AuthenticationSASL,
+        AuthenticationSASLContinue,
+        AuthenticationSASLFinal,
+    }
+    assert set(s.BACKEND) - seen == {*authentication, NoticeResponse}
     reports = [message for message in received if isinstance(message, ErrorResponse)]
     assert len(reports) == 1  # of the function call; its fields F, L and R are not stored
     rest = [message.serialize() for message in received if not isinstance(message, ErrorResponse)]

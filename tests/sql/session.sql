@@ -14,8 +14,6 @@ SELECT current_setting('no.such', true);
 SELECT now(1);
 SELECT current_user();
 SELECT version(1);
-SELECT random() < 1;
-SELECT length(gen_random_uuid()::text);
 -- In another time zone.
 SET TimeZone = 'America/New_York';
 SELECT current_setting('TimeZone');

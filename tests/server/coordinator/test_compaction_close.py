@@ -30,11 +30,11 @@ async def test_a_merge_in_progress_ends_before_the_close_and_leaves_no_file(
     begun, may_end = threading.Event(), threading.Event()
     prepare = Log.prepare
 
-    def slow(self: Log, table: pa.Table) -> Any:
+    def slow(self: Log, table: pa.Table, *more: Any) -> Any:
         if table.num_rows > ROWS:
             begun.set()
             assert may_end.wait(10)
-        return prepare(self, table)
+        return prepare(self, table, *more)
 
     monkeypatch.setattr(Log, "prepare", slow)
     coordinator = opened(tmp_path)

@@ -91,17 +91,15 @@ def test_other_sessions_are_answered_while_a_long_text_is_planned(
             running.result(WAIT_S)
 
 
-def test_other_sessions_are_answered_while_a_long_cursor_is_described(
+def test_other_sessions_are_answered_while_a_long_cursor_is_declared(
     passing_server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(passing_server.dsn()) as one, psycopg.connect(passing_server.dsn(), autocommit=True) as other:
-        one.execute(
-            f"DECLARE c CURSOR FOR SELECT 1 AS k FROM (VALUES ({'), ('.join(map(str, range(5_000)))})) v".encode()
-        )
+        declare = f"DECLARE c CURSOR FOR SELECT 1 AS k FROM (VALUES ({'), ('.join(map(str, range(5_000)))})) v"
         gate = Gate(monkeypatch)
         gate.shut()
         with ThreadPoolExecutor(1) as thread:
-            running = thread.submit(lambda: one.cursor(binary=True).execute("FETCH 0 c").description)
+            running = thread.submit(lambda: one.execute(declare.encode()))
             assert gate.reached.wait(WAIT_S)
             assert other.execute("SHOW application_name").fetchone() == ("",)
             gate.open()
