@@ -38,6 +38,7 @@ from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
+from server.execution.ddl.foreign_keys import check_types, referenced_column_users
 from server.execution.ddl.named_objects import altered_object, in_use
 from server.execution.ddl.view_columns import with_views
 from server.execution.planning import default_values, plan_default, refuse_subquery
@@ -311,7 +312,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
                 hint=f"Drop column {column.name} first.",
             )
     users = _users(state, table, name)
-    if users and not action.cascade:
+    if (users or referenced_column_users(state, table.id, name)) and not action.cascade:
         raise _depended_on(state, table, name, users)
     for user in users:
         if user.id in state.items:
@@ -324,12 +325,23 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
                 raise in_use(error) from None
     indexes = {index.id for index in before.indexes_on(table.id)}
     gone = [item for id, item in before.items.items() if id not in state.items and id not in indexes]
-    report_cascade(context, gone)
+    references = referenced_column_users(state, table.id, name)
+    state = state.without_references(references)
+    report_cascade(context, gone, before, state)
+    table = state.relation(table.id)
+    assert isinstance(table, Table)
     columns = (*table.columns[:at], *table.columns[at + 1 :])
     keys = tuple(key for key in table.keys if name not in key.columns)
     checks = tuple(check for check in table.checks if name not in key_columns(check.expression))
     numbering = _numbering(table).dropped(at)
-    after = replace(table, columns=columns, keys=keys, checks=checks, numbering=numbering)
+    after = replace(
+        table,
+        columns=columns,
+        keys=keys,
+        checks=checks,
+        foreign_keys=tuple(key for key in table.foreign_keys if name not in key.columns),
+        numbering=numbering,
+    )
     state = state.with_item(after)
     for sequence in [*state.items_of(Sequence)]:
         if sequence.owner_table == table.id and sequence.owner_column == name:
@@ -367,6 +379,8 @@ def _depended_on(state: CatalogState, table: Table, column: str, users: list[Ite
             for item in state.dependents(user.id)
             if item.part_of is None
         ]
+    for owner, key in referenced_column_users(state, table.id, column):
+        lines.append(f"constraint {key.name} on table {owner.name} depends on column {column} of table {table.name}")
     return PgError(
         SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
         f"cannot drop column {column} of table {table.name} because other objects depend on it",
@@ -429,6 +443,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     after = _with_column(table, at, new)
     for index in context.state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
+    check_types(context.state, after)
     if action.using is None and _is_wider(parse_type(column.type), type):
         await _replace(context, table, after)
         return

@@ -129,6 +129,7 @@ CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
       WHERE tw_s.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_ruledef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_triggerdef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
+CREATE MACRO fn.pg_partition_ancestors(p_oid) AS (unnest([]::UINTEGER[]));
 CREATE MACRO fn.pg_get_partkeydef(p_oid) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_statisticsobjdef(p_oid) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_statisticsobjdef_columns(p_oid) AS (NULL::VARCHAR);

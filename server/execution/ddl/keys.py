@@ -1,4 +1,4 @@
-"""PRIMARY KEY and UNIQUE constraints: their definitions, and ALTER TABLE ... DROP CONSTRAINT."""
+"""Definitions of PRIMARY KEY and UNIQUE constraints."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from dataclasses import replace
 from catalog.keys import KEYS_MAX, Key
 from catalog.objects import Column, ObjectId, Table
 from catalog.state import CatalogState
-from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
-from server.authorization import privileges
-from server.execution.ddl.named_objects import altered_item
-from server.session_state.context import Context
 from server.sql.grammar.statements import tables as grammar
-from server.sql.grammar.statements.objects import ObjectKind
 
 NAME_BYTES = 63
 _COMPARABLE = frozenset(
@@ -121,23 +117,3 @@ def object_name(first: str, second: str, label: str) -> str:
             two = two[:-1]
     parts = [one.decode(errors="ignore"), *([two.decode(errors="ignore")] if second else []), label]
     return "_".join(parts)
-
-
-def drop_constraint(context: Context, statement: grammar.DropConstraint) -> CatalogState:
-    """Executes ALTER TABLE ... DROP CONSTRAINT."""
-    state = context.state
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return state
-    assert isinstance(table, Table)
-    privileges.require_owner(state, context.role, table)
-    name = statement.constraint.name
-    if any(check.name == name for check in table.checks):
-        return state.with_item(replace(table, checks=tuple(check for check in table.checks if check.name != name)))
-    if all(key.name != name for key in table.keys):
-        message = f'constraint "{name}" of relation "{table.name}" does not exist'
-        if statement.missing_ok:
-            context.notice(Notice(f"{message}, skipping"))
-            return state
-        raise PgError(SqlState.UNDEFINED_OBJECT, message)
-    return state.with_item(replace(table, keys=tuple(key for key in table.keys if key.name != name)))

@@ -66,7 +66,6 @@ COMMANDS = (
     "CREATE TABLE s (id serial, twice int GENERATED ALWAYS AS (id * 2) STORED, v int CHECK (v > 0))",
     "INSERT INTO s (v) VALUES (1), (2) RETURNING *",
     "INSERT INTO s (v) VALUES (0)",
-    "CREATE TABLE r (k int REFERENCES missing)",
 )
 
 COMPUTED = (
@@ -111,18 +110,6 @@ def test_copy_follows_the_rules(passing_server: ServerThread) -> None:
             connection.execute("COPY t (a, b) FROM STDIN")
         with connection.cursor().copy("COPY t TO STDOUT") as copy:
             assert sorted(bytes(data) for data in copy)[0] == b"0\tc0\n"
-
-
-def test_references_are_accepted_with_a_notice(passing_server: ServerThread) -> None:
-    notices = []
-    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
-        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
-        connection.execute("CREATE TABLE a (k int)")
-        connection.execute(
-            "CREATE TABLE b (k int REFERENCES a (k) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED, "
-            "j int, FOREIGN KEY (k, j) REFERENCES a (k, j) MATCH FULL ON UPDATE SET NULL ON DELETE NO ACTION)"
-        )
-    assert notices == ['FOREIGN KEY constraints of table "b" are not enforced']
 
 
 SECONDS = (
