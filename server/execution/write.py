@@ -291,9 +291,13 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
     if plan.returning is None:
         return Result(tag.format(rows.num_rows))
-    fields = plan.query.columns[plan.returning]
+    return Result(tag, _returned(plan, plan.returning, rows))
+
+
+def _returned(plan: WritePlan, returning: slice, rows: pa.Table) -> TableRows:
+    fields = plan.query.columns[returning]
     shown = updates.rows_schema([field.type.arrow for field in fields])
-    return Result(tag, TableRows(fields, _part(rows, plan.returning, shown)))
+    return TableRows(fields, _part(rows, returning, shown))
 
 
 async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table: Table, rows: pa.Table) -> Result:
@@ -323,7 +327,9 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
     if rows.num_rows:
         await check_keys(context, table, [old, new])
         await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
-    return Result(f"MERGE {rows.num_rows}")
+    if plan.returning is None:
+        return Result(f"MERGE {rows.num_rows}")
+    return Result("MERGE {}", _returned(plan, plan.returning, rows))
 
 
 def _privileges(plan: WritePlan, verb: str) -> Iterable[Privilege]:

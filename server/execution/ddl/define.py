@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from catalog.objects import Hold
+from catalog.objects import Hold, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl import (
@@ -149,8 +149,15 @@ async def discard_temporary(context: Context) -> None:
 
 
 def change_catalog(context: Context, after: CatalogState) -> None:
-    """Makes `after`, computed from the catalog as the session sees it, the transaction's catalog."""
+    """Makes `after`, computed from the catalog as the session sees it, the transaction's catalog.
+
+    PgError 40001 if the transaction has written a table that another one has altered since.
+    """
     transaction, before = context.transaction, context.state
+    for id in transaction.tables.keys() & before.items.keys():
+        written = before.items[id]
+        if isinstance(written, Table):
+            transaction.check_unaltered(written)
     after = after.settled(before, context.role)
     _check_after_hold(transaction, before, after)
     base = transaction.catalog[0] if transaction.catalog is not None else before

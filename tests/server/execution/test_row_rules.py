@@ -112,6 +112,33 @@ def test_copy_follows_the_rules(passing_server: ServerThread) -> None:
             assert sorted(bytes(data) for data in copy)[0] == b"0\tc0\n"
 
 
+@pytest.mark.parametrize("later", ["COPY t FROM STDIN", "CREATE TABLE other (k int)", None])
+@pytest.mark.parametrize("alteration", ["ADD CHECK (k > 0)", "ALTER COLUMN v SET NOT NULL"])
+def test_rows_from_before_an_alteration_are_not_committed_after_it(
+    passing_server: ServerThread, alteration: str, later: str | None
+) -> None:
+    """The block has computed its first row for the old definition, whatever else it does afterwards."""
+    with (
+        psycopg.connect(passing_server.dsn(), autocommit=True) as one,
+        psycopg.connect(passing_server.dsn(), autocommit=True) as other,
+    ):
+        one.execute("CREATE TABLE t (k int, v int)")
+        one.execute("BEGIN; INSERT INTO t VALUES (-1, NULL)")
+        other.execute(f"ALTER TABLE t {alteration}".encode())
+        with pytest.raises(errors.SerializationFailure):
+            if later is not None and later.startswith("COPY"):
+                with one.cursor().copy(later) as copy:
+                    copy.write_row((5, 5))
+            elif later is not None:
+                one.execute(later.encode())
+            one.execute("COMMIT")
+        one.execute("ROLLBACK")
+        assert one.execute("SELECT * FROM t").fetchall() == []
+        one.execute("BEGIN; INSERT INTO t VALUES (1, 1)")
+        one.execute("COMMIT")
+        assert one.execute("SELECT * FROM t").fetchall() == [(1, 1)]
+
+
 SECONDS = (
     "CREATE TABLE t (a timestamp(3), b time(0), c timestamptz(1), d interval(2), e timestamp, "
     "f timestamp(0) DEFAULT '2024-01-01 00:00:00.6')",

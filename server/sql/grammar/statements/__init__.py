@@ -73,6 +73,7 @@ from server.sql.grammar.statements.transactions import (
     SetTransaction,
 )
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
@@ -157,6 +158,7 @@ __all__ = [
     "Update",
     "ValidateCheck",
     "ValidateConnection",
+    "WithWrites",
 ]
 
 Statement = (
@@ -165,6 +167,7 @@ Statement = (
     | Update
     | Delete
     | Merge
+    | WithWrites
     | Truncate
     | LockTable
     | CopyFrom
