@@ -33,6 +33,7 @@ from server.authorization import privileges
 from server.coordinator.key_indexes import enforced_keys
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.spark_rows import shaped
+from server.execution.add_check import check_all
 from server.execution.add_key import add_to_table, enforce
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
@@ -40,10 +41,11 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
 from server.execution.ddl.foreign_keys import check_types, referenced_column_users
 from server.execution.ddl.named_objects import altered_object, in_use
+from server.execution.ddl.sequences import create_owned
 from server.execution.ddl.view_columns import with_views
 from server.execution.planning import default_values, plan_default, refuse_subquery
 from server.execution.select import relation_rows_at, rows_without_inputs
-from server.execution.write import retried, rows_to_write
+from server.execution.write import apply_rows, retried, rows_to_write
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -61,13 +63,13 @@ from server.sql.grammar.statements.alter_table import (
 )
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.tables import ColumnDefinition
-from server.sql.grammar.statements.writes import Insert
+from server.sql.grammar.statements.writes import Assignment, Insert, Update
 from server.sql.index_keys import index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_columns import Change, columns_used, dropped, key_columns, unchanged
 from server.sql.stored_query import relation_query
-from server.sql.write_plan import WritePlan, plan_insert
+from server.sql.write_plan import WritePlan, plan_insert, plan_update
 
 _NEW = ObjectId("new")
 _TEXTS = ("text", "varchar")
@@ -236,8 +238,15 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
     if definition.default is not None:
         default, sequences = plan_default(definition, context.plan_context())
         column = replace(column, default=default, sequences=sequences)
-    value = await _initial_value(context, table, column)
-    if not column.nullable and not value.is_valid and await _has_rows(context, table):
+    value = await _initial_value(context, column) if definition.generated is None else None
+    state, identity = context.state, definition.identity
+    if identity is not None:
+        column, state = create_owned(context, state, table, column, identity)
+        value = None
+    fills = value is None and await _has_rows(context, table)
+    if value is None:
+        value = pa.scalar(None, parse_type(column.type).arrow)
+    if not column.nullable and not value.is_valid and not fills and await _has_rows(context, table):
         raise _contains_nulls(table, name)
     after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
     schema = collection_schema(after)
@@ -246,28 +255,35 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         added = pa.repeat(value.cast(schema.types[-1]), changes.num_rows)
         return changes.add_column(len(table.columns), schema.names[-1], added)
 
-    after = with_rules(context, after, (), action.rules)
-    await _replace(context, table, after, change=unchanged, converted=converted)
+    async def filled() -> None:
+        """Gives each row, which has NULL in the new column, its value."""
+        current = context.state.items[table.id]
+        assert isinstance(current, Table)
+        update = Update("", 0, Name((ID_SCHEMA, table.id), 0), None, (Assignment(definition.name, None),), None, ())
+        plan = plan_update(update, context.plan_context())
+        rows = await rows_to_write(context, plan.query, (), table.id)
+        await apply_rows(context, plan, current, "UPDATE", rows)
+
+    after = with_rules(context, after, (definition,), action.rules)
+    await _replace(
+        context, table, after, state=state, change=unchanged, converted=converted, rows=filled if fills else None
+    )
+    for check in after.checks[len(table.checks) :]:
+        await check_all(context, after, replace(after, checks=(check,)))
     for key in action.keys:
         added = context.state.items[table.id]
         assert isinstance(added, Table)
         await add_to_table(context, added, key)
 
 
-async def _initial_value(context: Context, table: Table, column: Column) -> pa.Scalar:
-    """The value of a new column in existing rows: its default."""
+async def _initial_value(context: Context, column: Column) -> pa.Scalar | None:
+    """The value of a new column in existing rows: its default. None if each row has a value of its own."""
     type = parse_type(column.type).arrow
     if column.default is None:
         return pa.scalar(None, type)
     plan = _plan_default_row(context, column).query
     if plan.volatile is not None:
-        if await _has_rows(context, table):
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "ADD COLUMN with a volatile default is not supported for a table with rows",
-                hint="Add the column, UPDATE the rows, and then SET DEFAULT.",
-            )
-        return pa.scalar(None, type)
+        return None
     row = await rows_without_inputs(context, plan, ())
     return row.column(0)[0].cast(type)
 

@@ -84,7 +84,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
             if plan.rules is not None:
                 rows = await with_generated(context, plan.rules, rows)
-        return await _changed(context, plan, table, verb, rows)
+        return await apply_rows(context, plan, table, verb, rows)
 
     async def attempt(number: int) -> Result:
         keys = _keys(plan, parameters) if number == 0 else None
@@ -220,7 +220,7 @@ async def _read_then_write(
     await _enter(context, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
     _check_unaltered(context, table)
-    result = await _changed(context, plan, table, verb, rows)
+    result = await apply_rows(context, plan, table, verb, rows)
     await _end(context)
     return result
 
@@ -269,7 +269,7 @@ def _depend_on(context: Context, read: Iterable[ObjectId], time: Timestamp, keys
             context.transaction.depend_on(id, time, keys)
 
 
-async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
+async def apply_rows(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
     """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []

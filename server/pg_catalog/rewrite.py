@@ -178,6 +178,9 @@ class _Rewriter:
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
         if name == "pg_partition_ancestors":
             return _no_ancestors(table, alias)
+        if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
+            call.replace(listed)
+            name, call = "unnest", listed
         if name in ("generate_series", "unnest"):
             if not alias.args.get("columns"):
                 alias.set("columns", [exp.to_identifier(alias.name, quoted=True)])
@@ -505,6 +508,10 @@ def _shown(cast: exp.Expr) -> bool:
 def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
     number = cast_to(exp.Literal.number(found), "UINTEGER")
     return _function(f"{kind}_text", number) if _shown(place) else number
+
+
+def _is_unnest(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name == "unnest"
 
 
 def _no_ancestors(table: exp.Table, alias: exp.TableAlias) -> exp.Expr:

@@ -78,8 +78,11 @@ _ACTION = "\0merge_action"
 def _with_action(tree: exp.Expr) -> exp.Expr:
     """An item of RETURNING in which calls of merge_action() are columns."""
 
+    def is_call(node: exp.Expr) -> bool:
+        return isinstance(node, exp.Anonymous) and node.name.lower() == "merge_action"
+
     def column(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Anonymous) or node.name.lower() != "merge_action":
+        if not is_call(node):
             return node
         if node.expressions:
             raise PgError(SqlState.UNDEFINED_FUNCTION, "function merge_action(...) does not exist")
@@ -87,7 +90,7 @@ def _with_action(tree: exp.Expr) -> exp.Expr:
         return exp.column(name, table=name.copy())
 
     found = tree.transform(column)
-    return exp.alias_(found, "merge_action") if isinstance(tree, exp.Anonymous) and found is not tree else found
+    return exp.alias_(found, "merge_action") if is_call(tree) else found
 
 
 class _MergePlanner(WritePlanner):

@@ -1,4 +1,4 @@
-"""ALTER TABLE ... DROP CONSTRAINT."""
+"""ALTER TABLE ... DROP CONSTRAINT and RENAME CONSTRAINT."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl.drop import report_lines
+from server.execution.ddl.foreign_keys import constraint_names
+from server.execution.ddl.keys import is_taken
 from server.execution.ddl.named_objects import altered_item
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import ObjectKind
-from server.sql.grammar.statements.tables import DropConstraint
+from server.sql.grammar.statements.tables import DropConstraint, RenameConstraint
 
 
 def drop_constraint(context: Context, statement: DropConstraint) -> CatalogState:
@@ -53,4 +55,32 @@ def _relied_on(table: Table, name: str, lines: tuple[tuple[str, str], ...]) -> P
         f"cannot drop constraint {name} on table {table.name} because other objects depend on it",
         detail="\n".join(f"{user} depends on {used}" for user, used in lines),
         hint="Use DROP ... CASCADE to drop the dependent objects too.",
+    )
+
+
+def rename_constraint(context: Context, statement: RenameConstraint) -> CatalogState:
+    """Executes ALTER TABLE ... RENAME CONSTRAINT, which also renames the index of a key. PgError."""
+    state = context.state
+    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
+    if table is None:
+        return state
+    assert isinstance(table, Table)
+    privileges.require_owner(state, context.role, table)
+    old, new = statement.constraint.name, statement.new_name.name
+    names = constraint_names(table)
+    if old not in names:
+        message = f'constraint "{old}" for table "{table.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_OBJECT, message)
+    if any(key.name == old for key in table.keys) and is_taken(state, table.schema_id, new):
+        raise PgError(SqlState.DUPLICATE_TABLE, f'relation "{new}" already exists')
+    if new in names:
+        message = f'constraint "{new}" for relation "{table.name}" already exists'
+        raise PgError(SqlState.DUPLICATE_OBJECT, message)
+    return state.with_item(
+        replace(
+            table,
+            keys=tuple(replace(key, name=new) if key.name == old else key for key in table.keys),
+            checks=tuple(replace(check, name=new) if check.name == old else check for check in table.checks),
+            foreign_keys=tuple(replace(key, name=new) if key.name == old else key for key in table.foreign_keys),
+        )
     )

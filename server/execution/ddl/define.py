@@ -43,6 +43,7 @@ from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
     AlterRetention,
+    AlterSchema,
     CommentOn,
     CreateDatabase,
     CreateSchema,
@@ -62,7 +63,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
-from server.sql.grammar.statements.tables import DropConstraint
+from server.sql.grammar.statements.tables import DropConstraint, RenameConstraint
 
 RETRIES_MAX = 10
 
@@ -78,6 +79,7 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterRename: alter.rename,
     AlterOwner: alter.change_owner,
     AlterRetention: alter.change_retention,
+    AlterSchema: alter.set_schema,
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
     AlterSequence: sequences.alter,
@@ -86,6 +88,7 @@ _CHANGES: dict[type[Definition], Change] = {
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
     DropConstraint: constraints.drop_constraint,
+    RenameConstraint: constraints.rename_constraint,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,

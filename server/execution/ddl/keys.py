@@ -52,7 +52,7 @@ def with_keys(
             for other in keys
         ):
             continue  # as in PostgreSQL, a repeated key is one key
-        if key.name is not None and (_is_taken(state, schema, key.name.name) or key.name.name in taken):
+        if key.name is not None and (is_taken(state, schema, key.name.name) or key.name.name in taken):
             message = f'relation "{key.name.name}" already exists'
             raise PgError(SqlState.DUPLICATE_TABLE, message, position=key.name.position)
         name = key.name.name if key.name is not None else _name(state, schema, taken, table, found, key.primary)
@@ -86,7 +86,7 @@ def check_type(column: Column, position: int | None) -> None:
     )
 
 
-def _is_taken(state: CatalogState, schema: ObjectId, name: str) -> bool:
+def is_taken(state: CatalogState, schema: ObjectId, name: str) -> bool:
     """Whether a relation, or the index of a key, has the name."""
     if state.item_named(schema, name) is not None:
         return True
@@ -101,7 +101,7 @@ def _name(
     while True:
         label = ("pkey" if primary else "key") + (str(number) if number else "")
         name = object_name(table, "" if primary else "_".join(columns), label)
-        if name not in taken and not _is_taken(state, schema, name):
+        if name not in taken and not is_taken(state, schema, name):
             return name
         number += 1
 

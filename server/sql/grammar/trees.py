@@ -374,6 +374,8 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
             continue
         if kind is Kind.WORD:
             type_ = _WORDS.get(value)
+            if value == "over" and before != ")":  # the window of a call follows its parentheses
+                type_ = None
             if before == "." or (before == "as" and value in RESERVED_WORDS and following.value != "materialized"):
                 type_, before = TokenType.VAR, ""
             elif value in _PHRASE_HEADS and following.kind is Kind.WORD and (value, following.value) in _PHRASES:

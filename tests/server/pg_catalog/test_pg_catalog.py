@@ -61,6 +61,11 @@ CREATE TABLE s2.legs (
     FOREIGN KEY (after) REFERENCES s2.legs (after),
     CONSTRAINT by_carrier FOREIGN KEY (carrier) REFERENCES carriers (code) ON UPDATE CASCADE DEFERRABLE
 );
+COMMENT ON TABLE carriers IS 'who flies';
+COMMENT ON COLUMN carriers.code IS 'by IATA';
+COMMENT ON VIEW cheap IS 'below 10';
+COMMENT ON SCHEMA s2 IS 'the other one';
+COMMENT ON DATABASE materialize IS 'the only one';
 CREATE TABLE s2.written (x int8 DEFAULT 1, t text DEFAULT 'EWR', v varchar(3) DEFAULT 'a');
 CREATE INDEX ON s2.written (t, (x % 2));
 """
@@ -165,6 +170,8 @@ EQUAL = r"""
 \dconfig max_identifier_length
 \dn s2
 \dn+ s2
+\dt+ nothing
+\dd cheap
 \d pg_catalog.pg_namespace
 \encoding
 \sf nothing

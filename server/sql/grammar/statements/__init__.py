@@ -28,6 +28,7 @@ from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
     AlterRetention,
+    AlterSchema,
     CommentOn,
     CreateDatabase,
     CreateSchema,
@@ -62,7 +63,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint
+from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint, RenameConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -87,6 +88,7 @@ __all__ = [
     "AlterRename",
     "AlterRetention",
     "AlterRole",
+    "AlterSchema",
     "AlterSecret",
     "AlterSequence",
     "AlterSystem",
@@ -137,6 +139,7 @@ __all__ = [
     "ReassignOwned",
     "ReleaseSavepoint",
     "RenameColumn",
+    "RenameConstraint",
     "RenameRole",
     "ResetVariable",
     "Rollback",
@@ -204,6 +207,8 @@ Statement = (
     | RenameColumn
     | AlterOwner
     | AlterRetention
+    | AlterSchema
+    | RenameConstraint
     | CommentOn
     | AlterSystem
     | CreateRole
