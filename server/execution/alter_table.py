@@ -344,8 +344,9 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
     references = referenced_column_users(state, table.id, name)
     state = state.without_references(references)
     report_cascade(context, gone, before, state)
-    table = state.relation(table.id)
-    assert isinstance(table, Table)
+    altered = state.items[table.id]
+    assert isinstance(altered, Table)
+    table = altered
     columns = (*table.columns[:at], *table.columns[at + 1 :])
     keys = tuple(key for key in table.keys if name not in key.columns)
     checks = tuple(check for check in table.checks if name not in key_columns(check.expression))

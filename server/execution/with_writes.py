@@ -30,7 +30,7 @@ from server.session_state.prepared import WithWritesPlan, WritingPart
 from server.session_state.results import Result
 from server.session_state.transaction import Transaction
 from server.sql.grammar.statements.merges import Merge
-from server.sql.grammar.statements.parts import Ident, Query
+from server.sql.grammar.statements.parts import Expr, Ident, Query
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.with_writes import WithWrites, WritingItem
 from server.sql.grammar.statements.writes import Delete, Insert, Update
@@ -175,6 +175,7 @@ def _check_returning(statement: Written | Select, silent: Mapping[str, Ident]) -
 
 
 def _queries(statement: Written | Select) -> list[exp.Expr]:
+    found: list[Query | Expr | None]
     match statement:
         case Select(query=query):
             return [query.tree]
@@ -184,7 +185,7 @@ def _queries(statement: Written | Select) -> list[exp.Expr]:
             found = [others, common_tables, statement.where]
         case Merge(source=source, common_tables=common_tables):
             found = [source, common_tables]
-    return [part.tree for part in found if isinstance(part, Query) or part is not None]
+    return [part.tree for part in found if part is not None]
 
 
 # -- execution ------------------------------------------------------------------------------------------------------

@@ -118,8 +118,8 @@ class _MergePlanner(WritePlanner):
         output = (*old, *new, ColumnRef(action), ColumnRef(number))
         columns = tuple(self.binder.new_column("", e) for e in output)
         others = self._source_columns(sides)
-        row: Relation = Project(changed, (*columns, *others), (*output, *map(ColumnRef, others)))
-        row = self._generated(row, table, width)
+        computed = Project(changed, (*columns, *others), (*output, *map(ColumnRef, others)))
+        row: Relation = self._generated(computed, table, width)
         returning = None
         if statement.returning:
             row, returning = self._returning(row, table, sides)

@@ -31,7 +31,8 @@ _FAMILIES = (
 
 def constraint_names(table: Table) -> frozenset[str]:
     """The names of a table's constraints."""
-    return frozenset(constraint.name for constraint in (*table.keys, *table.checks, *table.foreign_keys))
+    keys, checks, foreign_keys = table.keys, table.checks, table.foreign_keys
+    return frozenset([*(k.name for k in keys), *(c.name for c in checks), *(f.name for f in foreign_keys)])
 
 
 def with_references(context: Context, table: Table, given: Sequence[Reference]) -> Table:
