@@ -311,22 +311,34 @@ def _contains_nulls(table: Table, column: str) -> PgError:
 
 
 async def _drop_column(context: Context, table: Table, action: DropColumn) -> None:
+    """Drops a column, and with CASCADE what depends on it, also generated columns of the table."""
     name = action.column.name
     if action.if_exists and all(column.name != name for column in table.columns):
         context.notice(Notice(f'column "{name}" of relation "{table.name}" does not exist, skipping'))
         return
     at = _position(table, action.column)
+    state = before = context.state
     if len(table.columns) == 1:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported", hint=NO_COLUMNS_HINT)
-    state = before = context.state
-    for column in table.columns:
-        if column.generated and name in key_columns(column.generated):
-            raise PgError(
-                SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
-                f"cannot drop column {name} of table {table.name} because other objects depend on it",
-                detail=f"column {column.name} of table {table.name} depends on column {name} of table {table.name}",
-                hint=f"Drop column {column.name} first.",
-            )
+    computed = [c.name for c in table.columns if c.generated and name in key_columns(c.generated)]
+    if computed and action.cascade:
+        for other in computed:
+            context.notice(Notice(f"drop cascades to column {other} of table {table.name}"))
+            left = context.state.items[table.id]
+            assert isinstance(left, Table)
+            await _drop_column(context, left, DropColumn(Ident(other, action.column.position), False, True))
+        left = context.state.items[table.id]
+        assert isinstance(left, Table)
+        await _drop_column(context, left, action)
+        return
+    if computed:
+        whole = f"of table {table.name}"
+        raise PgError(
+            SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+            f"cannot drop column {name} {whole} because other objects depend on it",
+            detail="\n".join(f"column {other} {whole} depends on column {name} {whole}" for other in computed),
+            hint="Use DROP ... CASCADE to drop the dependent objects too.",
+        )
     users = _users(state, table, name)
     if (users or referenced_column_users(state, table.id, name)) and not action.cascade:
         raise _depended_on(state, table, name, users)
@@ -547,7 +559,7 @@ def _plan_conversion(context: Context, table: Table, after: Table, at: int, acti
         values[at] = f"({action.using.text})"
     relation = f"{quoted(ID_SCHEMA)}.{quoted(table.id)} AS {quoted(table.name)}"
     plan_context = context.plan_context()
-    plain = replace(after, id=_NEW, columns=tuple(replace(c, default=None) for c in after.columns))
+    plain = replace(after, id=_NEW, columns=tuple(replace(c.without_default(), generated="") for c in after.columns))
     state = replace(plan_context.state, items={**plan_context.state.items, _NEW: plain})
     source = parse_query(f"SELECT {', '.join(values)} FROM {relation}")
     insert = Insert("", 0, Name((ID_SCHEMA, _NEW), 0), None, (), source, ())

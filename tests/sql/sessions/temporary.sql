@@ -23,6 +23,6 @@ CREATE TEMP VIEW seen AS SELECT y FROM made;
 SELECT * FROM seen;
 CREATE TABLE public.r (x int PRIMARY KEY);
 CREATE TEMP TABLE refers (x int REFERENCES public.r);
-CREATE TEMP TABLE other.x (y int);
+CREATE TEMP TABLE public.x (y int);
 DROP TABLE t;
 SELECT * FROM t;
