@@ -256,13 +256,16 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         return changes.add_column(len(table.columns), schema.names[-1], added)
 
     async def filled() -> None:
-        """Gives each row, which has NULL in the new column, its value."""
+        """Gives each row, which has NULL in the new column, its value. The constraints are checked afterwards."""
         current = context.state.items[table.id]
         assert isinstance(current, Table)
         update = Update("", 0, Name((ID_SCHEMA, table.id), 0), None, (Assignment(definition.name, None),), None, ())
         plan = plan_update(update, context.plan_context())
         rows = await rows_to_write(context, plan.query, (), table.id)
-        await apply_rows(context, plan, current, "UPDATE", rows)
+        assert plan.new is not None
+        if not column.nullable and rows.column(plan.new.start + len(table.columns)).null_count:
+            raise _contains_nulls(table, name)
+        await apply_rows(context, replace(plan, rules=None), current, "UPDATE", rows)
 
     after = with_rules(context, after, (definition,), action.rules)
     await _replace(
