@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ class Outcome:
             failure = (error.sqlstate, error.diag.message_primary, error.diag.message_detail)
         found: list[Any] = [failure]
         found.append([notice for notice in self._notices if "not enforced" not in notice[0]])
-        for query in SHOWN:
+        for query in SHOWN if failure is None else ():
             rows = self._connection.execute(query.encode()).fetchall()
             found.append([tuple(_plain(value) for value in row) for row in rows])
         return found
@@ -136,13 +137,14 @@ def _plain(value: object) -> object:
     return text.replace("(", "").replace(")", "") if text.startswith("CHECK") else text
 
 
+@pytest.mark.slow
 def test_the_catalog_is_that_of_postgresql(postgres: str, passing_server: ServerThread) -> None:
     with own_schema(postgres, "foreign_keys") as theirs, psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
         one, other = Outcome(ours), Outcome(theirs)
         wrong = []
         for command in COMMANDS:
             found, expected = one.of(command), other.of(command)
-            for one_part, other_part in zip(found, expected, strict=True):
+            for one_part, other_part in zip_longest(found, expected):
                 if one_part != other_part:
                     ours_only = [row for row in one_part or () if row not in (other_part or ())]
                     theirs_only = [row for row in other_part or () if row not in (one_part or ())]
