@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
+from catalog.foreign_keys import ForeignKey
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
@@ -331,6 +332,7 @@ class Table(WrittenCollection):
 
     keys: tuple[Key, ...] = ()
     checks: tuple[Check, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
     numbering: Numbering | None = field(default=None, kw_only=True)
     on_commit: OnCommit | None = field(default=None, kw_only=True)
 
@@ -345,6 +347,8 @@ class Table(WrittenCollection):
             stored["columns"] = options
         if self.checks:
             stored["checks"] = [(check.name, check.expression, check.is_valid) for check in self.checks]
+        if self.foreign_keys:
+            stored["foreign_keys"] = [key.stored() for key in self.foreign_keys]
         if self.numbering is not None:
             stored["numbering"] = self.numbering.stored()
         if self.on_commit is not None:
@@ -358,6 +362,7 @@ class Table(WrittenCollection):
         options = row.definition.get("columns", {})
         columns = tuple(column.with_options(options.get(str(n), {})) for n, column in enumerate(row.columns))
         checks = tuple(Check(*check) for check in row.definition.get("checks", ()))
+        foreign_keys = tuple(map(ForeignKey.restored, row.definition.get("foreign_keys", ())))
         numbering, on_commit = row.definition.get("numbering"), row.definition.get("on_commit")
         return cls(
             row.id,
@@ -366,6 +371,7 @@ class Table(WrittenCollection):
             columns,
             keys,
             checks,
+            foreign_keys,
             retain_ms=row.definition.get("retain_ms"),
             numbering=None if numbering is None else Numbering.restored(numbering),
             on_commit=None if on_commit is None else OnCommit(on_commit),

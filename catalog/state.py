@@ -9,10 +9,13 @@ The errors `NameTaken` and `InUse` are internal; the session translates them for
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from catalog.foreign_keys import ForeignKey
+from catalog.keys import Key
 from catalog.objects import (
     QUICKSTART,
     TEMPORARY,
@@ -335,7 +338,8 @@ class CatalogState:
     def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
         """Drops an item and its parts. Other dependents are dropped with `cascade`, otherwise raises InUse.
 
-        A column whose default calls a dropped sequence loses the default.
+        A column whose default calls a dropped sequence loses the default. Other tables lose the foreign keys that
+        reference a dropped table or unique index.
         """
         item = self.items[id]
         dependents = self.dependents(id)
@@ -344,13 +348,49 @@ class CatalogState:
         callers = self._callers([key for key in gone if isinstance(self.items[key], Sequence)])
         defaults = [(table, column) for table, column in callers if table.id not in gone]
         blocking += [(f"default value for column {column} of", f"table {table.name}") for table, column in defaults]
+        references = [(table, key) for table, key in self.references_to(gone) if table.id not in gone]
+        blocking += [("constraint", f"{key.name} on table {table.name}") for table, key in references]
         if blocking and not cascade:
             raise InUse(item.kind, item.name, tuple(blocking))
-        items = {k: v for k, v in self.items.items() if k not in gone}
+        items = {k: v for k, v in self.without_references(references).items.items() if k not in gone}
         for table, _ in defaults:
             columns = (c if gone.isdisjoint(c.sequences) else c.without_default() for c in table.columns)
-            items[table.id] = replace(table, columns=tuple(columns))
+            left = items[table.id]
+            assert isinstance(left, Table)
+            items[table.id] = replace(left, columns=tuple(columns))
         return replace(self, items=items)._without_comments(gone)
+
+    def referenced_key(self, foreign_key: ForeignKey) -> Key | Index | None:
+        """The key or the unique index of the referenced table that a foreign key relies on."""
+        table = self.items[foreign_key.referenced]
+        assert isinstance(table, Table)
+        return key_of_columns(self, table, foreign_key.others)
+
+    def references_to(self, gone: AbstractSet[ObjectId]) -> list[tuple[Table, ForeignKey]]:
+        """The foreign keys that reference one of these tables, or rely on one of these unique indexes."""
+        indexed = {item.on for id in gone if isinstance(item := self.items[id], Index)} - gone
+        found = []
+        for table in self.items_of(Table):
+            for key in table.foreign_keys:
+                if key.referenced in gone:
+                    found.append((table, key))
+                elif key.referenced in indexed:
+                    relied = self.referenced_key(key)
+                    if isinstance(relied, Index) and relied.id in gone:
+                        found.append((table, key))
+        return found
+
+    def without_references(self, references: Iterable[tuple[Table, ForeignKey]]) -> CatalogState:
+        """The state without these foreign keys of these tables."""
+        if not (references := list(references)):
+            return self
+        items = dict(self.items)
+        for owner, foreign_key in references:
+            table = items[owner.id]
+            assert isinstance(table, Table)
+            left = tuple(key for key in table.foreign_keys if key.number != foreign_key.number)
+            items[table.id] = replace(table, foreign_keys=left)
+        return replace(self, items=items)
 
     def _callers(self, sequences: Iterable[ObjectId]) -> list[tuple[Table, str]]:
         """The tables and the names of their columns whose defaults call one of the sequences."""
@@ -387,3 +427,16 @@ class CatalogState:
             state = state.without_schema(schema.id, cascade=True)
         state = replace(state, databases={k: v for k, v in state.databases.items() if k != id})
         return state._without_comments({id})
+
+
+def key_of_columns(state: CatalogState, table: Table, columns: Iterable[str]) -> Key | Index | None:
+    """The first key or unique index of a table whose columns are these, in any order."""
+    wanted = set(columns)
+    for key in table.keys:
+        if set(key.columns) == wanted:
+            return key
+    quoted = {'"' + name.replace('"', '""') + '"': name for name in wanted}
+    for index in state.indexes_on(table.id):
+        if index.is_unique and {quoted.get(key.strip(), key.strip()) for key in index.keys} == wanted:
+            return index
+    return None

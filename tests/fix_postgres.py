@@ -31,8 +31,11 @@ def own_schema(dsn: str, name: str) -> Iterator[psycopg.Connection[Any]]:
         connection.execute(
             f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; SET search_path = {name}".encode()
         )
-        yield connection
-        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+        try:
+            yield connection
+        finally:
+            if not connection.closed:
+                connection.execute(f"ROLLBACK; DROP SCHEMA {name} CASCADE".encode())
 
 
 def binaries() -> Path:

@@ -55,12 +55,12 @@ async def _change(context: Context, statement: AddCheck | ValidateCheck) -> None
         valid = tuple(replace(known, is_valid=True) if known is check else known for known in table.checks)
         after = replace(table, checks=valid)
     if is_checked:
-        await _check_all(context, table, replace(table, checks=(check,)))
+        await check_all(context, table, replace(table, checks=(check,)))
     if after != table:
         change_catalog(context, context.state.with_item(after))
 
 
-async def _check_all(context: Context, table: Table, checked: Table) -> None:
+async def check_all(context: Context, table: Table, checked: Table) -> None:
     """PgError 23514 if a row of the table violates the only constraint of `checked`."""
     transaction, id = context.transaction, table.id
     await context.admit((id,))

@@ -33,16 +33,19 @@ from server.authorization import privileges
 from server.coordinator.key_indexes import enforced_keys
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.spark_rows import shaped
+from server.execution.add_check import check_all
 from server.execution.add_key import add_to_table, enforce
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
+from server.execution.ddl.foreign_keys import check_types, referenced_column_users
 from server.execution.ddl.named_objects import altered_object, in_use
+from server.execution.ddl.sequences import create_owned
 from server.execution.ddl.view_columns import with_views
 from server.execution.planning import default_values, plan_default, refuse_subquery
 from server.execution.select import relation_rows_at, rows_without_inputs
-from server.execution.write import retried, rows_to_write
+from server.execution.write import apply_rows, retried, rows_to_write
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
 from server.session_state.results import Result
@@ -60,13 +63,13 @@ from server.sql.grammar.statements.alter_table import (
 )
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.tables import ColumnDefinition
-from server.sql.grammar.statements.writes import Insert
+from server.sql.grammar.statements.writes import Assignment, Insert, Update
 from server.sql.index_keys import index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_columns import Change, columns_used, dropped, key_columns, unchanged
 from server.sql.stored_query import relation_query
-from server.sql.write_plan import WritePlan, plan_insert
+from server.sql.write_plan import WritePlan, plan_insert, plan_update
 
 _NEW = ObjectId("new")
 _TEXTS = ("text", "varchar")
@@ -235,8 +238,15 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
     if definition.default is not None:
         default, sequences = plan_default(definition, context.plan_context())
         column = replace(column, default=default, sequences=sequences)
-    value = await _initial_value(context, table, column)
-    if not column.nullable and not value.is_valid and await _has_rows(context, table):
+    value = await _initial_value(context, column) if definition.generated is None else None
+    state, identity = context.state, definition.identity
+    if identity is not None:
+        column, state = create_owned(context, state, table, column, identity)
+        value = None
+    fills = value is None and await _has_rows(context, table)
+    if value is None:
+        value = pa.scalar(None, parse_type(column.type).arrow)
+    if not column.nullable and not value.is_valid and not fills and await _has_rows(context, table):
         raise _contains_nulls(table, name)
     after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
     schema = collection_schema(after)
@@ -245,28 +255,38 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         added = pa.repeat(value.cast(schema.types[-1]), changes.num_rows)
         return changes.add_column(len(table.columns), schema.names[-1], added)
 
-    after = with_rules(context, after, (), action.rules)
-    await _replace(context, table, after, change=unchanged, converted=converted)
+    async def filled() -> None:
+        """Gives each row, which has NULL in the new column, its value. The constraints are checked afterwards."""
+        current = context.state.items[table.id]
+        assert isinstance(current, Table)
+        update = Update("", 0, Name((ID_SCHEMA, table.id), 0), None, (Assignment(definition.name, None),), None, ())
+        plan = plan_update(update, context.plan_context())
+        rows = await rows_to_write(context, plan.query, (), table.id)
+        assert plan.new is not None
+        if not column.nullable and rows.column(plan.new.start + len(table.columns)).null_count:
+            raise _contains_nulls(table, name)
+        await apply_rows(context, replace(plan, rules=None), current, "UPDATE", rows)
+
+    after = with_rules(context, after, (definition,), action.rules)
+    await _replace(
+        context, table, after, state=state, change=unchanged, converted=converted, rows=filled if fills else None
+    )
+    for check in after.checks[len(table.checks) :]:
+        await check_all(context, after, replace(after, checks=(check,)))
     for key in action.keys:
         added = context.state.items[table.id]
         assert isinstance(added, Table)
         await add_to_table(context, added, key)
 
 
-async def _initial_value(context: Context, table: Table, column: Column) -> pa.Scalar:
-    """The value of a new column in existing rows: its default."""
+async def _initial_value(context: Context, column: Column) -> pa.Scalar | None:
+    """The value of a new column in existing rows: its default. None if each row has a value of its own."""
     type = parse_type(column.type).arrow
     if column.default is None:
         return pa.scalar(None, type)
     plan = _plan_default_row(context, column).query
     if plan.volatile is not None:
-        if await _has_rows(context, table):
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "ADD COLUMN with a volatile default is not supported for a table with rows",
-                hint="Add the column, UPDATE the rows, and then SET DEFAULT.",
-            )
-        return pa.scalar(None, type)
+        return None
     row = await rows_without_inputs(context, plan, ())
     return row.column(0)[0].cast(type)
 
@@ -294,24 +314,36 @@ def _contains_nulls(table: Table, column: str) -> PgError:
 
 
 async def _drop_column(context: Context, table: Table, action: DropColumn) -> None:
+    """Drops a column, and with CASCADE what depends on it, also generated columns of the table."""
     name = action.column.name
     if action.if_exists and all(column.name != name for column in table.columns):
         context.notice(Notice(f'column "{name}" of relation "{table.name}" does not exist, skipping'))
         return
     at = _position(table, action.column)
+    state = before = context.state
     if len(table.columns) == 1:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported", hint=NO_COLUMNS_HINT)
-    state = before = context.state
-    for column in table.columns:
-        if column.generated and name in key_columns(column.generated):
-            raise PgError(
-                SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
-                f"cannot drop column {name} of table {table.name} because other objects depend on it",
-                detail=f"column {column.name} of table {table.name} depends on column {name} of table {table.name}",
-                hint=f"Drop column {column.name} first.",
-            )
+    computed = [c.name for c in table.columns if c.generated and name in key_columns(c.generated)]
+    if computed and action.cascade:
+        for other in computed:
+            context.notice(Notice(f"drop cascades to column {other} of table {table.name}"))
+            left = context.state.items[table.id]
+            assert isinstance(left, Table)
+            await _drop_column(context, left, DropColumn(Ident(other, action.column.position), False, True))
+        left = context.state.items[table.id]
+        assert isinstance(left, Table)
+        await _drop_column(context, left, action)
+        return
+    if computed:
+        whole = f"of table {table.name}"
+        raise PgError(
+            SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+            f"cannot drop column {name} {whole} because other objects depend on it",
+            detail="\n".join(f"column {other} {whole} depends on column {name} {whole}" for other in computed),
+            hint="Use DROP ... CASCADE to drop the dependent objects too.",
+        )
     users = _users(state, table, name)
-    if users and not action.cascade:
+    if (users or referenced_column_users(state, table.id, name)) and not action.cascade:
         raise _depended_on(state, table, name, users)
     for user in users:
         if user.id in state.items:
@@ -324,12 +356,24 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
                 raise in_use(error) from None
     indexes = {index.id for index in before.indexes_on(table.id)}
     gone = [item for id, item in before.items.items() if id not in state.items and id not in indexes]
-    report_cascade(context, gone)
+    references = referenced_column_users(state, table.id, name)
+    state = state.without_references(references)
+    report_cascade(context, gone, before, state)
+    altered = state.items[table.id]
+    assert isinstance(altered, Table)
+    table = altered
     columns = (*table.columns[:at], *table.columns[at + 1 :])
     keys = tuple(key for key in table.keys if name not in key.columns)
     checks = tuple(check for check in table.checks if name not in key_columns(check.expression))
     numbering = _numbering(table).dropped(at)
-    after = replace(table, columns=columns, keys=keys, checks=checks, numbering=numbering)
+    after = replace(
+        table,
+        columns=columns,
+        keys=keys,
+        checks=checks,
+        foreign_keys=tuple(key for key in table.foreign_keys if name not in key.columns),
+        numbering=numbering,
+    )
     state = state.with_item(after)
     for sequence in [*state.items_of(Sequence)]:
         if sequence.owner_table == table.id and sequence.owner_column == name:
@@ -367,6 +411,8 @@ def _depended_on(state: CatalogState, table: Table, column: str, users: list[Ite
             for item in state.dependents(user.id)
             if item.part_of is None
         ]
+    for owner, key in referenced_column_users(state, table.id, column):
+        lines.append(f"constraint {key.name} on table {owner.name} depends on column {column} of table {table.name}")
     return PgError(
         SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
         f"cannot drop column {column} of table {table.name} because other objects depend on it",
@@ -429,6 +475,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     after = _with_column(table, at, new)
     for index in context.state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
+    check_types(context.state, after)
     if action.using is None and _is_wider(parse_type(column.type), type):
         await _replace(context, table, after)
         return
@@ -515,7 +562,7 @@ def _plan_conversion(context: Context, table: Table, after: Table, at: int, acti
         values[at] = f"({action.using.text})"
     relation = f"{quoted(ID_SCHEMA)}.{quoted(table.id)} AS {quoted(table.name)}"
     plan_context = context.plan_context()
-    plain = replace(after, id=_NEW, columns=tuple(replace(c, default=None) for c in after.columns))
+    plain = replace(after, id=_NEW, columns=tuple(replace(c.without_default(), generated="") for c in after.columns))
     state = replace(plan_context.state, items={**plan_context.state.items, _NEW: plain})
     source = parse_query(f"SELECT {', '.join(values)} FROM {relation}")
     insert = Insert("", 0, Name((ID_SCHEMA, _NEW), 0), None, (), source, ())

@@ -54,7 +54,7 @@ async def changed_rows(
     if id in context.coordinator.state.items:
         rows = await context.coordinator.reads.rows(id, time, wanted, item)
     transaction = context.transaction
-    tables = transaction.tables_of(id)
+    tables = transaction.visible_tables_of(id)
     if not tables:
         return rows
     if sum(table.num_rows for table in tables) <= LOOP_ROWS_MAX and rows.num_rows <= LOOP_ROWS_MAX:
@@ -63,6 +63,7 @@ async def changed_rows(
 
 
 def _applied(rows: pa.Table, transaction: Transaction, id: ObjectId, wanted: Wanted) -> pa.Table:
-    transaction.merge(id)
-    changes = pa.concat_tables([updates.as_changes(table) for table in transaction.tables_of(id)])
+    if transaction.statement is None:
+        transaction.merge(id)
+    changes = pa.concat_tables([updates.as_changes(table) for table in transaction.visible_tables_of(id)])
     return updates.apply(rows, updates.consolidate(selected(changes, wanted)))

@@ -17,8 +17,9 @@ from server.execution.catalog_query.query import is_catalog_query, plan_catalog_
 from server.execution.names import find_relation
 from server.execution.show import show_fields
 from server.execution.subscribe import plan_subscribe
+from server.execution.with_writes import plan_with_writes
 from server.session_state.context import Context
-from server.session_state.prepared import CatalogPlan, Plan, Prepared, plan_key
+from server.session_state.prepared import CatalogPlan, Plan, Prepared, WithWritesPlan, plan_key
 from server.sql.expressions import SessionValue, walk
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
@@ -31,6 +32,7 @@ from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowObjects, ShowVariable
 from server.sql.grammar.statements.subscribe import Subscribe
 from server.sql.grammar.statements.tables import CreateTableAs
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.merge_plan import plan_merge
 from server.sql.plan import Field, QueryPlan, plan_query
@@ -60,6 +62,9 @@ def prepare(
     match statement:
         case Select() | Insert() | Update() | Delete() | Merge():
             _set_plan(prepared, plan_statement(context, statement, types))
+        case WithWrites():
+            prepared.plan = planned = plan_with_writes(context, statement, types)
+            prepared.parameters, prepared.fields = planned.parameters, planned.fields
         case CreateTableAs(query=query):
             prepared.plan = plan = plan_query(query, context.plan_context(), types)
             prepared.parameters = plan.parameters
@@ -162,8 +167,11 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
         case Subscribe() as subscribe:
             return plan_subscribe(context, subscribe, None)
         case source:
-            plan = plan_statement(context, source)
-            if isinstance(plan, WritePlan) and plan.fields is None:
+            if isinstance(source, WithWrites):
+                plan: Plan = plan_with_writes(context, source, ())
+            else:
+                plan = plan_statement(context, source)
+            if isinstance(plan, WritePlan | WithWritesPlan) and plan.fields is None:
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause")
             return plan
 

@@ -84,7 +84,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
             if plan.rules is not None:
                 rows = await with_generated(context, plan.rules, rows)
-        return await _changed(context, plan, table, verb, rows)
+        return await apply_rows(context, plan, table, verb, rows)
 
     async def attempt(number: int) -> Result:
         keys = _keys(plan, parameters) if number == 0 else None
@@ -220,7 +220,7 @@ async def _read_then_write(
     await _enter(context, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
     _check_unaltered(context, table)
-    result = await _changed(context, plan, table, verb, rows)
+    result = await apply_rows(context, plan, table, verb, rows)
     await _end(context)
     return result
 
@@ -269,7 +269,7 @@ def _depend_on(context: Context, read: Iterable[ObjectId], time: Timestamp, keys
             context.transaction.depend_on(id, time, keys)
 
 
-async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
+async def apply_rows(context: Context, plan: WritePlan, table: Table, verb: str, rows: pa.Table) -> Result:
     """Adds the computed rows to the transaction. Their columns are [old row] [new row] [returning], each optional."""
     schema = collection_schema(table)
     tables = []
@@ -291,9 +291,13 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
     if plan.returning is None:
         return Result(tag.format(rows.num_rows))
-    fields = plan.query.columns[plan.returning]
+    return Result(tag, _returned(plan, plan.returning, rows))
+
+
+def _returned(plan: WritePlan, returning: slice, rows: pa.Table) -> TableRows:
+    fields = plan.query.columns[returning]
     shown = updates.rows_schema([field.type.arrow for field in fields])
-    return Result(tag, TableRows(fields, _part(rows, plan.returning, shown)))
+    return TableRows(fields, _part(rows, returning, shown))
 
 
 async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table: Table, rows: pa.Table) -> Result:
@@ -323,7 +327,9 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
     if rows.num_rows:
         await check_keys(context, table, [old, new])
         await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
-    return Result(f"MERGE {rows.num_rows}")
+    if plan.returning is None:
+        return Result(f"MERGE {rows.num_rows}")
+    return Result("MERGE {}", _returned(plan, plan.returning, rows))
 
 
 def _privileges(plan: WritePlan, verb: str) -> Iterable[Privilege]:

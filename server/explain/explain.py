@@ -36,7 +36,7 @@ from server.explain.timestamp import explain_timestamp
 from server.runtime.offload import offload
 from server.runtime.trace import Step, recorded, step
 from server.session_state.context import Context
-from server.session_state.prepared import CatalogPlan, Plan, Prepared, SubscribePlan
+from server.session_state.prepared import CatalogPlan, Plan, Prepared, SubscribePlan, WithWritesPlan
 from server.session_state.results import Result
 from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
@@ -110,8 +110,8 @@ def _subject(
         plan, inner = called.plan, called.statement
     else:
         plan = _plan(context, about, statement.stage, types)
-    if plan is None or isinstance(plan, CatalogPlan):
-        what = "a statement that has no plan" if plan is None else "a query over system catalogs"
+    if plan is None or isinstance(plan, CatalogPlan | WithWritesPlan):
+        what = "a query over system catalogs" if isinstance(plan, CatalogPlan) else "a statement that has no plan"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN of {what} is not supported")
     if (isinstance(plan, WritePlan) or isinstance(inner, s.CreateTableAs)) and statement.stage in _MAINTAINED:
         message = f"EXPLAIN {statement.stage.upper()} PLAN of a write is not supported"

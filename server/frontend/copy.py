@@ -19,8 +19,9 @@ from server.execution.catalog_query.query import run_catalog_query
 from server.execution.names import find_item
 from server.execution.select import select
 from server.execution.subscribe import subscribe
+from server.execution.with_writes import write_with
 from server.session_state.context import Context
-from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan
+from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan, WithWritesPlan
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s
@@ -39,6 +40,10 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
             assert isinstance(inner, s.Subscribe)
             fields = plan.envelope.fields
             running = subscribe(context, inner, plan, ())
+        case WithWritesPlan():
+            assert plan.fields is not None
+            fields = plan.fields
+            running = write_with(context, plan, ())
         case WritePlan():
             assert plan.fields is not None
             fields = plan.fields

@@ -31,13 +31,21 @@ from server.execution.prepare import Types, prepare
 from server.execution.select import select
 from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
+from server.execution.with_writes import write_with
 from server.explain.explain import explain
 from server.frontend.transactions import Transactions, outside_block
 from server.runtime.offload import offload
 from server.session_state.context import Context
 from server.session_state.cursor_rows import CursorRows
 from server.session_state.portals import Portal, Portals
-from server.session_state.prepared import CatalogPlan, Prepared, PreparedStatements, SubscribePlan, plan_key
+from server.session_state.prepared import (
+    CatalogPlan,
+    Prepared,
+    PreparedStatements,
+    SubscribePlan,
+    WithWritesPlan,
+    plan_key,
+)
 from server.session_state.results import Result, Rows, SubscriptionRows, TableRows
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
@@ -108,6 +116,8 @@ class Dispatcher:
                 return await select(context, plan, statement.as_of, parameters)
             case ((s.Insert() | s.Update() | s.Delete() | s.Merge()), WritePlan()):
                 return await write.write(context, plan, type(statement).__name__.upper(), parameters)
+            case s.WithWrites(), WithWritesPlan():
+                return await write_with(context, plan, parameters)
             case s.CreateTableAs(), QueryPlan():
                 return await create_table_as(context, statement, plan, parameters)
             case s.Select(), CatalogPlan():

@@ -9,6 +9,7 @@ from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
+from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.stored_query import definition_text
 
@@ -72,6 +73,10 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
             for number, check in enumerate(item.checks):
                 valid = "" if check.is_valid else " NOT VALID"
                 yield {"oid": oids.check_oid(item.id, number), "text": f"CHECK (({check.expression})){valid}"}
+            for foreign_key in item.foreign_keys:
+                referenced = visible.relation_names[oids.oid_of(foreign_key.referenced)]
+                text = foreign_key_text(foreign_key, referenced)
+                yield {"oid": oids.foreign_key_oid(item.id, foreign_key.number), "text": text}
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)

@@ -108,7 +108,9 @@ CREATE MACRO fn.obj_description(p_oid) AS (
     SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
       tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = 0),
   (p_oid, p_catalog) AS (SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid,
-      objsubid AS tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = 0);
+      objsubid AS tw_objsubid, classoid AS tw_classoid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND
+      tw_d.tw_objsubid = 0 AND tw_d.tw_classoid = CASE p_catalog WHEN 'pg_class' THEN 1259
+      WHEN 'pg_namespace' THEN 2615 END);
 CREATE MACRO fn.col_description(p_oid, p_column) AS (
   SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
       tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = p_column);
@@ -129,6 +131,7 @@ CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
       WHERE tw_s.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_ruledef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_triggerdef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
+CREATE MACRO fn.pg_partition_ancestors(p_oid) AS (unnest([]::UINTEGER[]));
 CREATE MACRO fn.pg_get_partkeydef(p_oid) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_statisticsobjdef(p_oid) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_statisticsobjdef_columns(p_oid) AS (NULL::VARCHAR);

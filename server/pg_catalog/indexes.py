@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from catalog.objects import Check, Column, Index, Relation, Table
+from catalog.foreign_keys import ForeignKey
+from catalog.objects import Column, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
 from server.pg_catalog.visible import Visible
+from server.sql.stored_columns import column_names
 
 
 def indexes(visible: Visible) -> Iterator[Row]:
@@ -71,44 +73,72 @@ def _index(
 
 
 def constraints(visible: Visible) -> Iterator[Row]:
-    """pg_constraint: the keys and CHECK constraints of tables."""
+    """pg_constraint: the keys, the foreign keys and the CHECK constraints of tables."""
     for item in visible.items:
-        if isinstance(item, Table):
-            for number, check in enumerate(item.checks):
-                yield _check(item, number, check)
+        if not isinstance(item, Table):
+            continue
+        numbers = {column.name: number for number, column in enumerate(item.columns, 1)}
+        for number, check in enumerate(item.checks):
+            named = [numbers[name] for name in column_names(check.expression)]
+            yield _constraint(
+                item,
+                oids.check_oid(item.id, number),
+                check.name,
+                "c",
+                convalidated=check.is_valid,
+                connoinherit=False,
+                conkey=named,
+            )
         for key in keys_of(item):
-            yield {
-                "oid": key.oid,
-                "conname": key.name,
-                "connamespace": oids.oid_of(item.schema_id),
-                "contype": "p" if key.primary else "u",
-                "condeferrable": False,
-                "condeferred": False,
-                "convalidated": key.enforced,
-                "conrelid": oids.oid_of(item.id),
-                "contypid": 0,
-                "conindid": key.oid,
-                "conparentid": 0,
-                "confrelid": 0,
-                "confupdtype": " ",
-                "confdeltype": " ",
-                "confmatchtype": " ",
-                "conislocal": True,
-                "coninhcount": 0,
-                "connoinherit": True,
-                "conkey": list(key.columns),
-            }
+            yield _constraint(
+                item,
+                key.oid,
+                key.name,
+                "p" if key.primary else "u",
+                convalidated=key.enforced,
+                conindid=key.oid,
+                conkey=list(key.columns),
+            )
+        for foreign_key in item.foreign_keys:
+            yield _foreign_key(visible, item, numbers, foreign_key)
 
 
-def _check(table: Table, number: int, check: Check) -> Row:
+def _foreign_key(visible: Visible, table: Table, numbers: Mapping[str, int], key: ForeignKey) -> Row:
+    referenced = visible.state.relation(key.referenced)
+    others = {column.name: number for number, column in enumerate(referenced.columns, 1)}
+    relied = visible.state.referenced_key(key)
+    index = 0
+    if isinstance(relied, Index):
+        index = oids.oid_of(relied.id)
+    elif relied is not None:
+        index = oids.key_oid(key.referenced, relied.number)
+    return _constraint(
+        table,
+        oids.foreign_key_oid(table.id, key.number),
+        key.name,
+        "f",
+        condeferrable=key.deferrable,
+        condeferred=key.deferred,
+        convalidated=False,
+        conindid=index,
+        confrelid=oids.oid_of(key.referenced),
+        confupdtype=key.on_update,
+        confdeltype=key.on_delete,
+        confmatchtype=key.match,
+        conkey=[numbers[name] for name in key.columns],
+        confkey=[others[name] for name in key.others],
+        confdelsetcols=[numbers[name] for name in key.set_columns] or None,
+    )
+
+
+def _constraint(table: Table, oid: int, name: str, kind: str, **given: object) -> Row:
     return {
-        "oid": oids.check_oid(table.id, number),
-        "conname": check.name,
+        "oid": oid,
+        "conname": name,
         "connamespace": oids.oid_of(table.schema_id),
-        "contype": "c",
+        "contype": kind,
         "condeferrable": False,
         "condeferred": False,
-        "convalidated": check.is_valid,
         "conrelid": oids.oid_of(table.id),
         "contypid": 0,
         "conindid": 0,
@@ -119,6 +149,6 @@ def _check(table: Table, number: int, check: Check) -> Row:
         "confmatchtype": " ",
         "conislocal": True,
         "coninhcount": 0,
-        "connoinherit": False,
-        "conkey": [],
+        "connoinherit": True,
+        **given,
     }

@@ -9,6 +9,7 @@ The ranges are disjoint while object numbers are below 2^19. Checksums, in the l
 | users' objects, `u7`         | 16384 + 7                                       |
 | a column's default           | 2^30 + 2048 * object's number + column's number |
 | a key and its index          | 2^31 + 32 * object's number + key's number      |
+| a foreign key                | 2^31 + 2^28 + 64 * object's number + its number |
 | a CHECK constraint           | 2^31 + 2^29 + 32 * object's number + its number |
 | a membership of a role       | 2^31 + 2^30 + checksum of both                  |
 | a function                   | 2^31 + 2^30 + checksum of its signature         |
@@ -49,6 +50,10 @@ def default_oid(id: ObjectId, column: int) -> int:
 
 def key_oid(id: ObjectId, key: int) -> int:
     return (1 << 31) + 32 * _number(id) + key
+
+
+def foreign_key_oid(id: ObjectId, key: int) -> int:
+    return (1 << 31) + (1 << 28) + 64 * _number(id) + key
 
 
 def check_oid(id: ObjectId, check: int) -> int:

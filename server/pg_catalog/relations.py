@@ -77,6 +77,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             indexed=item.id in visible.indexed or bool(keys_of(item)),
             temporary=is_temporary(visible.state.schemas[item.schema_id]),
             checks=len(item.checks) if isinstance(item, Table) else 0,
+            triggers=item.id in visible.with_foreign_keys,
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -93,6 +94,7 @@ def _class(
     indexed: bool = False,
     temporary: bool = False,
     checks: int = 0,
+    triggers: bool = False,
 ) -> Row:
     return {
         "oid": oid,
@@ -115,7 +117,7 @@ def _class(
         "relnatts": width,
         "relchecks": checks,
         "relhasrules": kind in ("v", "m"),
-        "relhastriggers": False,
+        "relhastriggers": triggers,
         "relhassubclass": False,
         "relrowsecurity": False,
         "relforcerowsecurity": False,

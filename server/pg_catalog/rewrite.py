@@ -176,6 +176,11 @@ class _Rewriter:
         name = call.name.lower()
         self._visit_inside(call)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        if name == "pg_partition_ancestors":
+            return _no_ancestors(table, alias)
+        if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
+            call.replace(listed)
+            name, call = "unnest", listed
         if name in ("generate_series", "unnest"):
             if not alias.args.get("columns"):
                 alias.set("columns", [exp.to_identifier(alias.name, quoted=True)])
@@ -503,6 +508,21 @@ def _shown(cast: exp.Expr) -> bool:
 def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
     number = cast_to(exp.Literal.number(found), "UINTEGER")
     return _function(f"{kind}_text", number) if _shown(place) else number
+
+
+def _is_unnest(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name == "unnest"
+
+
+def _no_ancestors(table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
+    """pg_partition_ancestors in FROM, which has no rows: no table is a partition."""
+    names = list(alias.args.get("columns") or (alias.this,))
+    if table.args.get("ordinality") and len(names) == 1:
+        names.append(exp.to_identifier("ordinality", quoted=True))
+    types = ("UINTEGER", "BIGINT")
+    columns = [exp.alias_(cast_to(exp.Null(), type), name.copy()) for name, type in zip(names, types, strict=False)]
+    rows = exp.Select(expressions=columns).where(exp.false(), copy=False)
+    return exp.Subquery(this=rows, alias=exp.TableAlias(this=alias.this.copy()))
 
 
 def _no_function(call: exp.Expr) -> PgError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from catalog import builtin
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
-from server.pg_catalog import databases, definitions, functions, indexes, relations, roles, sequences
+from server.pg_catalog import comments, databases, definitions, functions, indexes, relations, roles, sequences
 from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows, type_texts
 from server.pg_catalog.visible import BARE, Viewpoint, Visible
 from server.sql.grammar.lexer import RESERVED_WORDS
@@ -31,10 +31,12 @@ _ROWS: dict[str, Rows] = {
     "pg_constraint": indexes.constraints,
     "pg_database": databases.databases,
     "pg_depend": sequences.dependencies,
+    "pg_description": comments.descriptions,
     "pg_index": indexes.indexes,
     "pg_namespace": databases.namespaces,
     "pg_proc": functions.functions,
     "pg_sequence": sequences.sequences,
+    "pg_shdescription": comments.shared_descriptions,
 }
 _TEXTS = [("oid", pa.uint32()), ("text", pa.string())]
 _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {

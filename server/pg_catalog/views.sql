@@ -104,8 +104,10 @@ CREATE VIEW info.views AS
 CREATE VIEW info.table_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' WHEN 'c' THEN 'CHECK' ELSE 'UNIQUE' END AS constraint_type,
-         'NO' AS is_deferrable, 'NO' AS initially_deferred,
+         CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' WHEN 'c' THEN 'CHECK' WHEN 'f' THEN 'FOREIGN KEY'
+              ELSE 'UNIQUE' END AS constraint_type,
+         CASE WHEN k.condeferrable THEN 'YES' ELSE 'NO' END AS is_deferrable,
+         CASE WHEN k.condeferred THEN 'YES' ELSE 'NO' END AS initially_deferred,
          CASE WHEN k.contype = 'c' OR k.convalidated THEN 'YES' ELSE 'NO' END AS enforced,
          CASE WHEN k.contype = 'u' THEN CASE WHEN i.indnullsnotdistinct THEN 'NO' ELSE 'YES' END END AS nulls_distinct
   FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
@@ -127,14 +129,44 @@ CREATE VIEW info.check_constraints AS
 CREATE VIEW info.key_column_usage AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         a.attname AS column_name, k.place AS ordinal_position
-  FROM (SELECT conname, conrelid, unnest(conkey) AS column, generate_subscripts(conkey, 1) AS place
-        FROM pg.pg_constraint) k
+         a.attname AS column_name, k.place AS ordinal_position,
+         CASE WHEN k.contype = 'f' THEN list_position(i.indkey, k.other) END AS position_in_unique_constraint
+  FROM (SELECT conname, contype, conrelid, conindid, unnest(conkey) AS column, unnest(confkey) AS other,
+               generate_subscripts(conkey, 1) AS place
+        FROM pg.pg_constraint WHERE contype IN ('p', 'u', 'f')) k
   JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column;
+  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column
+  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid;
 CREATE VIEW info.constraint_column_usage AS
-  SELECT table_catalog, table_schema, table_name, column_name, constraint_catalog, constraint_schema, constraint_name
-  FROM info.key_column_usage;
+  SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         a.attname AS column_name, fn.current_database() AS constraint_catalog, o.nspname AS constraint_schema,
+         k.conname AS constraint_name
+  FROM (SELECT conname, connamespace, CASE contype WHEN 'f' THEN confrelid ELSE conrelid END AS relation,
+               unnest(CASE contype WHEN 'f' THEN confkey ELSE conkey END) AS column
+        FROM pg.pg_constraint) k
+  JOIN pg.pg_class c ON c.oid = k.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg.pg_namespace o ON o.oid = k.connamespace
+  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column;
+CREATE VIEW info.constraint_table_usage AS
+  SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+         fn.current_database() AS constraint_catalog, o.nspname AS constraint_schema, k.conname AS constraint_name
+  FROM (SELECT conname, connamespace, CASE contype WHEN 'f' THEN confrelid ELSE conrelid END AS relation
+        FROM pg.pg_constraint WHERE contype IN ('p', 'u', 'f')) k
+  JOIN pg.pg_class c ON c.oid = k.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg.pg_namespace o ON o.oid = k.connamespace;
+CREATE VIEW info.referential_constraints AS
+  SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
+         CASE WHEN u.oid IS NOT NULL THEN fn.current_database() END AS unique_constraint_catalog,
+         m.nspname AS unique_constraint_schema, u.conname AS unique_constraint_name,
+         CASE k.confmatchtype WHEN 'f' THEN 'FULL' ELSE 'NONE' END AS match_option,
+         CASE k.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT'
+              WHEN 'r' THEN 'RESTRICT' ELSE 'NO ACTION' END AS update_rule,
+         CASE k.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT'
+              WHEN 'r' THEN 'RESTRICT' ELSE 'NO ACTION' END AS delete_rule
+  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace
+  LEFT JOIN pg.pg_constraint u ON u.contype IN ('p', 'u') AND u.conindid = k.conindid AND u.conrelid = k.confrelid
+  LEFT JOIN pg.pg_namespace m ON m.oid = u.connamespace
+  WHERE k.contype = 'f';
 CREATE VIEW info.routines AS
   SELECT fn.current_database() AS specific_catalog, 'pg_catalog' AS specific_schema,
          p.proname || '_' || p.oid AS specific_name, fn.current_database() AS routine_catalog,

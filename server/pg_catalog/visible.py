@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
-from catalog.objects import Index, Item, ObjectId, Schema, SystemTable
+from catalog.objects import Index, Item, ObjectId, Schema, SystemTable, Table
 from catalog.state import CatalogState
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
@@ -57,6 +57,12 @@ class Visible:
     @cached_property
     def indexed(self) -> frozenset[ObjectId]:
         return frozenset(item.on for item in self.items if isinstance(item, Index))
+
+    @cached_property
+    def with_foreign_keys(self) -> frozenset[ObjectId]:
+        """The tables that have a foreign key or are referenced by one: in PostgreSQL they have triggers."""
+        owners = [item for item in self.items if isinstance(item, Table) and item.foreign_keys]
+        return frozenset(id for table in owners for key in table.foreign_keys for id in (table.id, key.referenced))
 
     @cached_property
     def path(self) -> list[Schema]:

@@ -505,6 +505,8 @@ class Context:
         PgError 55P03 after `lock_timeout`. `nowait`: Unavailable at once.
         """
         locks, timeout_s = self.coordinator.locks, 0 if nowait else self.lock_timeout_s
+        if self.transaction.statement is not None:
+            tables = [id for id in tables if id not in self.transaction.statement.relations]
         if keys is None:
             locked = await locks.acquire(tables, EXCLUSIVE, self, timeout_s)
         else:

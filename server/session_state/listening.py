@@ -83,6 +83,11 @@ class Listening:
         self._channels: dict[tuple[str, str], None] = {}
         self.receiver: Receiver = Nobody()
 
+    @property
+    def channels(self) -> list[str]:
+        """The channels of committed LISTENs, in order."""
+        return [channel for _, channel in self._channels]
+
     def check(self, pending: Pending) -> None:
         """PgError 54000 if the session would listen on too many channels after the changes."""
         listens = {channel for begins, channel in pending.changes if begins}

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from catalog.objects import Schema, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import NoData, RowDescription
 from protocol.pgwire.types import PgType
@@ -37,7 +38,35 @@ class SubscribePlan:
     envelope: Envelope
 
 
-Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan
+@dataclass(frozen=True, slots=True)
+class WritingPart:
+    """A planned write in a WITH. `rows`: the relation of its RETURNING rows; None without RETURNING."""
+
+    plan: WritePlan
+    verb: str
+    rows: Table | None
+
+
+@dataclass(frozen=True, slots=True)
+class WithWritesPlan:
+    """A planned statement whose WITH writes. `schema` has the relations of the parts' rows, which only it sees.
+
+    `verb`: of the main statement, if it writes.
+    """
+
+    parts: tuple[WritingPart, ...]
+    main: QueryPlan | WritePlan
+    verb: str
+    schema: Schema
+    parameters: tuple[PgType, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...] | None:
+        """The columns of the result; None if the main statement has no RETURNING."""
+        return self.main.fields if isinstance(self.main, WritePlan) else self.main.columns
+
+
+Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan | WithWritesPlan
 
 
 @dataclass(slots=True)

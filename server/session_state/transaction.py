@@ -87,6 +87,23 @@ class _Unaltered:
     payloads: dict[int, tuple[ObjectId, Payload]]
 
 
+@dataclass(frozen=True, slots=True)
+class StatementSnapshot:
+    """What the parts of a statement that has several writes see of the transaction's own changes: those before it.
+
+    `rows`, `writes`, `payloads`: the numbers of changes, as in `Savepoint`. `defines`: whether the transaction had
+    changed the catalog. `relations`: the relations that exist only in the statement; `given` has the rows of those that
+    are known.
+    """
+
+    rows: dict[ObjectId, int]
+    writes: dict[ObjectId, int]
+    payloads: int
+    defines: bool
+    relations: frozenset[ObjectId]
+    given: dict[ObjectId, pa.Table] = field(default_factory=dict)
+
+
 @dataclass(slots=True, eq=False)
 class Transaction:
     """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
@@ -106,6 +123,7 @@ class Transaction:
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
+    `statement`: while a statement with several writes is executed, what its parts see.
     """
 
     settings: Settings
@@ -135,6 +153,7 @@ class Transaction:
     savepoints: list[Savepoint] = field(default_factory=list)
     tables: dict[ObjectId, Table] = field(default_factory=dict)
     altered: list[_Unaltered] = field(default_factory=list)
+    statement: StatementSnapshot | None = None
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
     """The states of sequences that it has created or restarted, by id and generation."""
     _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
@@ -142,8 +161,8 @@ class Transaction:
 
     @property
     def ends_later(self) -> bool:
-        """Whether the effects of a statement wait for a COMMIT or ROLLBACK that the client sends."""
-        return self.explicit or self.becomes_explicit
+        """Whether the effects of a statement wait for a COMMIT or ROLLBACK, or for the end of an outer statement."""
+        return self.explicit or self.becomes_explicit or self.statement is not None
 
     @property
     def has_effects(self) -> bool:
@@ -195,9 +214,30 @@ class Transaction:
         return {*self.rows, *self.writes, *(id for id, _ in self.payloads)}
 
     def writes_to(self, table: Item) -> None:
-        """Notes the definition for which changes of a table are computed."""
+        """Notes the definition for which changes of a table are computed.
+
+        PgError 40001 if another transaction has altered the table since earlier changes of it were computed: nothing
+        would check these for the new definition.
+        """
         if isinstance(table, Table):
+            self.check_unaltered(table)
             self.tables[table.id] = table
+
+    def check_unaltered(self, table: Table) -> None:
+        """PgError 40001 if the changes of a table were computed for another definition, which was not altered here.
+
+        After DDL of the transaction itself the table can only be altered by the transaction. The changes that it had
+        then were checked by `change_catalog`.
+        """
+        defines = self.catalog is not None if self.statement is None else self.statement.defines
+        before = self.tables.get(table.id)
+        if before is not None and not defines and not table.accepts_rows_of(before):
+            raise PgError(
+                SqlState.SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+                detail=f'Table "{table.name}" was altered by another transaction after this one had written it.',
+                hint="The transaction might succeed if retried.",
+            )
 
     def convert(self, id: ObjectId, converted: Callable[[pa.Table], pa.Table], layout: Layout | None) -> None:
         """Converts the changes of a table to its new columns, whose layout is given."""
@@ -233,6 +273,28 @@ class Transaction:
             tables.append(merged)
         tables += self.writes.get(id, [])[count:]
         return tables + [payload.table for table, payload in self.payloads if table == id]
+
+    def visible_tables_of(self, id: ObjectId) -> list[pa.Table]:
+        """As `tables_of`, what the current statement sees of them."""
+        statement = self.statement
+        if statement is None:
+            return self.tables_of(id)
+        if id in statement.given:
+            return [statement.given[id]]
+        count = statement.rows.get(id, 0)
+        tables = [self.rows[id].so_far().slice(0, count)] if count else []
+        tables += self.writes.get(id, [])[: statement.writes.get(id, 0)]
+        return tables + [payload.table for table, payload in self.payloads[: statement.payloads] if table == id]
+
+    def begin_statement(self, relations: frozenset[ObjectId]) -> None:
+        """Begins a statement with several writes, before its relations are in `catalog`."""
+        self.statement = StatementSnapshot(
+            {id: buffer.count for id, buffer in self.rows.items()},
+            {id: len(tables) for id, tables in self.writes.items()},
+            len(self.payloads),
+            self.catalog is not None,
+            relations,
+        )
 
     def merge(self, id: ObjectId) -> None:
         """Prepares `tables_of` for a table with many changes. May run in a thread."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
 from catalog.objects import Table
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, INT4, INT8, PgType, parse_type
+from protocol.pgwire.types import BOOL, INT4, INT8, TEXT, PgType, parse_type
 from server.sql.bind import PlanContext, other_tables
+from server.sql.bind.select_list import returning_items
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -23,6 +26,7 @@ from server.sql.expressions import (
     InList,
     Literal,
     WindowCall,
+    walk,
 )
 from server.sql.functions import syntax
 from server.sql.functions.table import FUNCTIONS
@@ -67,6 +71,28 @@ class _Sides:
         return Call(syntax.AND, (target, source), BOOL, False)
 
 
+_ACTION = "\0merge_action"
+"""The name of the column that merge_action() returns. No name in a statement contains it."""
+
+
+def _with_action(tree: exp.Expr) -> exp.Expr:
+    """An item of RETURNING in which calls of merge_action() are columns."""
+
+    def is_call(node: exp.Expr) -> bool:
+        return isinstance(node, exp.Anonymous) and node.name.lower() == "merge_action"
+
+    def column(node: exp.Expr) -> exp.Expr:
+        if not is_call(node):
+            return node
+        if node.expressions:
+            raise PgError(SqlState.UNDEFINED_FUNCTION, "function merge_action(...) does not exist")
+        name = exp.to_identifier(_ACTION, quoted=True)
+        return exp.column(name, table=name.copy())
+
+    found = tree.transform(column)
+    return exp.alias_(found, "merge_action") if is_call(tree) else found
+
+
 class _MergePlanner(WritePlanner):
     def __init__(self, statement: Merge, context: PlanContext, parameter_types: Sequence[PgType | None]) -> None:
         super().__init__(statement, context, parameter_types)
@@ -91,7 +117,12 @@ class _MergePlanner(WritePlanner):
         new = [self._value(table, at, action, rows) for at in range(width)]
         output = (*old, *new, ColumnRef(action), ColumnRef(number))
         columns = tuple(self.binder.new_column("", e) for e in output)
-        row = self._generated(Project(changed, columns, output), table, width)
+        others = self._source_columns(sides)
+        computed = Project(changed, (*columns, *others), (*output, *map(ColumnRef, others)))
+        row: Relation = self._generated(computed, table, width)
+        returning = None
+        if statement.returning:
+            row, returning = self._returning(row, table, sides)
         query = finished_plan(self.binder, row, None)
         kinds = tuple(clause.action for clause in statement.clauses)
         return WritePlan(
@@ -99,12 +130,61 @@ class _MergePlanner(WritePlanner):
             query,
             slice(0, width),
             slice(width, 2 * width),
-            None,
+            returning,
             True,
             assigned=frozenset(range(width)),
             merge=MergeColumns(2 * width, 2 * width + 1, kinds),
             rules=self.rules,
         )
+
+    def _source_columns(self, sides: _Sides) -> tuple[Column, ...]:
+        """The columns of the source that RETURNING may name."""
+        if not self.statement.returning:
+            return ()
+        named = [node for entry in sides.by_target.entries for node in walk(entry.expression)]
+        return tuple({node.column.id: node.column for node in named if isinstance(node, ColumnRef)}.values())
+
+    def _returning(self, row: Relation, table: Table, sides: _Sides) -> tuple[Relation, slice]:
+        """The changed rows with the columns of RETURNING, and where these are.
+
+        The target's columns are those of the new row, for DELETE those of the old row.
+        """
+        binder, statement, width = self.binder, self.statement, len(table.columns)
+        action = row.columns[2 * width]
+        clauses = list(enumerate(statement.clauses, 1))
+        kinds = {kind: [at for at, clause in clauses if clause.action is kind] for kind in MergeAction}
+        is_deleted = self._is_one_of(action, kinds[MergeAction.DELETE])
+        name = statement.alias.name if statement.alias is not None else table.name
+        target = [
+            Entry(
+                column.name,
+                Case(((is_deleted, ColumnRef(old)),), ColumnRef(new), new.type)
+                if kinds[MergeAction.DELETE]
+                else ColumnRef(new),
+                name,
+            )
+            for column, old, new in zip(table.columns, row.columns[:width], row.columns[width : 2 * width], strict=True)
+        ]
+        branches = tuple(
+            (self._is_one_of(action, numbers), Literal(kind.upper(), TEXT))
+            for kind, numbers in kinds.items()
+            if numbers and kind is not MergeAction.NOTHING
+        )
+        done = Case(branches, Literal(None, TEXT), TEXT)
+        word = Entry(_ACTION, done, _ACTION, visible=False)
+        scope = Scope(
+            [*sides.by_target.entries, *target, word],
+            common_tables=self.common_tables,
+            real_names=sides.matched.real_names,
+        )
+        items = returning_items(binder, [_with_action(item.tree) for item in statement.returning], scope)
+        kept = [ColumnRef(column) for column in row.columns[: 2 * width + 2]]
+        columns = (
+            *row.columns[: 2 * width + 2],
+            *(binder.new_column(item.name, item.expression) for item in items),
+        )
+        expressions = (*kept, *(item.expression for item in items))
+        return Project(row, columns, expressions), slice(len(kept), len(columns))
 
     def _joined(self, table: Table) -> tuple[Relation, _Sides, tuple[Column, ...], Column]:
         """The join, its scopes, the target's columns in it, and the number of the target's row, NULL without one."""

@@ -142,8 +142,14 @@ def columns_used(plan: QueryPlan, relation: ObjectId) -> frozenset[str]:
 
 
 def key_columns(key: str) -> frozenset[str]:
-    """The names of the columns in the key of an index."""
-    return frozenset(column.name for column in parse_expression(key).tree.find_all(exp.Column))
+    """The names of the columns in the key of an index or another expression of a table."""
+    return frozenset(column_names(key))
+
+
+def column_names(expression: str) -> list[str]:
+    """The names of the columns in an expression, each once, in the order of the text."""
+    found = sorted(parse_expression(expression).tree.find_all(exp.Column), key=lambda c: int(c.this.meta["start"]))
+    return list(dict.fromkeys(column.name for column in found))
 
 
 def renamed_key(key: str, old: str, new: str) -> str:

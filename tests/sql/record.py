@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
+import psycopg
+
 from tests.fix_postgres import PostgresServer
 from tests.sql import answers
 from tests.sql.answers import Answer
 from tests.sql.differences import known
 from tests.sql.oracle import Oracle
+from tests.sql.sessions import Step, play, session_chapters, write
 from tests.sql.statements import TABLES, Statement, chapters, statements
 
 FIRST_NORMAL_OID = 16384  # lower OIDs are PostgreSQL's own, which are the same on every server
@@ -39,15 +42,32 @@ def record(oracle: Oracle, chapter: str) -> int:
     return len(answered)
 
 
+def recorded_session(dsn: str, chapter: str) -> list[Step]:
+    """PostgreSQL's answers to the statements of a session, in a database of its own."""
+    with psycopg.connect(dsn, autocommit=True) as maker:
+        maker.execute("DROP DATABASE IF EXISTS session")
+        maker.execute("CREATE DATABASE session")
+        with psycopg.connect(dsn, dbname="session", autocommit=True) as connection:
+            steps = play(connection, chapter)
+        maker.execute("DROP DATABASE session")
+    return steps
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.sql.record", description=__doc__)
-    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help=", ".join(chapters()))
-    names = parser.parse_args().chapters or [TABLES, *chapters()]
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help=", ".join([*chapters(), *session_chapters()]))
+    given = parser.parse_args().chapters
+    sessions = [name for name in session_chapters() if not given or name in given]
+    names = [name for name in given or [TABLES, *chapters()] if name not in sessions]
     server = PostgresServer()
     try:
         with Oracle(server.dsn) as oracle:
             for name in names:
                 print(f"{name}: {record(oracle, name)} statements")
+        for name in sessions:
+            steps = recorded_session(server.dsn, name)
+            write(name, steps)
+            print(f"{name}: {len(steps)} steps")
     finally:
         server.stop()
 

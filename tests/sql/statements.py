@@ -42,7 +42,7 @@ def chapters() -> list[str]:
 
 def table_definitions() -> list[str]:
     """The CREATE TABLE and INSERT statements."""
-    return [sql for sql, _ in _split((DIRECTORY / f"{TABLES}.sql").read_text())]
+    return [sql for sql, _ in split((DIRECTORY / f"{TABLES}.sql").read_text())]
 
 
 def statements(chapter: str) -> list[Statement]:
@@ -52,7 +52,7 @@ def statements(chapter: str) -> list[Statement]:
         return [Statement(TABLES, f"SELECT * FROM {name}") for name in names]
     settings: dict[str, str] = {}
     found = []
-    for sql, line in _split((DIRECTORY / f"{chapter}.sql").read_text()):
+    for sql, line in split((DIRECTORY / f"{chapter}.sql").read_text()):
         if match := _SETTING.fullmatch(sql.strip()):
             settings["timezone" if match[1] else match[2].lower()] = match[3]
             continue
@@ -61,7 +61,7 @@ def statements(chapter: str) -> list[Statement]:
     return found
 
 
-def _split(text: str) -> Iterator[tuple[str, int]]:
+def split(text: str) -> Iterator[tuple[str, int]]:
     """The statements without their semicolons, and the line at which each begins."""
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):

@@ -116,6 +116,10 @@ def _session_value(
             return _text(bindings.version)
         case "pg_backend_pid":
             return exp.Literal.number(bindings.backend_pid)
+        case "pg_listening_channels" if not arguments:
+            channels = [exp.Literal.string(channel) for channel in context.listening.channels if running]
+            texts = exp.Cast(this=exp.Array(expressions=channels), to=exp.DataType.build("VARCHAR[]", dialect="duckdb"))
+            return exp.Anonymous(this="unnest", expressions=[texts])
         case "current_schemas":
             rows = catalog_rows(context)
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this

@@ -1,20 +1,34 @@
-"""ALTER of databases, schemas and items: RENAME TO, OWNER TO, and SET or RESET (RETAIN HISTORY)."""
+"""ALTER of databases, schemas and items: RENAME TO, OWNER TO, SET SCHEMA, and SET or RESET (RETAIN HISTORY)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Database, Index, Item, MaterializedView, Retained, Schema, Sequence, View
+from catalog.objects import (
+    TEMPORARY,
+    Database,
+    Index,
+    Item,
+    MaterializedView,
+    Retained,
+    Schema,
+    Sequence,
+    Table,
+    View,
+    is_temporary,
+)
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl.databases import require_create_db
+from server.execution.ddl.keys import is_taken
 from server.execution.ddl.named_objects import altered_object, find_object, name_taken
 from server.execution.ddl.retention import retained_ms
 from server.execution.ddl.roles import role_named
+from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
-from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention, ObjectKind
+from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention, AlterSchema, ObjectKind
 
 
 def rename(context: Context, statement: AlterRename) -> CatalogState:
@@ -42,6 +56,52 @@ def rename(context: Context, statement: AlterRename) -> CatalogState:
                 return state.with_item(replace(found, name=new))
     except NameTaken as error:
         raise name_taken(error, statement.new_name.position) from None
+
+
+def set_schema(context: Context, statement: AlterSchema) -> CatalogState:
+    """Executes ALTER ... SET SCHEMA. The indexes of a table and the sequences of its columns move with it. PgError."""
+    state = context.state
+    if not statement.if_exists:
+        find_item(context, statement.name)  # PostgreSQL's error names a relation
+    if statement.kind is ObjectKind.TABLE:
+        named = find_object(context, state, statement.kind, statement.name)
+        if isinstance(named, (View, MaterializedView, Sequence)):
+            statement = replace(statement, kind=ObjectKind(named.kind))
+    found = altered_object(context, statement)
+    if found is None:
+        return state
+    assert isinstance(found, Item)
+    privileges.require_owner(state, context.role, found)
+    if statement.schema.name == TEMPORARY:
+        raise _between_temporary()
+    schema = find_schema(context, (statement.schema.name,), statement.schema.position)
+    if schema.database_id is None:
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied for schema "{schema.name}"')
+    privileges.require(state, context.role, schema.id, Privilege.CREATE)
+    if is_temporary(schema) or is_temporary(state.schemas[found.schema_id]):
+        raise _between_temporary()
+    if isinstance(found, Sequence) and found.owner_table is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "cannot move an owned sequence into another schema",
+            detail=f'Sequence "{found.name}" is linked to table "{state.items[found.owner_table].name}".',
+        )
+    if schema.id == found.schema_id:
+        return state
+    owned = [item for item in state.items_of(Sequence) if item.owner_table == found.id]
+    moved: list[Item] = [found, *state.indexes_on(found.id), *owned]
+    names = [item.name for item in moved] + [key.name for key in (found.keys if isinstance(found, Table) else ())]
+    for name in names:
+        if is_taken(state, schema.id, name):
+            message = f'relation "{name}" already exists in schema "{schema.name}"'
+            raise PgError(SqlState.DUPLICATE_TABLE, message)
+    for item in moved:
+        state = state.with_item(replace(item, schema_id=schema.id))
+    return state
+
+
+def _between_temporary() -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, "cannot move objects into or out of temporary schemas")
 
 
 def change_owner(context: Context, statement: AlterOwner) -> CatalogState:

@@ -1,4 +1,4 @@
-"""CHECK constraints and generated columns in CREATE TABLE, and ALTER TABLE ... DROP CONSTRAINT."""
+"""CHECK constraints and generated columns in CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catalog.objects import Check, Table
-from catalog.state import CatalogState
-from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
-from server.authorization import privileges
-from server.execution.ddl.named_objects import altered_item
-from server.execution.names import find_relation
+from protocol.pgwire.errors import PgError, SqlState
+from server.execution.ddl.foreign_keys import constraint_names, with_references
 from server.session_state.context import Context
-from server.sql.grammar.statements.checks import AddReference, CheckConstraint, Reference
-from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.row_rules import validate
 
@@ -24,7 +20,7 @@ def with_rules(
     definitions: Sequence[ColumnDefinition],
     rules: Sequence[CheckConstraint | Reference],
 ) -> Table:
-    """The table with the CHECK constraints and generated columns of CREATE TABLE. PgError."""
+    """The table with the constraints `rules` and the generated columns of CREATE TABLE. PgError."""
     columns = list(table.columns)
     for number, column in enumerate(columns):
         for definition in definitions:
@@ -40,17 +36,13 @@ def with_rules(
                 message = f'check constraint "{rule.name.name}" already exists'
                 raise PgError(SqlState.DUPLICATE_OBJECT, message)
             table = with_check(context, table, replace(rule, is_valid=True))
-        elif rule.table.parts != (table.name,):
-            find_relation(context, rule.table)  # raises
-    if any(isinstance(rule, Reference) for rule in rules):
-        context.notice(_not_enforced(table.name))
-    return table
+    return with_references(context, table, [rule for rule in rules if isinstance(rule, Reference)])
 
 
 def with_check(context: Context, table: Table, check: CheckConstraint) -> Table:
     """The table with another CHECK constraint, the last one. PgError 42710 if its name is taken."""
     used = validate(context.plan_context(), table.name, table.columns, check.expression, "")
-    taken = {known.name for known in table.checks}
+    taken = constraint_names(table)
     if check.name is not None:
         name = check.name.name
         if name in taken:
@@ -71,22 +63,3 @@ def named_check(table: Table, name: str) -> Check:
         if check.name == name:
             return check
     raise PgError(SqlState.UNDEFINED_OBJECT, f'constraint "{name}" of relation "{table.name}" does not exist')
-
-
-def add_reference(context: Context, statement: AddReference) -> CatalogState:
-    """Executes ALTER TABLE ... ADD FOREIGN KEY, which has no effect."""
-    state = context.state
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is not None:
-        privileges.require_owner(state, context.role, table)
-        find_relation(context, statement.reference.table)  # raises
-        context.notice(_not_enforced(table.name))
-    return state
-
-
-def _not_enforced(table: str) -> Notice:
-    return Notice(
-        f'FOREIGN KEY constraints of table "{table}" are not enforced',
-        severity=Severity.NOTICE,
-        hint="They are not stored. Rows that refer to no row are not rejected.",
-    )

@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from catalog.objects import Hold
+from catalog.objects import Hold, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl import (
     alter,
-    checks,
     comments,
     connections,
+    constraints,
     databases,
     drop,
+    foreign_keys,
     grants,
     holds,
-    keys,
     roles,
     schemas,
     secrets,
@@ -43,6 +43,7 @@ from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
     AlterRetention,
+    AlterSchema,
     CommentOn,
     CreateDatabase,
     CreateSchema,
@@ -62,7 +63,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
-from server.sql.grammar.statements.tables import DropConstraint
+from server.sql.grammar.statements.tables import DropConstraint, RenameConstraint
 
 RETRIES_MAX = 10
 
@@ -78,14 +79,16 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterRename: alter.rename,
     AlterOwner: alter.change_owner,
     AlterRetention: alter.change_retention,
+    AlterSchema: alter.set_schema,
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
     AlterSequence: sequences.alter,
-    AddReference: checks.add_reference,
+    AddReference: foreign_keys.add_reference,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
-    DropConstraint: keys.drop_constraint,
+    DropConstraint: constraints.drop_constraint,
+    RenameConstraint: constraints.rename_constraint,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,
@@ -149,8 +152,15 @@ async def discard_temporary(context: Context) -> None:
 
 
 def change_catalog(context: Context, after: CatalogState) -> None:
-    """Makes `after`, computed from the catalog as the session sees it, the transaction's catalog."""
+    """Makes `after`, computed from the catalog as the session sees it, the transaction's catalog.
+
+    PgError 40001 if the transaction has written a table that another one has altered since.
+    """
     transaction, before = context.transaction, context.state
+    for id in transaction.tables.keys() & before.items.keys():
+        written = before.items[id]
+        if isinstance(written, Table):
+            transaction.check_unaltered(written)
     after = after.settled(before, context.role)
     _check_after_hold(transaction, before, after)
     base = transaction.catalog[0] if transaction.catalog is not None else before

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from catalog.objects import Database, Item, ObjectId, Schema, Sequence
+from catalog import objects
+from catalog.objects import Database, Item, ObjectId, Schema, Table
 from catalog.state import CatalogState, InUse
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
@@ -23,6 +24,10 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
     if statement.kind not in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
         items = ((name, find_object(context, before, statement.kind, name)) for name in statement.names)
         named = {name: item.id for name, item in items if item is not None}
+    # The foreign keys of tables that are dropped here do not prevent a drop.
+    tables = [item for id in named.values() if isinstance(item := before.items[id], Table)]
+    owned = [(table, key) for table in tables for key in table.foreign_keys]
+    state = state.without_references(owned)
     dependents = {name: len(before.dependents(id)) for name, id in named.items()}
     # Drop dependents first, so that only objects that are not named here can prevent a drop.
     for name in sorted(statement.names, key=lambda name: dependents.get(name, 0)):
@@ -32,7 +37,7 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
             raise in_use(error) from None
     if statement.kind is not ObjectKind.DATABASE:
         dropped = before.items.keys() - state.items.keys() - set(named.values())
-        report_cascade(context, [item for id, item in before.items.items() if id in dropped])
+        report_cascade(context, [item for id, item in before.items.items() if id in dropped], before, state)
     return state
 
 
@@ -52,12 +57,12 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             check_kind(found, statement.kind, dropping=True)
             refuse_system_table(found)
             privileges.require_drop(state, context.role, found)
-            if isinstance(found, Sequence) and found.is_identity:
+            if isinstance(found, objects.Sequence) and found.is_identity:
                 raise _required(state, found)
             return state.without_item(found.id, cascade=statement.cascade)
 
 
-def _required(state: CatalogState, sequence: Sequence) -> PgError:
+def _required(state: CatalogState, sequence: objects.Sequence) -> PgError:
     """The error for DROP of the sequence of an identity column."""
     assert sequence.owner_table is not None
     column = f"column {sequence.owner_column} of table {state.items[sequence.owner_table].name}"
@@ -68,9 +73,23 @@ def _required(state: CatalogState, sequence: Sequence) -> PgError:
     )
 
 
-def report_cascade(context: Context, dropped: Iterable[Item]) -> None:
-    """Sends a notice that lists the items dropped by CASCADE, without those that are part of another."""
+def report_cascade(context: Context, dropped: Iterable[Item], before: CatalogState, after: CatalogState) -> None:
+    """Sends a notice that lists what CASCADE dropped: these items, without those that are part of another.
+
+    It also lists the foreign keys that the tables in both states have lost.
+    """
     lines = [f"drop cascades to {item.kind} {item.name}" for item in dropped if item.part_of is None]
+    for table in before.items_of(Table):
+        left = after.items.get(table.id)
+        if isinstance(left, Table) and left is not table:
+            numbers = {key.number for key in left.foreign_keys}
+            lost = [key.name for key in table.foreign_keys if key.number not in numbers]
+            lines += [f"drop cascades to constraint {name} on table {table.name}" for name in lost]
+    report_lines(context, lines)
+
+
+def report_lines(context: Context, lines: Sequence[str]) -> None:
+    """Sends a notice that lists what CASCADE dropped, if it dropped something."""
     if not lines:
         return
     head = lines[0] if len(lines) == 1 else f"drop cascades to {len(lines)} other objects"

@@ -1,4 +1,4 @@
-"""PRIMARY KEY and UNIQUE constraints: their definitions, and ALTER TABLE ... DROP CONSTRAINT."""
+"""Definitions of PRIMARY KEY and UNIQUE constraints."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from dataclasses import replace
 from catalog.keys import KEYS_MAX, Key
 from catalog.objects import Column, ObjectId, Table
 from catalog.state import CatalogState
-from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
-from server.authorization import privileges
-from server.execution.ddl.named_objects import altered_item
-from server.session_state.context import Context
 from server.sql.grammar.statements import tables as grammar
-from server.sql.grammar.statements.objects import ObjectKind
 
 NAME_BYTES = 63
 _COMPARABLE = frozenset(
@@ -56,7 +52,7 @@ def with_keys(
             for other in keys
         ):
             continue  # as in PostgreSQL, a repeated key is one key
-        if key.name is not None and (_is_taken(state, schema, key.name.name) or key.name.name in taken):
+        if key.name is not None and (is_taken(state, schema, key.name.name) or key.name.name in taken):
             message = f'relation "{key.name.name}" already exists'
             raise PgError(SqlState.DUPLICATE_TABLE, message, position=key.name.position)
         name = key.name.name if key.name is not None else _name(state, schema, taken, table, found, key.primary)
@@ -90,7 +86,7 @@ def check_type(column: Column, position: int | None) -> None:
     )
 
 
-def _is_taken(state: CatalogState, schema: ObjectId, name: str) -> bool:
+def is_taken(state: CatalogState, schema: ObjectId, name: str) -> bool:
     """Whether a relation, or the index of a key, has the name."""
     if state.item_named(schema, name) is not None:
         return True
@@ -105,7 +101,7 @@ def _name(
     while True:
         label = ("pkey" if primary else "key") + (str(number) if number else "")
         name = object_name(table, "" if primary else "_".join(columns), label)
-        if name not in taken and not _is_taken(state, schema, name):
+        if name not in taken and not is_taken(state, schema, name):
             return name
         number += 1
 
@@ -121,23 +117,3 @@ def object_name(first: str, second: str, label: str) -> str:
             two = two[:-1]
     parts = [one.decode(errors="ignore"), *([two.decode(errors="ignore")] if second else []), label]
     return "_".join(parts)
-
-
-def drop_constraint(context: Context, statement: grammar.DropConstraint) -> CatalogState:
-    """Executes ALTER TABLE ... DROP CONSTRAINT."""
-    state = context.state
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return state
-    assert isinstance(table, Table)
-    privileges.require_owner(state, context.role, table)
-    name = statement.constraint.name
-    if any(check.name == name for check in table.checks):
-        return state.with_item(replace(table, checks=tuple(check for check in table.checks if check.name != name)))
-    if all(key.name != name for key in table.keys):
-        message = f'constraint "{name}" of relation "{table.name}" does not exist'
-        if statement.missing_ok:
-            context.notice(Notice(f"{message}, skipping"))
-            return state
-        raise PgError(SqlState.UNDEFINED_OBJECT, message)
-    return state.with_item(replace(table, keys=tuple(key for key in table.keys if key.name != name)))

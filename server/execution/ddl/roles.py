@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from catalog.objects import Database, Item, ObjectId, Schema
+from catalog.objects import Database, Item, ObjectId, Schema, Table
 from catalog.roles import MATERIALIZE, Role
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.datetime_input import parse_timestamptz
@@ -258,7 +258,10 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
     for role in [role_named(context, name) for name in statement.roles]:
         _require_rights(context, role, "drop objects", "drop objects owned by it")
         _check_is_not_materialize(role, "the owner of nothing")
-        for id in _owned_here(context, state, role):
+        owned = _owned_here(context, state, role)
+        tables = [item for id in owned if isinstance(item := state.items.get(id), Table)]
+        state = state.without_references((table, key) for table in tables for key in table.foreign_keys)
+        for id in owned:
             if id in state.items:
                 state = state.without_item(id, cascade=statement.cascade)
             elif id in state.schemas:

@@ -21,6 +21,7 @@ from server.execution.ddl.sequences import create_owned, options_text
 from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import plan_default
 from server.session_state.context import Context
+from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.sequences import Identity
@@ -165,4 +166,9 @@ def show_create(context: Context, table: Table) -> str:
         for check in table.checks
     ]
     columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
+    columns += [
+        f"CONSTRAINT {quote_identifier(key.name)} "
+        f"{foreign_key_text(key, qualified_name(context, context.state.items[key.referenced]))}"
+        for key in table.foreign_keys
+    ]
     return f"CREATE TABLE {qualified_name(context, table)} ({', '.join(columns)}){retain_clause(table)}"

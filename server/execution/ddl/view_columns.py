@@ -49,6 +49,7 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
         )
         checks = tuple(replace(c, expression=renamed_key(c.expression, old, new)) for c in relation.checks)
         state = state.with_item(replace(relation, columns=columns, keys=keys, checks=checks))
+        state = _with_references(state, relation, old, new)
         for sequence in [*state.items_of(Sequence)]:
             if sequence.owner_table == relation.id and sequence.owner_column == old:
                 state = state.with_item(replace(sequence, owner_column=new))
@@ -57,6 +58,19 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
     for index in context.state.indexes_on(relation.id):
         state = state.with_item(replace(index, keys=tuple(renamed_key(key, old, new) for key in index.keys)))
     return with_views(state, relation, renamed(old, new))
+
+
+def _with_references(state: CatalogState, renamed: Table, old: str, new: str) -> CatalogState:
+    """The state in which foreign keys name a renamed column of a table."""
+    tables = {renamed.id} | {table.id for table, _ in state.references_to({renamed.id})}
+    for id in tables:
+        table = state.items[id]
+        assert isinstance(table, Table)
+        keys = tuple(
+            key.renamed(id == renamed.id, key.referenced == renamed.id, old, new) for key in table.foreign_keys
+        )
+        state = state.with_item(replace(table, foreign_keys=keys))
+    return state
 
 
 def with_views(state: CatalogState, relation: Relation, change: Change) -> CatalogState:

@@ -40,13 +40,13 @@ from server.sql.grammar.rules.transactions import (
     parse_rollback,
     parse_savepoint,
 )
+from server.sql.grammar.rules.with_clauses import parse_with
 from server.sql.grammar.rules.writes import (
     parse_delete,
     parse_insert,
     parse_lock,
     parse_truncate,
     parse_update,
-    parse_with,
 )
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.parts import Expr, Query

@@ -9,6 +9,7 @@ of the current token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TypeVar
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -61,6 +62,13 @@ class TokenReader:
         self.tokens = tokenize(source)
         self.index = 0
         self.token = self.tokens[0]
+
+    def with_tokens(self, tokens: list[Token], index: int) -> TokenReader:
+        """A reader of other tokens of the same text, at `index`."""
+        reader = copy(self)
+        reader.tokens = tokens
+        reader.move_to(index)
+        return reader
 
     # -- tokens -----------------------------------------------------------------------------------------------------
 

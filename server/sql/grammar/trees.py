@@ -374,6 +374,8 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
             continue
         if kind is Kind.WORD:
             type_ = _WORDS.get(value)
+            if value == "over" and before != ")":  # the window of a call follows its parentheses
+                type_ = None
             if before == "." or (before == "as" and value in RESERVED_WORDS and following.value != "materialized"):
                 type_, before = TokenType.VAR, ""
             elif value in _PHRASE_HEADS and following.kind is Kind.WORD and (value, following.value) in _PHRASES:
@@ -385,7 +387,8 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not within:
                     raise unexpected(source, following if value in _PHRASE_HEADS else token)
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
-                    raise not_supported(f"{value.upper()} inside a query", token)
+                    message = "WITH clause containing a data-modifying statement must be at the top level"
+                    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=start + 1)
                 if before == ")" and value in ("search", "cycle"):
                     _check_path(token, *tokens[position : position + 2])
                 type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""

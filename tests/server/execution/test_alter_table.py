@@ -18,6 +18,7 @@ from server.spark.engine import SparkEngine
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
+from tests.server.execution.test_sequences import differences
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -418,3 +419,39 @@ def test_keys_are_enforced_after_each_change(ours: Connection, theirs: Connectio
         "SELECT * FROM t",
     ):
         assert done(ours, statement) == done(theirs, statement), statement
+
+
+ADDED = (
+    "CREATE TABLE t (k int, v text)",
+    "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL)",
+    "ALTER TABLE t ADD COLUMN twice int GENERATED ALWAYS AS (k * 2) STORED",
+    "SELECT * FROM t",
+    "ALTER TABLE t ADD COLUMN again int GENERATED ALWAYS AS (twice + 1) STORED",
+    "ALTER TABLE t ADD COLUMN up text GENERATED ALWAYS AS (upper(v)) STORED NOT NULL",
+    "ALTER TABLE t ADD COLUMN n int DEFAULT 7 CHECK (n > 7)",
+    "ALTER TABLE t ADD COLUMN n int DEFAULT 7 CONSTRAINT above CHECK (n > 6 AND k < 10)",
+    "INSERT INTO t (k, n) VALUES (4, 5)",
+    "INSERT INTO t (k) VALUES (10)",
+    "INSERT INTO t (k) VALUES (4) RETURNING *",
+    "ALTER TABLE t ADD COLUMN id int GENERATED ALWAYS AS IDENTITY (START 10)",
+    "SELECT count(DISTINCT id), min(id), max(id) FROM t",
+    "INSERT INTO t (k) VALUES (5) RETURNING id",
+    "INSERT INTO t (k, id) VALUES (5, 1)",
+    "ALTER TABLE t ADD COLUMN s serial PRIMARY KEY, ADD COLUMN u uuid UNIQUE DEFAULT gen_random_uuid()",
+    "SELECT count(DISTINCT s), min(s), max(s), count(DISTINCT u) FROM t",
+    "ALTER TABLE t ADD COLUMN s2 bigserial UNIQUE CHECK (s2 < 3)",
+    "SELECT k, v, twice, n FROM t",
+    "BEGIN",
+    "INSERT INTO t (k) VALUES (6)",
+    "ALTER TABLE t ADD COLUMN thrice int NOT NULL GENERATED ALWAYS AS (k * 3) STORED",
+    "UPDATE t SET k = k + 1 WHERE k = 6 RETURNING twice, thrice",
+    "SELECT k, twice, thrice FROM t",
+    "ROLLBACK",
+    "SELECT k, twice, n FROM t",
+)
+
+
+def test_columns_with_a_value_of_each_row_are_added_as_in_postgresql(postgres: str, ours: Connection) -> None:
+    with own_schema(postgres, "added_columns") as theirs:
+        found = differences(ours, theirs, ADDED)
+        assert not found, found

@@ -20,6 +20,7 @@ from server.frontend import notification_sender
 from server.session_state import listening
 from tests.examples import examples
 from tests.fix_postgres import binaries
+from tests.fix_server import ServerThread
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -222,3 +223,15 @@ def test_psql_prints_notifications(dsn: str) -> None:
     assert lines[:2] == ["LISTEN", "NOTIFY"]
     assert lines[2].startswith('Asynchronous notification "virtual" received from server process with PID ')
     assert lines[4].startswith('Asynchronous notification "virtual" with payload "This is the payload" received')
+
+
+def test_the_channels_of_a_session_are_listed(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        assert connection.execute("SELECT pg_listening_channels()").fetchall() == []
+        connection.execute('LISTEN first; LISTEN "Second one"; LISTEN first')
+        assert connection.execute("SELECT pg_listening_channels()").fetchall() == [("first",), ("Second one",)]
+        connection.execute("UNLISTEN first")
+        found = connection.execute("SELECT c FROM pg_listening_channels() AS c").fetchall()
+        assert found == [("Second one",)]
+        connection.execute("UNLISTEN *")
+        assert connection.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)

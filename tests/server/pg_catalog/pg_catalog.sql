@@ -47,6 +47,11 @@ WITH t AS (SELECT oid, relname FROM pg_class WHERE relname = 'cheap') SELECT t.r
 SELECT relname FROM pg_class WHERE relname = 'nothing' UNION ALL SELECT nspname FROM pg_namespace WHERE nspname = 's2';
 SELECT x.name FROM pg_class c, LATERAL (SELECT c.relname || '!' AS name) x WHERE c.relname = 'cheap';
 SELECT obj_description('flights'::regclass, 'pg_class') IS NULL, col_description('flights'::regclass, 1) IS NULL;
+SELECT obj_description('carriers'::regclass), obj_description('carriers'::regclass, 'pg_class'),
+  obj_description('carriers'::regclass, 'pg_namespace'), col_description('carriers'::regclass, 1), col_description('cheap'::regclass, 1);
+SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = 's2';
+SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = 'materialize';
+SELECT objoid::regclass, objsubid, description FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid >= 16384 ORDER BY objsubid, description;
 SELECT has_table_privilege('flights', 'SELECT'), pg_table_is_visible('flights'::regclass);
 SELECT datname, pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = current_database();
 SELECT 7 / 2, 'a' || relname FROM pg_class WHERE relname = 'cheap';

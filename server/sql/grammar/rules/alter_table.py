@@ -52,11 +52,6 @@ def _parse_action(tokens: TokenReader, table: Name) -> TableAction:
             keys: list[Key] = []
             rules: list[CheckConstraint | Reference] = []
             column = parse_column_definition(tokens, table, keys, rules)
-            if column.identity is not None or column.generated is not None:
-                hint = "Create a table with this column, and copy the rows."
-                raise tokens.not_supported("ADD COLUMN of an identity or generated column", hint)
-            if any(isinstance(rule, CheckConstraint) for rule in rules):
-                raise tokens.not_supported("ADD COLUMN with CHECK", "Add the constraint by another ALTER TABLE.")
             return AddColumn(column, tuple(keys), tuple(rules), exists)
         case "drop":
             tokens.take("column")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from server.sql.grammar.statements.checks import AddCheck, AddReference, CheckConstraint, Reference, ValidateCheck
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.token_reader import TokenReader
@@ -27,29 +29,48 @@ def parse_generation(tokens: TokenReader) -> Expr:
     return expression
 
 
-def parse_reference(tokens: TokenReader) -> Reference:
+_ACTIONS = {"no": "a", "restrict": "r", "cascade": "c", "null": "n", "default": "d"}
+_MATCHES = {"full": "f", "simple": "s"}
+
+
+def parse_reference(tokens: TokenReader, name: Ident | None) -> Reference:
     """[FOREIGN KEY (columns)] REFERENCES table [(columns)] and its options."""
     columns: tuple[Ident, ...] = ()
     if tokens.take("foreign", "key"):
         columns = tokens.in_parentheses(tokens.ident)
     tokens.expect("references")
-    reference = Reference(columns, tokens.name(), tokens.column_list())
+    reference = Reference(columns, tokens.name(), tokens.column_list(), name)
     while True:
         if tokens.take("match"):
-            tokens.choose("full", "partial", "simple")
+            tokens.reject("MATCH PARTIAL", "partial")
+            reference = replace(reference, match=_MATCHES[tokens.choose("full", "simple")])
         elif tokens.take("on"):
-            tokens.choose("delete", "update")
-            if tokens.take("set"):
-                tokens.choose("null", "default")
-                tokens.column_list()
-            elif tokens.take("no"):
-                tokens.expect("action")
-            else:
-                tokens.choose("cascade", "restrict")
+            reference = _with_action(tokens, reference)
         elif tokens.take("initially"):
-            tokens.choose("deferred", "immediate")
-        elif not (tokens.take("not", "deferrable") or tokens.take("deferrable") or tokens.take("not", "valid")):
+            deferred = tokens.choose("deferred", "immediate") == "deferred"
+            reference = replace(reference, deferred=deferred, deferrable=reference.deferrable or deferred)
+        elif tokens.take("deferrable"):
+            reference = replace(reference, deferrable=True)
+        elif tokens.take("not", "enforced"):
+            reference = replace(reference, not_enforced=True)
+        elif tokens.at("enforced"):
+            raise tokens.not_supported("a foreign key that is ENFORCED", "Declare it NOT ENFORCED.")
+        elif not (tokens.take("not", "deferrable") or tokens.take("not", "valid")):
             return reference
+
+
+def _with_action(tokens: TokenReader, reference: Reference) -> Reference:
+    """The action after ON: { DELETE | UPDATE } { NO ACTION | RESTRICT | CASCADE | SET { NULL | DEFAULT } }."""
+    on_delete = tokens.choose("delete", "update") == "delete"
+    is_set = tokens.take("set")
+    action = tokens.choose("null", "default") if is_set else tokens.choose("no", "cascade", "restrict")
+    if action == "no":
+        tokens.expect("action")
+    if not on_delete:
+        if is_set:
+            tokens.reject(f"a column list with SET {action.upper()} of ON UPDATE", "(")
+        return replace(reference, on_update=_ACTIONS[action])
+    return replace(reference, on_delete=_ACTIONS[action], set_columns=tokens.column_list() if is_set else ())
 
 
 def at_rule(tokens: TokenReader) -> bool:
@@ -66,7 +87,7 @@ def parse_add_rule(tokens: TokenReader, start: int, table: Name, if_exists: bool
     tokens.expect("add")
     name = tokens.ident() if tokens.take("constraint") else None
     if tokens.at("foreign"):
-        reference = parse_reference(tokens)
+        reference = parse_reference(tokens, name)
         return AddReference(*tokens.text_from(start), table, reference, if_exists)
     check = parse_check(tokens, name)
     return AddCheck(*tokens.text_from(start), table, check, if_exists)

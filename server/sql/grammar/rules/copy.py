@@ -7,9 +7,11 @@ from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.queries import refuse_into
 from server.sql.grammar.rules.settings import parse_setting_value
 from server.sql.grammar.statements.copy import CopyFrom, CopyRelation, CopyTo
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Options
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
@@ -18,11 +20,11 @@ def parse_copy(tokens: TokenReader, parse_statement: Rule) -> CopyFrom | CopyTo:
     start = tokens.index
     tokens.expect("copy")
     if tokens.take("("):
-        if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "subscribe"):
+        if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "merge", "subscribe"):
             raise tokens.syntax_error()
         source = parse_statement(tokens)
         refuse_into(source)
-        assert isinstance(source, Select | Insert | Update | Delete | Subscribe)
+        assert isinstance(source, Select | Insert | Update | Delete | Merge | WithWrites | Subscribe)
         tokens.expect(")", "to")
         options = _parse_options(tokens, "to")
         return CopyTo(*tokens.text_from(start), source, options)

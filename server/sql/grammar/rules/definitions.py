@@ -34,6 +34,7 @@ from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
+    AlterSchema,
     CommentOn,
     CreateDatabase,
     CreateSchema,
@@ -41,6 +42,7 @@ from server.sql.grammar.statements.objects import (
     ObjectKind,
 )
 from server.sql.grammar.statements.roles import DropOwned, DropRoles
+from server.sql.grammar.statements.tables import RenameConstraint
 from server.sql.grammar.token_reader import TokenReader
 
 # The number of parts that a name may have; None: the name of a column.
@@ -56,6 +58,7 @@ _ALTERATIONS = {
     ObjectKind.HOLD: "ADVANCE, RENAME TO",
     ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
 }
+_MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SEQUENCE)
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
 
 
@@ -172,6 +175,14 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered_key
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
+    if kind in _MOVABLE and tokens.take("set", "schema"):
+        schema = tokens.ident()
+        return AlterSchema(*tokens.text_from(start), kind, name, schema, exists)
+    if kind is ObjectKind.TABLE and tokens.take("rename", "constraint"):
+        constraint = tokens.ident()
+        tokens.expect("to")
+        new_constraint = tokens.ident()
+        return RenameConstraint(*tokens.text_from(start), name, constraint, new_constraint, exists)
     if tokens.take("owner"):
         tokens.expect("to")
         owner = parse_role(tokens)

@@ -35,10 +35,8 @@ def parse_merge(tokens: TokenReader) -> Merge:
             message = "unreachable WHEN clause specified after unconditional WHEN clause"
             raise PgError(SqlState.SYNTAX_ERROR, message)
         clauses.append(clause)
-    tokens.reject(
-        "MERGE ... RETURNING", "returning", hint="Read the rows after the statement, in the same transaction."
-    )
-    return Merge(*tokens.text_from(start), table, alias, source, condition, tuple(clauses))
+    returning = tokens.returning()
+    return Merge(*tokens.text_from(start), table, alias, source, condition, tuple(clauses), returning=returning)
 
 
 def _parse_clause(tokens: TokenReader) -> MergeClause:

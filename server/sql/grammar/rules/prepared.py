@@ -5,8 +5,10 @@ from __future__ import annotations
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.queries import refuse_into
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
 from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
@@ -19,11 +21,11 @@ def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     name = tokens.ident()
     types = tokens.in_parentheses(tokens.type) if tokens.at("(") else ()
     tokens.expect("as")
-    if not tokens.at(*QUERY_HEADS, "insert", "update", "delete"):
+    if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "merge"):
         raise tokens.syntax_error()
     statement = parse_statement(tokens)
     refuse_into(statement)
-    assert isinstance(statement, Select | Insert | Update | Delete)
+    assert isinstance(statement, Select | Insert | Update | Delete | Merge | WithWrites)
     return Prepare(*tokens.text_from(start), name, types, statement)
 
 

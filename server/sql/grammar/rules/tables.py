@@ -134,7 +134,7 @@ def _parse_table_element(
     elif tokens.at_all("check", "("):
         rules.append(parse_check(tokens, constraint))
     elif tokens.at_all("foreign", "key"):
-        rules.append(parse_reference(tokens))
+        rules.append(parse_reference(tokens, constraint))
     elif tokens.at("exclude") and tokens.ahead().value in ("(", "using"):
         raise tokens.not_supported("an EXCLUDE constraint")
     elif tokens.take("like"):
@@ -199,7 +199,7 @@ def parse_column_definition(
         elif tokens.at_all("check", "("):
             rules.append(parse_check(tokens, constraint))
         elif tokens.at("references"):
-            rules.append(replace(parse_reference(tokens), columns=(name,)))
+            rules.append(replace(parse_reference(tokens, constraint), columns=(name,)))
         elif tokens.at("collate"):
             raise tokens.not_supported("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
         elif tokens.at("deferrable", "initially", "storage", "compression"):

@@ -1,37 +1,12 @@
-"""INSERT, UPDATE, DELETE, WITH in front of them or of a query, and TRUNCATE."""
+"""INSERT, UPDATE, DELETE, LOCK TABLE and TRUNCATE."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.lexer import Kind, Token
 from server.sql.grammar.rules.conflicts import parse_on_conflict
-from server.sql.grammar.rules.queries import parse_select
 from server.sql.grammar.statements.parts import Expr, Name, Query
-from server.sql.grammar.statements.queries import Select
-from server.sql.grammar.statements.tables import CreateTableAs
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, LockTable, RowAssignment, Truncate, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
-
-
-def parse_with(tokens: TokenReader) -> Insert | Update | Delete | Select | CreateTableAs:
-    """WITH and the statement after it, which starts with the first keyword of one outside parentheses."""
-    start = tokens.index
-    tokens.advance()
-    items = tokens.span("select", "values", "table", "insert", "update", "delete", "merge")
-    if not (tokens.at("insert", "update", "delete", "merge") and items[-2].value == ")"):
-        tokens.move_to(start)
-        return parse_select(tokens)
-    tokens.reject("WITH in front of MERGE", "merge")
-    end = items[-1]
-    select = Token(Kind.WORD, "select", end.start, end.start), Token(Kind.NUMBER, "1", end.start, end.start)
-    query = (*tokens.tokens[start : tokens.index], *select, end)
-    common_tables = tokens.parsed_query(query, *tokens.text_from(start))
-    statement = _WRITES[tokens.word](tokens)
-    text, offset = tokens.text_from(start)
-    return replace(statement, text=text, offset=offset, common_tables=common_tables)
 
 
 def parse_insert(tokens: TokenReader) -> Insert:
@@ -110,13 +85,6 @@ def parse_delete(tokens: TokenReader) -> Delete:
     where = _parse_where(tokens)
     returning = tokens.returning()
     return Delete(*tokens.text_from(start), table, alias, where, returning, others)
-
-
-_WRITES: dict[str, Callable[[TokenReader], Insert | Update | Delete]] = {
-    "insert": parse_insert,
-    "update": parse_update,
-    "delete": parse_delete,
-}
 
 
 def parse_written_table(tokens: TokenReader) -> Name:

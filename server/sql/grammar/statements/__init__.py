@@ -28,6 +28,7 @@ from server.sql.grammar.statements.objects import (
     AlterOwner,
     AlterRename,
     AlterRetention,
+    AlterSchema,
     CommentOn,
     CreateDatabase,
     CreateSchema,
@@ -62,7 +63,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint
+from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint, RenameConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -73,6 +74,7 @@ from server.sql.grammar.statements.transactions import (
     SetTransaction,
 )
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "AlterRename",
     "AlterRetention",
     "AlterRole",
+    "AlterSchema",
     "AlterSecret",
     "AlterSequence",
     "AlterSystem",
@@ -136,6 +139,7 @@ __all__ = [
     "ReassignOwned",
     "ReleaseSavepoint",
     "RenameColumn",
+    "RenameConstraint",
     "RenameRole",
     "ResetVariable",
     "Rollback",
@@ -157,6 +161,7 @@ __all__ = [
     "Update",
     "ValidateCheck",
     "ValidateConnection",
+    "WithWrites",
 ]
 
 Statement = (
@@ -165,6 +170,7 @@ Statement = (
     | Update
     | Delete
     | Merge
+    | WithWrites
     | Truncate
     | LockTable
     | CopyFrom
@@ -201,6 +207,8 @@ Statement = (
     | RenameColumn
     | AlterOwner
     | AlterRetention
+    | AlterSchema
+    | RenameConstraint
     | CommentOn
     | AlterSystem
     | CreateRole

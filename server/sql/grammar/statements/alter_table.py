@@ -14,7 +14,7 @@ from server.sql.grammar.statements.tables import ColumnDefinition, Key
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """`keys`, `rules`: the column's constraints: PRIMARY KEY and UNIQUE, and REFERENCES."""
+    """`keys`, `rules`: the column's constraints: PRIMARY KEY and UNIQUE, and CHECK and REFERENCES."""
 
     column: ColumnDefinition
     keys: tuple[Key, ...]

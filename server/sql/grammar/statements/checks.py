@@ -18,11 +18,23 @@ class CheckConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """REFERENCES table (others). `columns`: those of FOREIGN KEY, or the column with the constraint."""
+    """REFERENCES table (others). `columns`: those of FOREIGN KEY, or the column with the constraint.
+
+    `match`, `on_update`, `on_delete`: the letters of pg_constraint. `set_columns`: those of ON DELETE SET NULL or SET
+    DEFAULT, if it names some. `not_enforced`: whether NOT ENFORCED is given.
+    """
 
     columns: tuple[Ident, ...]
     table: Name
     others: tuple[Ident, ...]
+    name: Ident | None = None
+    match: str = "s"
+    on_update: str = "a"
+    on_delete: str = "a"
+    set_columns: tuple[Ident, ...] = ()
+    deferrable: bool = False
+    deferred: bool = False
+    not_enforced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Ident, Name, Options, Parsed
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.subscribe import Subscribe
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 
 
@@ -31,5 +33,5 @@ class CopyRelation:
 class CopyTo(Parsed):
     """COPY relation or (statement) TO STDOUT."""
 
-    source: CopyRelation | Select | Insert | Update | Delete | Subscribe
+    source: CopyRelation | Select | Insert | Update | Delete | Merge | WithWrites | Subscribe
     options: Options

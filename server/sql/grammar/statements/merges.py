@@ -47,3 +47,4 @@ class Merge(Parsed):
     condition: Expr
     clauses: tuple[MergeClause, ...]
     common_tables: Query | None = None
+    returning: tuple[Expr, ...] = ()

@@ -70,6 +70,20 @@ class AlterRename(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSchema(Definition):
+    """ALTER ... SET SCHEMA."""
+
+    kind: ObjectKind
+    name: Name
+    schema: Ident
+    if_exists: bool
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
 class AlterOwner(Definition):
     """ALTER ... OWNER TO role."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Expr, Ident, Parsed
 from server.sql.grammar.statements.queries import Select
+from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 
 
@@ -16,7 +18,7 @@ class Prepare(Parsed):
 
     name: Ident
     types: tuple[PgType, ...]
-    statement: Select | Insert | Update | Delete
+    statement: Select | Insert | Update | Delete | Merge | WithWrites
 
 
 @dataclass(frozen=True, slots=True)

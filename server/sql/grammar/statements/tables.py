@@ -91,6 +91,18 @@ class DropConstraint(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class RenameConstraint(Definition):
+    """ALTER TABLE ... RENAME CONSTRAINT."""
+
+    tag = "ALTER TABLE"
+
+    table: Name
+    constraint: Ident
+    new_name: Ident
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTableAs(Parsed):
     """CREATE TABLE ... AS query, or SELECT ... INTO. `columns` name the query's first columns.
 

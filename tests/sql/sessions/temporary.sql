@@ -1,0 +1,28 @@
+-- Temporary tables and views.
+CREATE TABLE t (x int);
+INSERT INTO t VALUES (1);
+CREATE TEMP TABLE t (x int);
+SELECT * FROM t;
+INSERT INTO t VALUES (2) RETURNING *;
+SELECT * FROM public.t;
+SELECT * FROM pg_temp.t;
+CREATE TEMP TABLE gone (x int) ON COMMIT DROP;
+SELECT * FROM gone;
+BEGIN;
+CREATE TEMP TABLE gone (x int) ON COMMIT DROP;
+CREATE TEMP TABLE emptied (x int) ON COMMIT DELETE ROWS;
+INSERT INTO gone VALUES (1);
+INSERT INTO emptied VALUES (1), (2);
+SELECT count(*) FROM gone, emptied;
+COMMIT;
+SELECT * FROM gone;
+SELECT * FROM emptied;
+CREATE TEMP TABLE made AS SELECT x + 40 AS y FROM t;
+SELECT * FROM made;
+CREATE TEMP VIEW seen AS SELECT y FROM made;
+SELECT * FROM seen;
+CREATE TABLE public.r (x int PRIMARY KEY);
+CREATE TEMP TABLE refers (x int REFERENCES public.r);
+CREATE TEMP TABLE public.x (y int);
+DROP TABLE t;
+SELECT * FROM t;
