@@ -12,7 +12,8 @@ Rules, with A the old and A' = A + ΔA the new input, and A[K] the rows of A who
                   of the key in order; DISTINCT calls add the changes of the `distinct` node of the key and the value
     distinct      DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive;
                   without Spark
-    by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key
+    by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key; an aggregate
+                  or window over a window whose partitions contain its groups is computed together with that window
     all rows      Δf(A) = f(A') - f(A): the same without a key
 """
 
@@ -47,12 +48,13 @@ from server.dataflow.plan.nodes import (
     Temporal,
     TopK,
 )
+from server.dataflow.plan.partitions import moved, partitioned
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
 from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall, walk
 from server.sql.functions import syntax
 from server.sql.functions.exact_sums import MIDDLE
 from server.sql.functions.table import OPERATORS, Function, Kind
@@ -120,6 +122,7 @@ _UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 class _Planner:
     def __init__(self, root: Relation, followed: frozenset[ObjectId]) -> None:
         self._followed = followed
+        self._root = root
         self._new = NewColumns(root)
         self._known: dict[str, Node] = {}
         self._distinct_nodes: dict[tuple[Node, tuple[int, ...], bool], DistinctRows] = {}
@@ -146,7 +149,9 @@ class _Planner:
                 return self._inner_join(base, relation)
             case Join():
                 return self._other_join(base, relation)
-            case Aggregate(calls=calls) if all(adds_up_by_value(c) or extreme(c) is not None for c in calls):
+            case Aggregate() | Window() if (together := self._together(base, relation)) is not None:
+                return together
+            case Aggregate() if _is_accumulable(base):
                 keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
                 return self._accumulable(base, relation) if keeps else self._linear_over(base, relation)
             case Aggregate():
@@ -407,6 +412,22 @@ class _Planner:
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
 
+    def _together(self, base: Aggregate | Window, relation: Relation) -> Node | None:
+        """One node for `base` and a window below it. None if there is none, or others need the window's rows, too."""
+        if isinstance(base, Aggregate) and not _is_accumulable(base):
+            return None
+        found = partitioned(base)
+        if found is None:
+            return None
+        window, input = found.window, found.window.input
+        windows = [node for node in walk(self._root) if isinstance(node, Window)]
+        if sum(_fingerprint(node) == _fingerprint(window) for node in windows) > 1:
+            return None
+        keys = [key for key in partition_keys(window) if isinstance(key, ColumnRef)]
+        what = "window and aggregate" if isinstance(base, Aggregate) else "window"
+        node = self._recomputed(window, relation, [input], [_positions(keys, input)], what)
+        return replace(node, top_k=top_k_by_row_number(window, found.relation))
+
     def _recomputed(
         self,
         base: Relation,
@@ -427,7 +448,7 @@ class _Planner:
             scans.append(scan)
             versions[scan.id] = version
         over = _over(base, scans)
-        statement, version = versioned(carried(relation, base, over, ()), versions, self._new)
+        statement, version = versioned(moved(relation, base, over), versions, self._new)
         branches = [
             self._distinct_rows(branch, tuple(range(len(branch.schema)))) if is_distinct else branch
             for branch, is_distinct in zip(map(self.planned, inputs), distinct, strict=False)
@@ -498,6 +519,10 @@ def _running_totals(
     lead = AggregateCall(_LEAD, (ColumnRef(version),), INT8, True)
     calls.append(WindowCall(lead, tuple(keys), order, ""))
     return Window(of_version, tuple(calls), (*of_version.columns, *totals, next))
+
+
+def _is_accumulable(node: Aggregate) -> bool:
+    return all(adds_up_by_value(call) or extreme(call) is not None for call in node.calls)
 
 
 def _above_zero(version: Column) -> Expression:

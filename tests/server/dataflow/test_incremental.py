@@ -102,6 +102,20 @@ QUERIES = [
     "SELECT t.v, l.x FROM t, LATERAL (SELECT x FROM w WHERE w.k = t.k ORDER BY d, x LIMIT 2 OFFSET 1) l",
     "SELECT k, v, s FROM t ORDER BY v DESC NULLS LAST, k, s LIMIT 4",
     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2",
+    # windows of windows, and aggregates of windows
+    "SELECT k, session, count(*), max(v) FROM (SELECT k, v, sum(begins) OVER (PARTITION BY k ORDER BY v) AS session "
+    "FROM (SELECT k, v, CASE WHEN v - lag(v) OVER (PARTITION BY k ORDER BY v) <= 1 THEN 0 ELSE 1 END AS begins FROM t) "
+    "b) n GROUP BY k, session",
+    "SELECT k, s, count(*), sum(n), min(DISTINCT v) FILTER (WHERE n > 1) FROM (SELECT k, s, v, "
+    "rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 2 GROUP BY s, k HAVING count(*) > 1",
+    "SELECT s, n, sum(n) OVER (PARTITION BY s, k ORDER BY v) FROM (SELECT k, s, v, count(v) OVER (PARTITION BY k) AS n "
+    "FROM t) a WHERE v IS NOT NULL",
+    "SELECT k, sum(f), avg(w), max(n) FROM (SELECT k, f, w, row_number() OVER (PARTITION BY k ORDER BY w, f) AS n "
+    "FROM u) a GROUP BY k",
+    "SELECT * FROM (SELECT k, v, n, row_number() OVER (PARTITION BY k ORDER BY n DESC, v, s) AS m FROM (SELECT k, v, "
+    "s, count(*) OVER (PARTITION BY k, s) AS n FROM t) a) b WHERE m <= 2",
+    "WITH a AS (SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) "
+    "SELECT a.v, b.c FROM a JOIN (SELECT k, count(*) AS c FROM a WHERE n > 1 GROUP BY k) b ON a.k = b.k",
     # subqueries
     "SELECT k, (SELECT max(x) FROM w WHERE w.k = t.k) FROM t",
     "SELECT k FROM t WHERE v > (SELECT avg(x) FROM w)",
