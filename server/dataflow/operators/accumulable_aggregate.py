@@ -30,7 +30,7 @@ from server.dataflow.operators.operator import (
 )
 from server.dataflow.operators.versions import changed_rows, check_counts, first_rows, touched_keys
 from server.dataflow.plan.description import column_names
-from server.dataflow.plan.nodes import VERSION, AccumulableAggregate, Statement
+from server.dataflow.plan.nodes import MEMBER, VERSION, AccumulableAggregate, Statement
 from server.runtime.threads import in_thread
 
 BRANCH = "branch"
@@ -138,11 +138,23 @@ class AccumulableAggregateOperator(Operator):
             self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), first, numbers),
             self._changed_rows(0, range(len(node.input.schema)), changes),
         ]
-        for branch, (distinct, of_branch) in enumerate(zip(node.distinct, distinct_changes, strict=True), 1):
-            parts.append(self._changed_rows(branch, distinct.positions, of_branch))
+        counted: list[tuple[pa.Table, NDArray[np.int64]]] = []
+        for (_, branches), of_values in zip(node.distinct, distinct_changes, strict=True):
+            rows, members = _by_member(of_values, len(branches))
+            counts = np.array([-1 if branch.count is None else branch.count for branch in branches])[members]
+            if (is_counted := counts >= 0).any():
+                counted.append((_filtered(rows, is_counted), counts[is_counted]))
+            for number, branch in enumerate(branches):
+                if branch.count is None:
+                    parts.append(
+                        self._changed_rows(branch.number, branch.positions, _filtered(rows, members == number))
+                    )
+        if counted:
+            parts.append(self._counted(counted))
         touched = touched_keys(tick, [node.key], [changes])
-        of_values = zip(node.top_rows, top_rows, top_changes, strict=True)
-        for branch, ((distinct, top_k), held, new) in enumerate(of_values, 1 + len(node.distinct)):
+        first_branch = 1 + sum(len(branches) for _, branches in node.distinct)
+        of_extremes = zip(node.top_rows, top_rows, top_changes, strict=True)
+        for number, ((distinct, top_k), held, new) in enumerate(of_extremes, first_branch):
             versions = [
                 (changed.version, changed.after) for changed in changed_rows(held, new, self._key, touched, tick, top_k)
             ]
@@ -150,8 +162,31 @@ class AccumulableAggregateOperator(Operator):
                 versions.append((0, first_rows(held, self._key, top_k)))
             for version, rows in versions:
                 columns = updates.rows_of(rows).columns
-                parts.append(self._tagged(branch, distinct.positions, columns, np.zeros(len(rows)), version))
+                parts.append(self._tagged(number, distinct.positions, columns, np.zeros(len(rows)), version))
         return pa.concat_tables(parts)
+
+    def _counted(self, parts: Sequence[tuple[pa.Table, NDArray[np.int64]]]) -> pa.Table:
+        """The changes of counts of distinct values: one row for each key and version.
+
+        `parts`: changes of values, each with the index of its count among the numbers of the state.
+        """
+        named = [f"c{position}" for position in self._key]
+        keys = pa.concat_tables([rows.select([*named, VERSION]) for rows, _ in parts])
+        counts = np.concatenate([counts for _, counts in parts])
+        diffs = np.concatenate([rows[DIFF].to_numpy() for rows, _ in parts])
+        groups = pa.array(updates.row_numbers(keys)).dictionary_encode()
+        group, size = groups.indices.to_numpy(), len(groups.dictionary)
+        first = np.empty(size, np.int64)
+        first[group[::-1]] = np.arange(len(group))[::-1]
+        fields = list(self._aggregate.state)[self._width :]
+        sums = np.zeros((len(fields), size), np.int64)
+        np.add.at(sums, (counts, group), diffs)
+        numbers = {
+            f"n{i}": pa.array(own).cast(field.type) for i, (own, field) in enumerate(zip(sums, fields, strict=True))
+        }
+        rows = keys.take(pa.array(first))
+        versions = rows[VERSION].to_numpy()
+        return self._tagged(0, self._aggregate.key, rows.columns[: self._width], np.zeros(size), versions, numbers)
 
     def _changed_rows(self, branch: int, positions: Sequence[int], changes: pa.Table) -> pa.Table:
         """One row with diff 1 or -1 for each copy of a row in `changes`."""
@@ -170,7 +205,7 @@ class AccumulableAggregateOperator(Operator):
         columns: Sequence[pa.ChunkedArray],
         diffs: NDArray[Any],
         version: int | NDArray[np.int64],
-        numbers: Mapping[str, pa.ChunkedArray] = MappingProxyType({}),
+        numbers: Mapping[str, pa.Array | pa.ChunkedArray] = MappingProxyType({}),
     ) -> pa.Table:
         count = len(diffs)
         known: dict[str, Any] = {f"c{position}": column for position, column in zip(positions, columns, strict=True)}
@@ -199,3 +234,14 @@ class AccumulableAggregateOperator(Operator):
             updates.with_diff(retracted.rename_columns(inserted.column_names), -1),
         ]
         return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), tick), change
+
+
+def _by_member(changes: pa.Table, subsets: int) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The changes of a node with distinct values without the column `MEMBER`, and this column: 0 if there is none."""
+    if subsets == 1:
+        return changes, np.zeros(changes.num_rows, np.int64)
+    return changes.drop_columns([MEMBER]), changes[MEMBER].to_numpy()
+
+
+def _filtered(rows: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
+    return rows if mask.all() else rows.filter(pa.array(mask))

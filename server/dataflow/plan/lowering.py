@@ -32,11 +32,14 @@ from server.dataflow.plan.accumulable import Added, either
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
 from server.dataflow.plan.late_columns import late_form
 from server.dataflow.plan.nodes import (
+    MEMBER,
     AccumulableAggregate,
     Apart,
     Concat,
     Constant,
+    DistinctBranch,
     DistinctRows,
+    DistinctValues,
     InnerJoin,
     Linear,
     Node,
@@ -329,17 +332,31 @@ class _Planner:
             Call(_EQUAL, (ColumnRef(branch), Literal(i, INT8)), BOOL, False)
             for i in range(1 + len(values.distinct) + len(values.top_rows))
         ]
-        state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
+        state, counts, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
+
+        def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
+            return tuple(
+                DistinctBranch(i + 1, (*by, *_at([values.distinct[i]], input)), counts.get(i + 1)) for i in subset
+            )
+
         at_first = None
         if not values.distinct:  # a DISTINCT call would need the rows once more
             rows = replace(changes, columns=input.columns or (v,))
-            _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
+            _, _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
         return AccumulableAggregate(
             _schema(relation.columns),
             relation,
             below,
             by,
-            tuple(map(distinct, values.distinct)),
+            tuple(
+                (
+                    distinct(values.distinct[subset[0]])
+                    if len(subset) == 1
+                    else _distinct_values(below, by, _at([values.distinct[i] for i in subset], input)),
+                    branches(subset),
+                )
+                for subset in values.subsets
+            ),
             tuple(
                 (distinct(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows
             ),
@@ -357,8 +374,8 @@ class _Planner:
         version: Column | None,
         diff: Expression,
         is_branch: Sequence[Expression],
-    ) -> tuple[tuple[Column, ...], Statement]:
-        """The columns of the state, and the statement that computes rows and state.
+    ) -> tuple[tuple[Column, ...], dict[int, int], Statement]:
+        """The columns of the state, `DistinctBranch.count` by branch, and the statement that computes rows and state.
 
         The statement reads the rows of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
         rows.
@@ -408,7 +425,13 @@ class _Planner:
             (*refs, *results, *refs, *map(ColumnRef, added.columns), *versions),
         )
         more = (*state, v, next)
-        return state, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
+        numbers = {column: number for number, column in enumerate(added.columns)}
+        counts = {
+            number: numbers[count]
+            for number, branch in enumerate(is_branch)
+            if (count := added.counts.get(branch)) is not None
+        }
+        return state, counts, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
 
@@ -519,6 +542,12 @@ def _running_totals(
     lead = AggregateCall(_LEAD, (ColumnRef(version),), INT8, True)
     calls.append(WindowCall(lead, tuple(keys), order, ""))
     return Window(of_version, tuple(calls), (*of_version.columns, *totals, next))
+
+
+def _distinct_values(node: Node, key: tuple[int, ...], members: tuple[int, ...]) -> DistinctValues:
+    columns = tuple(node.relation.columns[position] for position in (*key, members[0]))
+    schema = _schema(columns).append(pa.field(MEMBER, pa.int64()))
+    return DistinctValues(schema, only(node.relation, columns), node, key, members)
 
 
 def _is_accumulable(node: Aggregate) -> bool:

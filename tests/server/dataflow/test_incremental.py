@@ -82,6 +82,10 @@ QUERIES = [
     "SELECT k, max(f), min(w), avg(w), max(d2) FROM (SELECT *, f * 2 AS d2 FROM u) a GROUP BY k",
     "SELECT k, count(DISTINCT v), sum(DISTINCT v) FILTER (WHERE s <> 'a'), avg(v), count(DISTINCT s) FROM t GROUP BY k",
     "SELECT count(DISTINCT k), sum(DISTINCT v), max(v), min(s), count(*) FROM t",
+    "SELECT k, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE s = 'a'), count(DISTINCT v) FILTER (WHERE s <> 'a'), "
+    "count(DISTINCT s) FILTER (WHERE v > 0), count(DISTINCT s) FILTER (WHERE v < 2), max(v), sum(v) FROM t GROUP BY k",
+    "SELECT count(DISTINCT w) FILTER (WHERE f > 0), sum(DISTINCT w) FILTER (WHERE f > 0), avg(DISTINCT w), "
+    "count(DISTINCT w) FILTER (WHERE k = 1), count(*) FILTER (WHERE f > 1) FROM u",
     "SELECT s, max(k), max(k + 0), min(DISTINCT v) FROM t GROUP BY s HAVING min(k) > 1",
     "SELECT k, s, count(*), grouping(k, s) FROM t GROUP BY ROLLUP (k, s)",
     # distinct, set operations

@@ -103,6 +103,25 @@ def test_explain_output() -> None:
     ]
 
 
+def test_distinct_values_of_subsets_are_one_node() -> None:
+    sql = (
+        "SELECT k, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE s = 'a'), "
+        "sum(DISTINCT v) FILTER (WHERE s = 'b'), count(DISTINCT s) FROM t GROUP BY k"
+    )
+    lines = shown(sql)
+    assert [line.strip() for line in lines if "Distinct" in line] == [
+        "4 Distinct: k, v, of 3 subsets",
+        "5 Distinct: k, s",
+    ]
+    (node,) = (node for node in nodes_of(followed(sql)) if isinstance(node, AccumulableAggregate))
+    assert [branch.count is not None for _, branches in node.distinct for branch in branches] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
 _RANKED = "(SELECT k, s, v, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a"
 
 
