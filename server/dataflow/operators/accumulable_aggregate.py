@@ -28,7 +28,7 @@ from server.dataflow.operators.operator import (
     slice_of,
     sorting_of,
 )
-from server.dataflow.operators.versions import changed_rows, check_counts, first_rows, touched_keys
+from server.dataflow.operators.versions import check_counts, first_rows, rows_by_version, touched_keys
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import MEMBER, VERSION, AccumulableAggregate, Statement
 from server.runtime.threads import in_thread
@@ -59,8 +59,8 @@ class AccumulableAggregateOperator(Operator):
         self._row_schema = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, BRANCH_FIELD, *named])
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
-        return self._aggregate.sql, [self._row_schema]
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        return [(sql, [self._row_schema]) for sql in (self._aggregate.at_once, self._aggregate.sql)]
 
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:
         """Looks up the old state and first values of the touched keys.
@@ -99,7 +99,8 @@ class AccumulableAggregateOperator(Operator):
             )
             return await self._computed(self._aggregate.at_first, rows, tick, before)
         rows = await in_thread(self._read, tick, before, changes, distinct_changes, top_rows, top_changes)
-        return await self._computed(self._aggregate.sql, rows, tick, before)
+        statement = self._aggregate.at_once if len(tick.times) == 1 else self._aggregate.sql
+        return await self._computed(statement, rows, tick, before)
 
     async def _computed(self, statement: Statement, rows: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
         found = await self._run(statement, {"d0": rows})
@@ -133,9 +134,14 @@ class AccumulableAggregateOperator(Operator):
         if not self._width and tick.since is None:
             state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
-        first = 0 if tick.since is not None else 1
+        of_state = [] if tick.since is None else [0]
+        if len(tick.times) == 1:  # `at_once` computes no running totals
+            of_state.append(1)
         parts = [
-            self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), first, numbers),
+            *(
+                self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers)
+                for version in of_state
+            ),
             self._changed_rows(0, range(len(node.input.schema)), changes),
         ]
         counted: list[tuple[pa.Table, NDArray[np.int64]]] = []
@@ -155,15 +161,19 @@ class AccumulableAggregateOperator(Operator):
         first_branch = 1 + sum(len(branches) for _, branches in node.distinct)
         of_extremes = zip(node.top_rows, top_rows, top_changes, strict=True)
         for number, ((distinct, top_k), held, new) in enumerate(of_extremes, first_branch):
-            versions = [
-                (changed.version, changed.after) for changed in changed_rows(held, new, self._key, touched, tick, top_k)
-            ]
+            rows = rows_by_version(held, new, self._key, touched, tick, top_k)
+            rows = updates.rows_of(rows.filter(pc.greater(rows[VERSION], 0)))
+            parts.append(self._looked_up(number, distinct.positions, rows.drop_columns([VERSION]), rows[VERSION]))
             if tick.since is not None:
-                versions.append((0, first_rows(held, self._key, top_k)))
-            for version, rows in versions:
-                columns = updates.rows_of(rows).columns
-                parts.append(self._tagged(number, distinct.positions, columns, np.zeros(len(rows)), version))
+                old = updates.rows_of(first_rows(held, self._key, top_k))
+                parts.append(self._looked_up(number, distinct.positions, old, np.zeros(len(old), np.int64)))
         return pa.concat_tables(parts)
+
+    def _looked_up(
+        self, branch: int, positions: Sequence[int], rows: pa.Table, versions: pa.ChunkedArray | NDArray[np.int64]
+    ) -> pa.Table:
+        """Rows of `top_rows` in these versions."""
+        return self._tagged(branch, positions, rows.columns, np.zeros(len(rows)), np.asarray(versions))
 
     def _counted(self, parts: Sequence[tuple[pa.Table, NDArray[np.int64]]]) -> pa.Table:
         """The changes of counts of distinct values: one row for each key and version.

@@ -88,9 +88,9 @@ class Operator(ABC):
         return []
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]] | None:
-        """The statement of the operator's steps and the schemas of d0, d1, ..., which it reads. None without one."""
-        return None
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        """The statements of the operator's steps, with the schemas of d0, d1, ..., which they read."""
+        return ()
 
     @cached_property
     def schema(self) -> pa.Schema:

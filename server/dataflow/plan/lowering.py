@@ -118,6 +118,7 @@ _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
 _ONE = Literal(1, INT8)
 _SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
+_NEXT = Function("next", (), INT8, "IF({0} = 0L, 1L, NULL)")  # if there is only one version
 _LEAD = Function("lead", (), INT8, "lead({0}){f}", Kind.WINDOW)
 _UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
@@ -333,6 +334,7 @@ class _Planner:
             for i in range(1 + len(values.distinct) + len(values.top_rows))
         ]
         state, counts, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
+        _, _, at_once = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch, versions=1)
 
         def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
             return tuple(
@@ -362,6 +364,7 @@ class _Planner:
             ),
             _schema(state),
             sql,
+            at_once,
             at_first,
         )
 
@@ -374,11 +377,12 @@ class _Planner:
         version: Column | None,
         diff: Expression,
         is_branch: Sequence[Expression],
+        versions: int | None = None,
     ) -> tuple[tuple[Column, ...], dict[int, int], Statement]:
         """The columns of the state, `DistinctBranch.count` by branch, and the statement that computes rows and state.
 
         The statement reads the rows of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
-        rows.
+        rows. `versions`: 1 for the statement `at_once`.
         """
         added = Added(diff, self._new, is_branch[0] if len(is_branch) > 1 else None)
         results: list[Expression] = []
@@ -395,7 +399,13 @@ class _Planner:
                 extremes.append(replace(plain, filter=is_branch[number]) if is_branch else plain)
                 looked_up.append(self._new.column("", call))
                 results.append(ColumnRef(looked_up[-1]))
-        changes = added.changes
+        numbers = {column: number for number, column in enumerate(added.columns)}
+        counts = {
+            number: numbers[count]
+            for number, branch in enumerate(is_branch)
+            if (count := added.counts.get(branch)) is not None
+        }
+        changes = [_ZERO if number in counts.values() else change for number, change in enumerate(added.changes)]
         if is_branch:
             held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
             scan = replace(scan, columns=(*scan.columns, *held))
@@ -409,28 +419,27 @@ class _Planner:
         refs, v, next = tuple(map(ColumnRef, keys)), self._bigint(), self._bigint()
         if version is None:
             totals: Relation = Aggregate(scan, base.keys, (*sums, *extremes), (*keys, *added.columns, *looked_up))
-            versions: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
+            version_and_next: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
+        elif versions == 1:
+            at = self._bigint()
+            columns = (*keys, at, *added.columns, *looked_up)
+            totals = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
+            version_and_next = (ColumnRef(at), Call(_NEXT, (ColumnRef(at),), INT8, True))
         else:
             at, following = self._bigint(), self._bigint()
             columns = (*keys, at, *partial, *looked_up)
             of_version = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
             totals = _running_totals(of_version, refs, at, partial, added.columns, following)
-            versions = (ColumnRef(at), ColumnRef(following))
+            version_and_next = (ColumnRef(at), ColumnRef(following))
         if base.keys:
             totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
         state = (*state_keys, *added.columns)
         rows = Project(
             totals,
             (*base.columns, *state, v, next),
-            (*refs, *results, *refs, *map(ColumnRef, added.columns), *versions),
+            (*refs, *results, *refs, *map(ColumnRef, added.columns), *version_and_next),
         )
         more = (*state, v, next)
-        numbers = {column: number for number, column in enumerate(added.columns)}
-        counts = {
-            number: numbers[count]
-            for number, branch in enumerate(is_branch)
-            if (count := added.counts.get(branch)) is not None
-        }
         return state, counts, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
