@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from catalog.updates import DIFF
+from protocol.columnar.gather import rows_at
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
@@ -214,7 +215,7 @@ class IncrementalComputation:
         self._time = times[-1]
         if len(times) == 1:
             return [_retractions_first(changes)]
-        return [_retractions_first(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+        return await in_thread(_by_version, changes, tick)
 
     def pass_to(self, time: Timestamp) -> None:
         assert self._time is not None
@@ -395,6 +396,15 @@ class IncrementalComputation:
                 operator.forget()
             raise
         return tasks[id(self.root)].result()
+
+
+def _by_version(changes: pa.Table, tick: Tick) -> list[pa.Table]:
+    """The changes of each version, retractions first."""
+    versions, inserted = changes[VERSION].to_numpy(), changes[DIFF].to_numpy() > 0
+    order = np.lexsort((inserted, versions))
+    rows = rows_at(changes.drop_columns([VERSION]), order)
+    ends = np.searchsorted(versions[order], tick.new, "right").tolist()
+    return [rows.slice(first, end - first) for first, end in itertools.pairwise([0, *ends])]
 
 
 def _reads_per_row(node: Node) -> int:
