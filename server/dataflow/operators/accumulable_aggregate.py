@@ -223,7 +223,12 @@ class AccumulableAggregateOperator(Operator):
         known[DIFF] = pa.array(diffs.astype(np.int64))
         known[BRANCH] = pa.array(np.full(count, branch))
         known |= numbers
-        return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._row_schema], schema=self._row_schema)
+        columns_in_order = []
+        for field in self._row_schema:
+            column = known[field.name] if field.name in known else pa.nulls(count, field.type)
+            # numerics of `DistinctValues` may have another precision
+            columns_in_order.append(column if column.type == field.type else column.cast(field.type))
+        return pa.table(columns_in_order, schema=self._row_schema)
 
     def _changes(self, tick: Tick, before: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The node's changes, and those of the state. `found`: the statement's result."""

@@ -52,7 +52,11 @@ class DistinctValuesOperator(Operator):
 
     def _selected(self, changes: pa.Table) -> tuple[pa.Table, NDArray[np.bool_]]:
         """The key, the value, version and diff of the rows in a subset, and their membership by subset."""
-        members = [changes.column(position) for position in self._values.members]
+        type = self._rows.types[-1]  # numerics may have different precisions
+        members = [
+            column if column.type == type else column.cast(type)
+            for column in (changes.column(position) for position in self._values.members)
+        ]
         is_member = np.stack([np.asarray(column.is_valid()) for column in members])
         key = [changes.column(position) for position in self._values.key]
         columns = [*key, pc.coalesce(*members), changes[VERSION], changes[DIFF]]
