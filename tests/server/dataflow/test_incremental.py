@@ -95,8 +95,8 @@ QUERIES = [
     "count(DISTINCT s) FILTER (WHERE v > 0), count(DISTINCT s) FILTER (WHERE v < 2), max(v), sum(v) FROM t GROUP BY k",
     "SELECT count(DISTINCT w) FILTER (WHERE f > 0), sum(DISTINCT w) FILTER (WHERE f > 0), avg(DISTINCT w), "
     "count(DISTINCT w) FILTER (WHERE k = 1), count(*) FILTER (WHERE f > 1) FROM u",
-    "SELECT k, avg(DISTINCT w * 2) FILTER (WHERE f > 0), sum(DISTINCT w * 2), count(DISTINCT w * 2) FILTER (WHERE f < 4)"
-    " FROM u GROUP BY k",
+    "SELECT k, avg(DISTINCT w * 2) FILTER (WHERE f > 0), sum(DISTINCT w * 2), "
+    "count(DISTINCT w * 2) FILTER (WHERE f < 4) FROM u GROUP BY k",
     "SELECT s, max(k), max(k + 0), min(DISTINCT v) FROM t GROUP BY s HAVING min(k) > 1",
     "SELECT k, s, count(*), grouping(k, s) FROM t GROUP BY ROLLUP (k, s)",
     # distinct, set operations
