@@ -48,7 +48,7 @@ def steps(draw: st.DrawFn) -> tuple[Counter[Row], list[Counter[Row]]]:
     return old, found
 
 
-def table(rows: Sequence[tuple[Row, ...]], *more: pa.Field) -> pa.Table:
+def table(rows: Sequence[tuple[Any, ...]], *more: pa.Field) -> pa.Table:
     schema = pa.schema([*SCHEMA, *more])
     columns = zip(*((*row, *rest) for row, *rest in rows), strict=True) if rows else [[]] * len(schema)
     return pa.table([pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)], schema)
@@ -67,7 +67,7 @@ def found(
     touched = touched_keys(tick, [key], [changed])
     if key and touched:  # a step looks up the rows of touched keys only
         hashes = np.unique(np.concatenate([one.key_hashes for one in touched if one.key_hashes is not None]))
-        own_hashes = versions.key_codes(before, tuple(f"c{position}" for position in key))
+        own_hashes = hashing.key_codes(before, tuple(f"c{position}" for position in key))
         before = before.filter(pa.array(np.isin(own_hashes, hashes)))
     if not touched:
         return Counter()
