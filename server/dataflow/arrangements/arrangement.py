@@ -73,8 +73,11 @@ class Arrangement(Protocol):
     @property
     def upper(self) -> int: ...
 
-    async def insert(self, changes: pa.Table, time: int) -> None:
-        """Adds consolidated changes (the schema's columns and `diff`) at `time >= upper`."""
+    async def insert(self, changes: pa.Table, time: int, times: NDArray[np.int64] | None = None) -> None:
+        """Adds consolidated changes (the schema's columns and `diff`) at `time >= upper`.
+
+        `times`: the time of each change, ascending, from `upper` to `time`; changes of each time are consolidated.
+        """
 
     def advance(self, since: int) -> None:
         """Allows compaction up to `since`: later merges change times before `since` to `since` and consolidate."""
@@ -181,14 +184,14 @@ class ServerArrangement:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    async def insert(self, changes: pa.Table, time: int) -> None:
+    async def insert(self, changes: pa.Table, time: int, times: NDArray[np.int64] | None = None) -> None:
         assert time >= self.upper, f"{time} is before {self.upper}"
         if changes.num_rows:
-            await in_thread(self._insert, changes.select([*self.schema.names, u.DIFF]), time)
+            await in_thread(self._insert, changes.select([*self.schema.names, u.DIFF]), time, times)
         self.upper = time + 1
 
-    def _insert(self, changes: pa.Table, time: int) -> None:
-        run = self._storage.store(sorted_run(self.sorted_by, changes, time))
+    def _insert(self, changes: pa.Table, time: int, times: NDArray[np.int64] | None) -> None:
+        run = self._storage.store(sorted_run(self.sorted_by, changes, time if times is None else times))
         with self._lock:
             self._runs = (*self._runs, run)
             self.upper = time + 1  # before merging: if a merge fails, a retry must not insert these changes again

@@ -162,8 +162,13 @@ class FileArrangement:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    async def insert(self, changes: pa.Table, time: int) -> None:
+    async def insert(self, changes: pa.Table, time: int, times: NDArray[np.int64] | None = None) -> None:
         assert time >= self.upper, f"{time} is before {self.upper}"
+        if times is not None and changes.nbytes > self._head_bytes_max:  # a file has one time
+            for own in np.unique(times).tolist():
+                first, end = np.searchsorted(times, [own, own + 1]).tolist()
+                await self.insert(changes.slice(first, end - first), own)
+            return
         if changes.num_rows == 0:
             self.upper = time + 1
             return
@@ -173,7 +178,7 @@ class FileArrangement:
             self.upper = time + 1
             self._merge()
         else:
-            await self._head.insert(changes, time)
+            await self._head.insert(changes, time, times)
             self.upper = time + 1
             if self._head.bytes > self._head_bytes_max:
                 await self._empty_head()

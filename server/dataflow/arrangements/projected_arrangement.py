@@ -69,7 +69,7 @@ class ProjectedArrangement:
         named = found.select(self._columns).rename_columns([*self.schema.names, updates.DIFF])
         return await in_thread(updates.consolidate, named)
 
-    async def insert(self, changes: pa.Table, time: int) -> None:
+    async def insert(self, changes: pa.Table, time: int, times: NDArray[np.int64] | None = None) -> None:
         raise AssertionError("it is written to as a whole")
 
     def advance(self, since: int) -> None:

@@ -384,8 +384,8 @@ def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
     return u.consolidate(found) if (found[u.DIFF].to_numpy() < 0).any() else found
 
 
-def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int) -> Run:
-    """A run of the consolidated changes of one time."""
+def sorted_run(sorted_by: Sorting, changes: pa.Table, time: int | NDArray[np.int64]) -> Run:
+    """A run of consolidated changes. `time`: that of all of them, or of each."""
     rows = u.rows_of(changes)
     return _run(sorted_by, rows, sorted_by.key_hashes(rows), changes[u.DIFF].to_numpy(), np.full(len(rows), time))
 

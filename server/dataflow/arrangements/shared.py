@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
@@ -22,6 +24,8 @@ from server.dataflow.arrangements.projected_arrangement import ProjectedArrangem
 from server.dataflow.arrangements.run import ByKey, Sorting
 from server.dataflow.inputs import Inputs
 from server.runtime.threads import to_the_end
+
+INSERTED_ROWS = 1 << 16  # changes of several times are inserted together, about so many at once
 
 Key = tuple[ObjectId, tuple[int, ...], Sorting]
 
@@ -68,15 +72,22 @@ class Lease:
                 await self._insert(updates.with_diff(await inputs.rows(id, start), 1), start)
                 self.shared.filled = True
             times = inputs.change_times(id, self.arrangement.upper, time + 1)
-            for at in times:
-                await self._insert(await inputs.changes(id, at, at + 1), at)
+            parts: list[pa.Table] = []
+            rows: list[int] = []
+            for number, at in enumerate(times, 1):
+                parts.append(await inputs.changes(id, at, at + 1))
+                rows.append(parts[-1].num_rows)
+                if sum(rows) > INSERTED_ROWS or number == len(times):
+                    of_rows = np.repeat(times[number - len(rows) : number], rows) if len(rows) > 1 else None
+                    await self._insert(pa.concat_tables(parts), at, of_rows)
+                    parts, rows = [], []
 
-    async def _insert(self, changes: pa.Table, time: Timestamp) -> None:
+    async def _insert(self, changes: pa.Table, time: Timestamp, times: NDArray[np.int64] | None = None) -> None:
         _, positions, _ = self.shared.key
         columns = [*(changes.column(position) for position in positions), changes[updates.DIFF]]
         names = [*self.shared.arrangement.schema.names, updates.DIFF]
         try:
-            await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time)))
+            await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time), times))
         except Exception:  # the arrangement may be incomplete
             self.owner.invalidated(self)
             raise

@@ -28,9 +28,9 @@ from server.dataflow.operators.operator import (
     slice_of,
     sorting_of,
 )
-from server.dataflow.operators.versions import changed_rows, check_counts, first_rows, touched_keys
+from server.dataflow.operators.versions import check_counts, first_rows, rows_by_version, touched_keys
 from server.dataflow.plan.description import column_names
-from server.dataflow.plan.nodes import VERSION, AccumulableAggregate, Statement
+from server.dataflow.plan.nodes import MEMBER, VERSION, AccumulableAggregate, Statement
 from server.runtime.threads import in_thread
 
 BRANCH = "branch"
@@ -59,8 +59,8 @@ class AccumulableAggregateOperator(Operator):
         self._row_schema = pa.schema([*node.input.schema, VERSION_FIELD, DIFF_FIELD, BRANCH_FIELD, *named])
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
-        return self._aggregate.sql, [self._row_schema]
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        return [(sql, [self._row_schema]) for sql in (self._aggregate.at_once, self._aggregate.sql)]
 
     async def look_up(self, tick: Tick, changes: pa.Table) -> None:
         """Looks up the old state and first values of the touched keys.
@@ -99,7 +99,8 @@ class AccumulableAggregateOperator(Operator):
             )
             return await self._computed(self._aggregate.at_first, rows, tick, before)
         rows = await in_thread(self._read, tick, before, changes, distinct_changes, top_rows, top_changes)
-        return await self._computed(self._aggregate.sql, rows, tick, before)
+        statement = self._aggregate.at_once if len(tick.times) == 1 else self._aggregate.sql
+        return await self._computed(statement, rows, tick, before)
 
     async def _computed(self, statement: Statement, rows: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
         found = await self._run(statement, {"d0": rows})
@@ -133,25 +134,69 @@ class AccumulableAggregateOperator(Operator):
         if not self._width and tick.since is None:
             state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
-        first = 0 if tick.since is not None else 1
+        of_state = [] if tick.since is None else [0]
+        if len(tick.times) == 1:  # `at_once` computes no running totals
+            of_state.append(1)
         parts = [
-            self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), first, numbers),
+            *(
+                self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers)
+                for version in of_state
+            ),
             self._changed_rows(0, range(len(node.input.schema)), changes),
         ]
-        for branch, (distinct, of_branch) in enumerate(zip(node.distinct, distinct_changes, strict=True), 1):
-            parts.append(self._changed_rows(branch, distinct.positions, of_branch))
+        counted: list[tuple[pa.Table, NDArray[np.int64]]] = []
+        for (_, branches), of_values in zip(node.distinct, distinct_changes, strict=True):
+            rows, members = _by_member(of_values, len(branches))
+            counts = np.array([-1 if branch.count is None else branch.count for branch in branches])[members]
+            if (is_counted := counts >= 0).any():
+                counted.append((_filtered(rows, is_counted), counts[is_counted]))
+            for number, branch in enumerate(branches):
+                if branch.count is None:
+                    parts.append(
+                        self._changed_rows(branch.number, branch.positions, _filtered(rows, members == number))
+                    )
+        if counted:
+            parts.append(self._counted(counted))
         touched = touched_keys(tick, [node.key], [changes])
-        of_values = zip(node.top_rows, top_rows, top_changes, strict=True)
-        for branch, ((distinct, top_k), held, new) in enumerate(of_values, 1 + len(node.distinct)):
-            versions = [
-                (changed.version, changed.after) for changed in changed_rows(held, new, self._key, touched, tick, top_k)
-            ]
+        first_branch = 1 + sum(len(branches) for _, branches in node.distinct)
+        of_extremes = zip(node.top_rows, top_rows, top_changes, strict=True)
+        for number, ((distinct, top_k), held, new) in enumerate(of_extremes, first_branch):
+            rows = rows_by_version(held, new, self._key, touched, tick, top_k)
+            rows = updates.rows_of(rows.filter(pc.greater(rows[VERSION], 0)))
+            parts.append(self._looked_up(number, distinct.positions, rows.drop_columns([VERSION]), rows[VERSION]))
             if tick.since is not None:
-                versions.append((0, first_rows(held, self._key, top_k)))
-            for version, rows in versions:
-                columns = updates.rows_of(rows).columns
-                parts.append(self._tagged(branch, distinct.positions, columns, np.zeros(len(rows)), version))
+                old = updates.rows_of(first_rows(held, self._key, top_k))
+                parts.append(self._looked_up(number, distinct.positions, old, np.zeros(len(old), np.int64)))
         return pa.concat_tables(parts)
+
+    def _looked_up(
+        self, branch: int, positions: Sequence[int], rows: pa.Table, versions: pa.ChunkedArray | NDArray[np.int64]
+    ) -> pa.Table:
+        """Rows of `top_rows` in these versions."""
+        return self._tagged(branch, positions, rows.columns, np.zeros(len(rows)), np.asarray(versions))
+
+    def _counted(self, parts: Sequence[tuple[pa.Table, NDArray[np.int64]]]) -> pa.Table:
+        """The changes of counts of distinct values: one row for each key and version.
+
+        `parts`: changes of values, each with the index of its count among the numbers of the state.
+        """
+        named = [f"c{position}" for position in self._key]
+        keys = pa.concat_tables([rows.select([*named, VERSION]) for rows, _ in parts])
+        counts = np.concatenate([counts for _, counts in parts])
+        diffs = np.concatenate([rows[DIFF].to_numpy() for rows, _ in parts])
+        groups = pa.array(updates.row_numbers(keys)).dictionary_encode()
+        group, size = groups.indices.to_numpy(), len(groups.dictionary)
+        first = np.empty(size, np.int64)
+        first[group[::-1]] = np.arange(len(group))[::-1]
+        fields = list(self._aggregate.state)[self._width :]
+        sums = np.zeros((len(fields), size), np.int64)
+        np.add.at(sums, (counts, group), diffs)
+        numbers = {
+            f"n{i}": pa.array(own).cast(field.type) for i, (own, field) in enumerate(zip(sums, fields, strict=True))
+        }
+        rows = keys.take(pa.array(first))
+        versions = rows[VERSION].to_numpy()
+        return self._tagged(0, self._aggregate.key, rows.columns[: self._width], np.zeros(size), versions, numbers)
 
     def _changed_rows(self, branch: int, positions: Sequence[int], changes: pa.Table) -> pa.Table:
         """One row with diff 1 or -1 for each copy of a row in `changes`."""
@@ -170,7 +215,7 @@ class AccumulableAggregateOperator(Operator):
         columns: Sequence[pa.ChunkedArray],
         diffs: NDArray[Any],
         version: int | NDArray[np.int64],
-        numbers: Mapping[str, pa.ChunkedArray] = MappingProxyType({}),
+        numbers: Mapping[str, pa.Array | pa.ChunkedArray] = MappingProxyType({}),
     ) -> pa.Table:
         count = len(diffs)
         known: dict[str, Any] = {f"c{position}": column for position, column in zip(positions, columns, strict=True)}
@@ -178,7 +223,12 @@ class AccumulableAggregateOperator(Operator):
         known[DIFF] = pa.array(diffs.astype(np.int64))
         known[BRANCH] = pa.array(np.full(count, branch))
         known |= numbers
-        return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in self._row_schema], schema=self._row_schema)
+        columns_in_order = []
+        for field in self._row_schema:
+            column = known[field.name] if field.name in known else pa.nulls(count, field.type)
+            # numerics of `DistinctValues` may have another precision
+            columns_in_order.append(column if column.type == field.type else column.cast(field.type))
+        return pa.table(columns_in_order, schema=self._row_schema)
 
     def _changes(self, tick: Tick, before: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The node's changes, and those of the state. `found`: the statement's result."""
@@ -199,3 +249,14 @@ class AccumulableAggregateOperator(Operator):
             updates.with_diff(retracted.rename_columns(inserted.column_names), -1),
         ]
         return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), tick), change
+
+
+def _by_member(changes: pa.Table, subsets: int) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The changes of a node with distinct values without the column `MEMBER`, and this column: 0 if there is none."""
+    if subsets == 1:
+        return changes, np.zeros(changes.num_rows, np.int64)
+    return changes.drop_columns([MEMBER]), changes[MEMBER].to_numpy()
+
+
+def _filtered(rows: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
+    return rows if mask.all() else rows.filter(pa.array(mask))

@@ -72,7 +72,7 @@ class DistinctOperator(Operator):
         rows = pa.concat_tables([held.select(names), changes.select(names)])
         versions = np.concatenate([np.zeros(held.num_rows, np.int64), changes[VERSION].to_numpy()])
         numbers = updates.row_numbers(rows)
-        order = _by_row_and_version(numbers, versions)
+        order = by_row_and_version(numbers, versions)
         totals = RunningTotals(numbers[order], versions[order], np.concatenate([held[COUNT], changes[DIFF]])[order])
         if totals.after.min() < 0:
             raise updates.NegativeCount("of an operator's input")
@@ -89,7 +89,7 @@ class DistinctOperator(Operator):
         return found, pa.concat_tables([updates.with_diff(counted, 1), updates.negate(removed)])
 
 
-def _by_row_and_version(numbers: NDArray[np.int64], versions: NDArray[np.int64]) -> NDArray[np.intp]:
+def by_row_and_version(numbers: NDArray[np.int64], versions: NDArray[np.int64]) -> NDArray[np.intp]:
     """The positions in the order of the row numbers, and of the versions of a row; changes of one version in any order.
 
     Sorting by one number for both is several times as fast as `lexsort`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from server.dataflow.operators.accumulable_aggregate import AccumulableAggregateOperator
 from server.dataflow.operators.distinct import DistinctOperator
+from server.dataflow.operators.distinct_values import DistinctValuesOperator
 from server.dataflow.operators.join import JoinOperator
 from server.dataflow.operators.linear import (
     ConcatOperator,
@@ -19,6 +20,7 @@ from server.dataflow.plan.nodes import (
     Concat,
     Constant,
     DistinctRows,
+    DistinctValues,
     InnerJoin,
     Linear,
     Node,
@@ -49,6 +51,8 @@ def operators_of(root: Node, context: OperatorContext) -> list[Operator]:
                 operators.append(ConcatOperator(node, context))
             case DistinctRows():
                 operators.append(DistinctOperator(node, context))
+            case DistinctValues():
+                operators.append(DistinctValuesOperator(node, context))
             case InnerJoin():
                 operators.append(JoinOperator(node, context))
             case AccumulableAggregate():

@@ -40,8 +40,8 @@ class JoinOperator(ArrangingOperator):
         self._join = node
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
-        return self._join.sql, [changes_schema(side) for side in self._join.inputs]
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        return [(self._join.sql, [changes_schema(side) for side in self._join.inputs])]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         if not any(changes.num_rows for changes in inputs):

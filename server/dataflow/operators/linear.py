@@ -94,8 +94,8 @@ class LinearOperator(Operator):
             self._scan = replace(node.scan, columns=(*node.scan.columns, width, width + 1))
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]] | None:
-        return None if self._scan is not None else (self._linear.sql, [changes_schema(self._linear.input)])
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        return () if self._scan is not None else [(self._linear.sql, [changes_schema(self._linear.input)])]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
@@ -123,8 +123,8 @@ class TemporalOperator(Operator):
         return None if time is None else Timestamp(time)
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
-        return self._temporal.sql, [changes_schema(self._temporal.input)]
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        return [(self._temporal.sql, [changes_schema(self._temporal.input)])]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs

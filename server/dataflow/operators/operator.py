@@ -88,9 +88,9 @@ class Operator(ABC):
         return []
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]] | None:
-        """The statement of the operator's steps and the schemas of d0, d1, ..., which it reads. None without one."""
-        return None
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
+        """The statements of the operator's steps, with the schemas of d0, d1, ..., which they read."""
+        return ()
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -173,8 +173,9 @@ class Operator(ABC):
     def _result(self, table: pa.Table, extra: Sequence[pa.Field]) -> pa.Table:
         """A statement's result, named and cast to the node's columns and `extra`."""
         schema = pa.schema([*self.node.schema, *extra])
-        named = table.rename_columns(schema.names)
-        return named if named.schema.equals(schema) else named.cast(schema)
+        if table.schema.types == schema.types:
+            return pa.Table.from_arrays(table.columns, schema=schema)  # a cast would cost a call for each column
+        return table.rename_columns(schema.names).cast(schema)
 
 
 class ArrangedInput:
@@ -215,12 +216,12 @@ class ArrangedInput:
         if self.lease is not None:
             await self.lease.reach(self._inputs, tick.times[-1])
             return []
-        pending = []
-        for version, time in enumerate(tick.times, 1):
-            part = changes if len(tick.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
-            if part.num_rows:
-                pending.append((self.arrangement, time, part.drop_columns([VERSION])))
-        return pending
+        if not changes.num_rows:
+            return []
+        rows = changes.drop_columns([VERSION])  # the state is never read at times within a step
+        if len(tick.times) > 1:
+            rows = await in_thread(updates.consolidate, rows)
+        return [(self.arrangement, tick.times[-1], rows)] if rows.num_rows else []
 
 
 class ArrangingOperator(Operator):

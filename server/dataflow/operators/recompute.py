@@ -24,8 +24,7 @@ from server.dataflow.operators.operator import (
 )
 from server.dataflow.operators.versions import (
     Touched,
-    by_version,
-    changed_rows,
+    rows_by_version,
     signed_differences,
     touched_keys,
 )
@@ -44,10 +43,10 @@ class RecomputeOperator(ArrangingOperator):
         self._recompute = node
 
     @property
-    def statement(self) -> tuple[Statement, Sequence[pa.Schema]]:
+    def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
         mark = [MARK_FIELD] if self._recompute.marked else []
         branches = self._recompute.branches
-        return self._recompute.sql, [pa.schema([*branch.schema, *mark, VERSION_FIELD]) for branch in branches]
+        return [(self._recompute.sql, [pa.schema([*branch.schema, *mark, VERSION_FIELD]) for branch in branches])]
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute
@@ -89,8 +88,8 @@ class RecomputeOperator(ArrangingOperator):
     ) -> pa.Table:
         """The rows of an input before and after each version, as the statement reads them (see `Recompute`)."""
         node = self._recompute
-        changed = changed_rows(before, changes, node.keys[number], touched, tick, node.top_k)
-        return by_version(changed, tick, _marked if node.marked else updates.expand)
+        rows = updates.expand(rows_by_version(before, changes, node.keys[number], touched, tick, node.top_k))
+        return _marked(rows, touched, tick) if node.marked else rows
 
     async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
         arranged, top_k = self._arranged[number], self._recompute.top_k
@@ -99,12 +98,16 @@ class RecomputeOperator(ArrangingOperator):
         return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, tick)
 
 
-def _marked(changes: pa.Table) -> pa.Table:
-    """The rows with a mark, and one more row without (see `Recompute`)."""
-    rows = updates.expand(changes)
-    nulls = pa.table([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
-    marks = pa.array(np.arange(rows.num_rows + 1) < rows.num_rows)
-    return pa.concat_tables([rows, nulls]).append_column(MARK_FIELD, marks)
+def _marked(rows: pa.Table, touched: Sequence[Touched], tick: Tick) -> pa.Table:
+    """The rows with a mark, and for each version one more row without (see `Recompute`)."""
+    versions = [one.version for one in touched]
+    if tick.since is not None:
+        versions += [-version for version in versions]
+    nulls = [pa.nulls(len(versions), field.type) for field in list(rows.schema)[:-1]]
+    more = pa.table([*nulls, pa.array(versions, pa.int64())], schema=rows.schema)
+    marks = pa.array(np.arange(rows.num_rows + len(versions)) < rows.num_rows)
+    both = pa.concat_tables([rows, more])
+    return both.add_column(both.num_columns - 1, MARK_FIELD, marks)
 
 
 def _all(key_hashes: Sequence[Hashes]) -> Hashes:

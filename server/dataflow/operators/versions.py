@@ -12,19 +12,23 @@ hash are the same before and after, so they cancel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.updates import DIFF
+from catalog.updates import DIFF, DIFF_FIELD
+from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
-from server.dataflow.arrangements.run import ByKeyAndOrder, ByOrder, cut, first_codes
+from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, cut, first_codes
 from server.dataflow.operators.operator import VERSION_FIELD, Tick, consolidated, names_of, sorting_of
 from server.dataflow.plan.nodes import VERSION, TopK
+
+PAIRS_PER_VERSION = 2_000  # of an entry and a version: computing so many at once costs less than a version by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,125 @@ def changed_rows(
             current = pa.concat_tables([rest, new])
 
 
+def rows_by_version(
+    before: pa.Table,
+    changes: pa.Table,
+    key: tuple[int, ...],
+    touched: Sequence[Touched],
+    tick: Tick,
+    top_k: TopK | None,
+) -> pa.Table:
+    """The rows of `changed_rows` of all versions: those before a version with the negative version as `v`.
+
+    In hydration only those in the version. The last column is the multiplicity.
+    """
+    if len(tick.times) > 1:
+        pairs = _Pairs.of(before, changes, key, touched)
+        if pairs.count <= PAIRS_PER_VERSION * len(touched):
+            return pairs.rows(key, top_k)
+    parts = []
+    for one in changed_rows(before, changes, key, touched, tick, top_k):
+        if tick.since is not None:
+            parts.append(_with_version(one.before, -one.version))
+        parts.append(_with_version(one.after, one.version))
+    return pa.concat_tables(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """All pairs of an entry, which is an old row or a change, and a version that touches the entry's key.
+
+    With e the entries, each with the version `v` from which on it applies (0 for old rows) and its `diff`:
+
+        multiplicity of a row in version i = Σ diff(e) over its entries with v(e) <= i;  before i: with v(e) < i
+
+    `entry`, `at`: the index of each pair's entry, and of its version and key in `versions`, `hashes`.
+    """
+
+    entries: pa.Table
+    entry_hashes: Hashes
+    entry_versions: NDArray[np.int64]
+    versions: NDArray[np.int64]
+    hashes: Hashes
+    first: NDArray[np.intp]
+    counts: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, before: pa.Table, changes: pa.Table, key: tuple[int, ...], touched: Sequence[Touched]) -> _Pairs:
+        found = [one.key_hashes for one in touched if one.key_hashes is not None]
+        assert len(found) == len(touched)
+        hashes = np.concatenate(found)
+        versions = np.repeat([one.version for one in touched], list(map(len, found)))
+        order = np.argsort(hashes, kind="stable")  # of one hash by version, too
+        hashes, versions = hashes[order], versions[order]
+        entries = pa.concat_tables([before, changes.drop_columns([VERSION])])
+        entry_hashes = key_codes(entries, names_of(key))
+        first = np.searchsorted(hashes, entry_hashes, "left")
+        counts = np.searchsorted(hashes, entry_hashes, "right") - first
+        entry_versions = np.concatenate([np.zeros(before.num_rows, np.int64), changes[VERSION].to_numpy()])
+        return cls(entries, entry_hashes, entry_versions, versions, hashes, first, counts)
+
+    @property
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    def rows(self, key: tuple[int, ...], top_k: TopK | None) -> pa.Table:
+        """As `rows_by_version`."""
+        entry = np.repeat(np.arange(len(self.counts)), self.counts)
+        at = np.arange(len(entry)) + np.repeat(self.first - np.cumsum(self.counts) + self.counts, self.counts)
+        later = self.versions[at] - self.entry_versions[entry]
+        sides = [np.flatnonzero(later > 0), np.flatnonzero(later >= 0)]  # before the version, and in it
+        entry, at = entry[np.concatenate(sides)], at[np.concatenate(sides)]
+        is_after = np.repeat([0, 1], list(map(len, sides)))
+        group = at * 2 + is_after
+        numbers = pa.array(updates.row_numbers(updates.rows_of(self.entries))).dictionary_encode().indices.to_numpy()
+        codes = numbers[entry].astype(np.int64) * (2 * len(self.versions)) + group
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        diffs = self.entries[DIFF].to_numpy()[entry[order]]
+        sums = np.add.reduceat(diffs, starts) if len(starts) else diffs
+        if top_k is None and len(sums) and sums.min() < 0:
+            raise updates.NegativeCount("of an operator's input")
+        chosen = starts[sums > 0]
+        sums, entry, group = sums[sums > 0], entry[order][chosen], group[order][chosen]
+        found = rows_at(updates.rows_of(self.entries), entry)
+        if top_k is not None:
+            kept = self._first(found, entry, group, sums, key, top_k)
+            found, sums, group = found.filter(pa.array(kept)), sums[kept], group[kept]
+        versions = self.versions[group // 2] * np.where(group % 2 == 1, 1, -1)
+        return found.append_column(VERSION_FIELD, pa.array(versions)).append_column(DIFF_FIELD, pa.array(sums))
+
+    def _first(
+        self,
+        rows: pa.Table,
+        entry: NDArray[np.intp],
+        group: NDArray[np.int64],
+        sums: NDArray[np.int64],
+        key: tuple[int, ...],
+        top_k: TopK,
+    ) -> NDArray[np.bool_]:
+        """A mask of the rows that are among the first of their group, and ties with the last of them.
+
+        Of keys that share a hash, and therefore a group, all rows.
+        """
+        sorting = sorting_of(top_k, key)
+        assert not isinstance(sorting, ByKey)
+        codes = (sorting.order if isinstance(sorting, ByKeyAndOrder) else sorting).key_hashes(rows)
+        order = np.lexsort((codes, group))
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        summed = np.cumsum(sums[order])
+        within = np.diff(np.append(starts, len(order)))
+        summed -= np.repeat(summed[starts] - sums[order][starts], within)
+        is_enough = np.flatnonzero(summed >= top_k.count)
+        ends = np.full(2 * len(self.versions), np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(ends, group[order][is_enough], codes[order][is_enough])
+        keys = updates.row_numbers(self.entries.select(names_of(key))) if key else np.zeros(len(self.entries), np.int64)
+        by_hash = np.argsort(self.entry_hashes, kind="stable")
+        ordered, ordered_keys = self.entry_hashes[by_hash], keys[by_hash]
+        shared = distinct_hashes(ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered_keys[1:] != ordered_keys[:-1])])
+        return (codes <= ends[group]) | np.isin(self.entry_hashes[entry], shared)
+
+
 def first_rows(rows: pa.Table, key: tuple[int, ...], top_k: TopK | None) -> pa.Table:
     """The rows, consolidated, that are among the first of their key, and ties with the last of them."""
     if top_k is None or rows.num_rows <= top_k.count:
@@ -106,22 +229,10 @@ def check_counts(rows: pa.Table) -> None:
         raise updates.NegativeCount("of an operator's input")
 
 
-def with_version(rows: pa.Table, version: int) -> pa.Table:
-    """`rows` with a column `v`, which is `version` in all of them."""
-    return rows.append_column(VERSION_FIELD, pa.array(np.full(rows.num_rows, version)))
-
-
-def by_version(changed: Iterable[Changed], tick: Tick, rows_of: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """The rows before each version, with the negative version as `v`, and in it. In hydration only those in it.
-
-    `rows_of` turns rows with multiplicities into the rows to return.
-    """
-    parts = []
-    for one in changed:
-        if tick.since is not None:
-            parts.append(with_version(rows_of(one.before), -one.version))
-        parts.append(with_version(rows_of(one.after), one.version))
-    return pa.concat_tables(parts)
+def _with_version(changes: pa.Table, version: int) -> pa.Table:
+    return changes.add_column(
+        changes.num_columns - 1, VERSION_FIELD, pa.array(np.full(changes.num_rows, version, np.int64))
+    )
 
 
 def signed_differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:

@@ -17,7 +17,8 @@ _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST(
 
 class Added:
     """`columns`: the sums and counts from which aggregates are computed, the number of rows first. `changes`: for each
-    of them what a row adds to it."""
+    of them what a row adds to it. `counts`: by branch given to `result`, the only column that its rows change, if all
+    calls count them, else None."""
 
     def __init__(self, diff: Expression, new: NewColumns, branch: Expression | None = None) -> None:
         """`diff`: 1 for an insertion, -1 for a retraction. `branch`: a condition for the rows to add, if not all."""
@@ -26,6 +27,7 @@ class Added:
         self._numbers: list[tuple[tuple[object, ...], Column]] = []
         self.columns: list[Column] = [new.column("", self._diff)]
         self._branch = branch
+        self.counts: dict[Expression, Column | None] = {}
         self.changes: list[Expression] = [self._diff if branch is None else _when(branch, self._diff, "0L")]
 
     def result(self, call: Aggregate, branch: Expression | None = None) -> Expression:
@@ -40,6 +42,8 @@ class Added:
             test = all_of(counted if branch is None else [branch, *counted])
             assert test is not None
             count = self._number(("count", test), _when(test, self._diff, "0L"))
+        if branch is not None and branch is not self._branch:
+            self.counts[branch] = count if call.function.name == "count" and self.counts.get(branch, count) else None
         total = count
         if call.function.name != "count":
             change, zero = self._signed(call.arguments[0])

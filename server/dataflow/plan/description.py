@@ -11,6 +11,7 @@ from server.dataflow.plan.nodes import (
     Concat,
     Constant,
     DistinctRows,
+    DistinctValues,
     InnerJoin,
     Linear,
     Node,
@@ -80,6 +81,8 @@ def described(node: Node, name_of: Callable[[ObjectId], str]) -> str:
             return "Union all"
         case DistinctRows():
             return f"Distinct: {column_names(node, range(len(node.schema)))}"
+        case DistinctValues(members=members):
+            return f"Distinct: {column_names(node, range(len(node.schema) - 1))}, of {len(members)} subsets"
         case InnerJoin(keys=keys):
             return f"Join, {_keys(node, keys)}"
         case AccumulableAggregate(key=key):
@@ -152,4 +155,6 @@ def arrangements_of(node: Node) -> tuple[OperatorArrangement, ...]:
             )
         case DistinctRows(input=below, positions=positions):
             return (OperatorArrangement(below, positions, own="multiplicities"),)
+        case DistinctValues(input=below, key=key, members=members):
+            return (OperatorArrangement(below, (*key, members[0]), own="multiplicities"),)
     return ()

@@ -29,7 +29,7 @@ class CallValues:
 
     `distinct`: columns with distinct values. `top_rows`: (column, whether the greatest value is needed). `branch_of`:
     for each call the number of its branch (see `AccumulableAggregate`) and the column; (0, None) if it is computed from
-    the rows.
+    the rows. `subsets`: the indexes in `distinct` of columns that have the same value wherever they are not NULL.
     `input`: the aggregate's input, with computed columns appended.
     """
 
@@ -41,10 +41,12 @@ class CallValues:
             counted = extreme(call) is None and not call.distinct
             columns.append(None if counted else self._column(call))
         self.distinct: list[Column] = []
+        values: dict[Expression, list[int]] = {}
         self.top_rows: list[tuple[Column, bool]] = []
         for call, column in zip(node.calls, columns, strict=True):
             descending = extreme(call)
             if column is not None and descending is None and column not in self.distinct:
+                values.setdefault(call.arguments[0], []).append(len(self.distinct))
                 self.distinct.append(column)
             elif column is not None and descending is not None and (column, descending) not in self.top_rows:
                 self.top_rows.append((column, descending))
@@ -56,6 +58,7 @@ class CallValues:
             elif column is not None and descending is not None:
                 number = 1 + len(self.distinct) + self.top_rows.index((column, descending))
             self.branch_of.append((number, column))
+        self.subsets = list(values.values())
         self.input = node.input
         if self._computed:
             own = node.input.columns

@@ -12,7 +12,8 @@ Rules, with A the old and A' = A + ΔA the new input, and A[K] the rows of A who
                   of the key in order; DISTINCT calls add the changes of the `distinct` node of the key and the value
     distinct      DISTINCT: keeps a multiplicity per row and emits a change when it becomes or ceases to be positive;
                   without Spark
-    by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key
+    by key        Δf(A) = f(A'[K]) - f(A[K]), with K the keys of ΔA: every other operator that has a key; an aggregate
+                  or window over a window whose partitions contain its groups is computed together with that window
     all rows      Δf(A) = f(A') - f(A): the same without a key
 """
 
@@ -31,11 +32,14 @@ from server.dataflow.plan.accumulable import Added, either
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
 from server.dataflow.plan.late_columns import late_form
 from server.dataflow.plan.nodes import (
+    MEMBER,
     AccumulableAggregate,
     Apart,
     Concat,
     Constant,
+    DistinctBranch,
     DistinctRows,
+    DistinctValues,
     InnerJoin,
     Linear,
     Node,
@@ -47,12 +51,13 @@ from server.dataflow.plan.nodes import (
     Temporal,
     TopK,
 )
+from server.dataflow.plan.partitions import moved, partitioned
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
 from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall, walk
 from server.sql.functions import syntax
 from server.sql.functions.exact_sums import MIDDLE
 from server.sql.functions.table import OPERATORS, Function, Kind
@@ -113,6 +118,7 @@ _UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
 _ONE = Literal(1, INT8)
 _SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
+_NEXT = Function("next", (), INT8, "IF({0} = 0L, 1L, NULL)")  # if there is only one version
 _LEAD = Function("lead", (), INT8, "lead({0}){f}", Kind.WINDOW)
 _UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
@@ -120,6 +126,7 @@ _UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 class _Planner:
     def __init__(self, root: Relation, followed: frozenset[ObjectId]) -> None:
         self._followed = followed
+        self._root = root
         self._new = NewColumns(root)
         self._known: dict[str, Node] = {}
         self._distinct_nodes: dict[tuple[Node, tuple[int, ...], bool], DistinctRows] = {}
@@ -146,7 +153,9 @@ class _Planner:
                 return self._inner_join(base, relation)
             case Join():
                 return self._other_join(base, relation)
-            case Aggregate(calls=calls) if all(adds_up_by_value(c) or extreme(c) is not None for c in calls):
+            case Aggregate() | Window() if (together := self._together(base, relation)) is not None:
+                return together
+            case Aggregate() if _is_accumulable(base):
                 keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
                 return self._accumulable(base, relation) if keeps else self._linear_over(base, relation)
             case Aggregate():
@@ -324,22 +333,38 @@ class _Planner:
             Call(_EQUAL, (ColumnRef(branch), Literal(i, INT8)), BOOL, False)
             for i in range(1 + len(values.distinct) + len(values.top_rows))
         ]
-        state, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
+        state, counts, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
+        _, _, at_once = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch, versions=1)
+
+        def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
+            return tuple(
+                DistinctBranch(i + 1, (*by, *_at([values.distinct[i]], input)), counts.get(i + 1)) for i in subset
+            )
+
         at_first = None
         if not values.distinct:  # a DISTINCT call would need the rows once more
             rows = replace(changes, columns=input.columns or (v,))
-            _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
+            _, _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
         return AccumulableAggregate(
             _schema(relation.columns),
             relation,
             below,
             by,
-            tuple(map(distinct, values.distinct)),
+            tuple(
+                (
+                    distinct(values.distinct[subset[0]])
+                    if len(subset) == 1
+                    else _distinct_values(below, by, _at([values.distinct[i] for i in subset], input)),
+                    branches(subset),
+                )
+                for subset in values.subsets
+            ),
             tuple(
                 (distinct(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows
             ),
             _schema(state),
             sql,
+            at_once,
             at_first,
         )
 
@@ -352,11 +377,12 @@ class _Planner:
         version: Column | None,
         diff: Expression,
         is_branch: Sequence[Expression],
-    ) -> tuple[tuple[Column, ...], Statement]:
-        """The columns of the state, and the statement that computes rows and state.
+        versions: int | None = None,
+    ) -> tuple[tuple[Column, ...], dict[int, int], Statement]:
+        """The columns of the state, `DistinctBranch.count` by branch, and the statement that computes rows and state.
 
         The statement reads the rows of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
-        rows.
+        rows. `versions`: 1 for the statement `at_once`.
         """
         added = Added(diff, self._new, is_branch[0] if len(is_branch) > 1 else None)
         results: list[Expression] = []
@@ -373,7 +399,13 @@ class _Planner:
                 extremes.append(replace(plain, filter=is_branch[number]) if is_branch else plain)
                 looked_up.append(self._new.column("", call))
                 results.append(ColumnRef(looked_up[-1]))
-        changes = added.changes
+        numbers = {column: number for number, column in enumerate(added.columns)}
+        counts = {
+            number: numbers[count]
+            for number, branch in enumerate(is_branch)
+            if (count := added.counts.get(branch)) is not None
+        }
+        changes = [_ZERO if number in counts.values() else change for number, change in enumerate(added.changes)]
         if is_branch:
             held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
             scan = replace(scan, columns=(*scan.columns, *held))
@@ -387,25 +419,46 @@ class _Planner:
         refs, v, next = tuple(map(ColumnRef, keys)), self._bigint(), self._bigint()
         if version is None:
             totals: Relation = Aggregate(scan, base.keys, (*sums, *extremes), (*keys, *added.columns, *looked_up))
-            versions: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
+            version_and_next: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
+        elif versions == 1:
+            at = self._bigint()
+            columns = (*keys, at, *added.columns, *looked_up)
+            totals = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
+            version_and_next = (ColumnRef(at), Call(_NEXT, (ColumnRef(at),), INT8, True))
         else:
             at, following = self._bigint(), self._bigint()
             columns = (*keys, at, *partial, *looked_up)
             of_version = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
             totals = _running_totals(of_version, refs, at, partial, added.columns, following)
-            versions = (ColumnRef(at), ColumnRef(following))
+            version_and_next = (ColumnRef(at), ColumnRef(following))
         if base.keys:
             totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
         state = (*state_keys, *added.columns)
         rows = Project(
             totals,
             (*base.columns, *state, v, next),
-            (*refs, *results, *refs, *map(ColumnRef, added.columns), *versions),
+            (*refs, *results, *refs, *map(ColumnRef, added.columns), *version_and_next),
         )
         more = (*state, v, next)
-        return state, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
+        return state, counts, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
+
+    def _together(self, base: Aggregate | Window, relation: Relation) -> Node | None:
+        """One node for `base` and a window below it. None if there is none, or others need the window's rows, too."""
+        if isinstance(base, Aggregate) and not _is_accumulable(base):
+            return None
+        found = partitioned(base)
+        if found is None:
+            return None
+        window, input = found.window, found.window.input
+        windows = [node for node in walk(self._root) if isinstance(node, Window)]
+        if sum(_fingerprint(node) == _fingerprint(window) for node in windows) > 1:
+            return None
+        keys = [key for key in partition_keys(window) if isinstance(key, ColumnRef)]
+        what = "window and aggregate" if isinstance(base, Aggregate) else "window"
+        node = self._recomputed(window, relation, [input], [_positions(keys, input)], what)
+        return replace(node, top_k=top_k_by_row_number(window, found.relation))
 
     def _recomputed(
         self,
@@ -427,7 +480,7 @@ class _Planner:
             scans.append(scan)
             versions[scan.id] = version
         over = _over(base, scans)
-        statement, version = versioned(carried(relation, base, over, ()), versions, self._new)
+        statement, version = versioned(moved(relation, base, over), versions, self._new)
         branches = [
             self._distinct_rows(branch, tuple(range(len(branch.schema)))) if is_distinct else branch
             for branch, is_distinct in zip(map(self.planned, inputs), distinct, strict=False)
@@ -498,6 +551,16 @@ def _running_totals(
     lead = AggregateCall(_LEAD, (ColumnRef(version),), INT8, True)
     calls.append(WindowCall(lead, tuple(keys), order, ""))
     return Window(of_version, tuple(calls), (*of_version.columns, *totals, next))
+
+
+def _distinct_values(node: Node, key: tuple[int, ...], members: tuple[int, ...]) -> DistinctValues:
+    columns = tuple(node.relation.columns[position] for position in (*key, members[0]))
+    schema = _schema(columns).append(pa.field(MEMBER, pa.int64()))
+    return DistinctValues(schema, only(node.relation, columns), node, key, members)
+
+
+def _is_accumulable(node: Aggregate) -> bool:
+    return all(adds_up_by_value(call) or extreme(call) is not None for call in node.calls)
 
 
 def _above_zero(version: Column) -> Expression:

@@ -19,6 +19,7 @@ from server.sql.direct_scan import DirectScan
 from server.sql.relations import Relation
 
 VERSION = "v"
+MEMBER = "member"
 
 
 SMALL_ROWS = 2_000_000  # up to this number one task suffices, with half a shuffle's CPU time; beyond, memory limits it
@@ -152,6 +153,38 @@ class DistinctRows(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DistinctValues(Node):
+    """The distinct values of several subsets of the input's rows by key, without Spark.
+
+    `key`: the positions of the key in the input. `members`: the positions of columns that have the same value in the
+    rows of their subset, and NULL in the others. The node's columns: the key, the value, and the number of the subset
+    (an index in `members`). A change is emitted when the value's multiplicity in a subset becomes or ceases to be
+    positive. The subsets share the look-up and the storage of their values.
+    """
+
+    input: Node
+    key: tuple[int, ...]
+    members: tuple[int, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctBranch:
+    """The distinct values of one column in the rows that the statement of an aggregate reads.
+
+    `number`: the branch. `positions`: those of its columns in the aggregate's input. `count`: if all calls only count
+    the values, the index of their number among the numbers of the state.
+    """
+
+    number: int
+    positions: tuple[int, ...]
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class InnerJoin(Node):
     """`keys`: the positions of the key columns in each side; without keys all pairs of rows are compared.
 
@@ -176,28 +209,34 @@ class AccumulableAggregate(Node):
     d0 is a union of branches. Its columns: the input's, v, diff, `branch` (a number), the state without its key.
     - branch 0: the old state at v = 0, diff 0, its key in the input's `key` columns; and the changes, one row per copy
       of a row (diff 1 or -1), with their versions.
-    - one branch for each of `distinct`, the distinct values by key: their changes, in the form of those in branch 0.
+    - one for each `DistinctBranch`, the distinct values by key: their changes, in the form of those in branch 0. If
+      they are only counted, there is instead one row of branch 0 and diff 0 for each version of a key, which has the
+      changes of the counts in the columns of the state.
     - one branch for each of `top_rows`, the least or greatest value by key: the first rows at v = 0, and in each
       version those of the keys that it touches, diff 0.
     The rows of `distinct` and `top_rows` have the columns of the key and the value, at their positions in the input.
+    `distinct` has the branches of each of its nodes, several for a `DistinctValues`.
 
     For each key, the statement returns a row for v = 0 and for each version with changes: the columns of the node, the
     state, v, and the key's next version in the result (NULL for the last). Without a key there is always one row.
 
-    `at_first` returns the same for hydration, from the input's rows. None if `sql` is used for hydration, too.
+    `at_once` returns the same for a step of one version. Then the old state is also in version 1, so that no running
+    totals are needed. `at_first` returns the same for hydration, from the input's rows; None with distinct values, for
+    which `at_once` is used.
     """
 
     input: Node
     key: tuple[int, ...]
-    distinct: tuple[DistinctRows, ...]
+    distinct: tuple[tuple[DistinctRows | DistinctValues, tuple[DistinctBranch, ...]], ...]
     top_rows: tuple[tuple[DistinctRows, TopK], ...]
     state: pa.Schema
     sql: Statement
+    at_once: Statement
     at_first: Statement | None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return (self.input, *self.distinct, *(distinct for distinct, _ in self.top_rows))
+        return (self.input, *(node for node, _ in (*self.distinct, *self.top_rows)))
 
 
 class Rows(Enum):

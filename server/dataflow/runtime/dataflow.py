@@ -5,7 +5,7 @@ A dataflow hydrates its computation at the sink's first time, then follows the `
     for t in computation.times(processed_upper, upper):  sink.write(t, rows(t) - rows(t')), where t' is the time before
     processed_upper = upper;  sink.advance(upper), unless the query fails
 
-After a short step it pauses if commits follow each other fast. After a large step, which drops the state, the
+After a step it pauses if commits follow each other fast (`commit_rate`). After a large step, which drops the state, the
 computation restores it in the background. When the dataflow has processed everything, it rests until a change that may
 concern it is about to become visible (`resting`).
 
@@ -35,6 +35,7 @@ from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.dataflow.plan.relevance import KeyValues
+from server.dataflow.runtime.commit_rate import CommitRate
 from server.dataflow.runtime.computation import Computation, Ticks, advanced
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.hydration import watched
@@ -44,8 +45,6 @@ from server.runtime.errors import to_pg_error
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Frontiers, Holder
 
-SHORT_STEP_S = 0.02
-PAUSE_SHARE = 2.0  # of the duration of a short step, while commits follow each other
 log = structlog.get_logger()
 
 
@@ -122,6 +121,7 @@ class Dataflow:
         """All times before it have been processed. `error` applies to the times since `sink.upper`."""
         self._frontiers = frontiers
         self._holder = holder
+        self._rate = CommitRate(monotonic())
         self._restoring_holder: Holder | None = None  # while the state is being restored
         self._metrics = metrics
         self._holds_too_much = holds_too_much
@@ -165,7 +165,8 @@ class Dataflow:
                     await self._rested()
                 await self._frontiers.reached(self.inputs, self.processed_upper)
                 begun = monotonic()
-                await self._catch_up(self._frontiers.least_upper(self.inputs))
+                taken = await self._catch_up(self._frontiers.least_upper(self.inputs))
+                self._rate.add(taken, monotonic())
                 await self._pause_after_step(monotonic() - begun)
         except Exception as error:
             if self.sink.retries:
@@ -177,14 +178,11 @@ class Dataflow:
             await self.computation.closed()
 
     async def _pause_after_step(self, duration_s: float) -> None:
-        """Waits after a short step if an input has changed meanwhile, so that the next step takes more timestamps.
-
-        The cost of a short step hardly depends on the number of its rows. Without a pause a stream of small commits
-        would cause a step for each, which delays the commits.
-        """
+        """Waits if an input has changed meanwhile (`CommitRate.pause_s`)."""
         upper = self._frontiers.least_upper(self.inputs)
-        if duration_s < SHORT_STEP_S and self.computation.times(self.processed_upper, upper):
-            await asyncio.sleep(duration_s * PAUSE_SHARE)
+        pause_s = self._rate.pause_s(duration_s, len(self.computation.times(self.processed_upper, upper)))
+        if pause_s:
+            await asyncio.sleep(pause_s)
 
     @property
     def is_resting(self) -> bool:
@@ -250,8 +248,11 @@ class Dataflow:
         self.computation.close()
         self.sink.close()
 
-    async def _catch_up(self, upper: Timestamp) -> None:
+    async def _catch_up(self, upper: Timestamp) -> int:
+        """Processes the changes before `upper`. Returns the number of their timestamps."""
+        taken = 0
         while times := self.computation.times(self.processed_upper, upper):
+            taken += len(times)
             async for time, changes in advanced(self.computation, times, self._rows, self.ticks):
                 if isinstance(changes, Exception):
                     if self.error is None:
@@ -270,6 +271,7 @@ class Dataflow:
             self._still_fails(self.error)
             if self._holds_too_much(self):
                 await self._release_history()
+        return taken
 
     async def _hydrate(self, time: Timestamp) -> None:
         """Hydrates at `time`, or at the first later change at which the query does not fail."""

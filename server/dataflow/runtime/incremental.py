@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalog import updates
 from catalog.objects import ObjectId, Timestamp
 from catalog.updates import DIFF
+from protocol.columnar.gather import rows_at
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
@@ -23,7 +24,18 @@ from server.dataflow.operators.operator import Operator, OperatorContext, Tick
 from server.dataflow.operators.statistics import Record
 from server.dataflow.operators.step_cost import StepCost, TooMuch
 from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
-from server.dataflow.plan.nodes import VERSION, Concat, Constant, Linear, Node, Recompute, Source, Temporal, nodes_of
+from server.dataflow.plan.nodes import (
+    VERSION,
+    Concat,
+    Constant,
+    DistinctValues,
+    Linear,
+    Node,
+    Recompute,
+    Source,
+    Temporal,
+    nodes_of,
+)
 from server.dataflow.plan.relevance import KeyValues, relevant_rows
 from server.dataflow.runtime.computation import Computation, Hold, Holder, Present, Recomputation, compute
 from server.dataflow.runtime.hydration import Hydration
@@ -33,7 +45,9 @@ from server.dataflow.runtime.statement_limit import STATEMENTS_MAX, StatementLim
 from server.runtime.threads import all_or_none, in_thread, to_the_end
 from server.spark import Engine, Runner
 from server.sql.constant import Bindings
+from server.sql.expressions import walk
 from server.sql.plan import QueryPlan
+from server.sql.relations import Aggregate, Relation, Window
 from server.sql.render import spark_text
 
 TIMES_MAX = 256  # of one step of a lagging dataflow
@@ -85,7 +99,7 @@ class IncrementalComputation:
         self._restoration = Restoration()
         self._times_waiting = 1  # at the last call of `times`
         self._all_rows_s = 0.0  # the duration of the last computation of all rows
-        self._step_cost = StepCost(sum(not isinstance(node, Source | Constant | Concat) for node in nodes_of(root)))
+        self._step_cost = StepCost(sum(map(_reads_per_row, nodes_of(root))))
         self._is_temporal = any(isinstance(node, Temporal) for node in nodes_of(root))
         self._is_stateless = all(isinstance(node, Source | Constant | Concat | Linear) for node in nodes_of(root))
         relation = root.relation
@@ -201,7 +215,7 @@ class IncrementalComputation:
         self._time = times[-1]
         if len(times) == 1:
             return [_retractions_first(changes)]
-        return [_retractions_first(changes.filter(pc.equal(changes[VERSION], version))) for version in tick.new]
+        return await in_thread(_by_version, changes, tick)
 
     def pass_to(self, time: Timestamp) -> None:
         assert self._time is not None
@@ -382,6 +396,32 @@ class IncrementalComputation:
                 operator.forget()
             raise
         return tasks[id(self.root)].result()
+
+
+def _by_version(changes: pa.Table, tick: Tick) -> list[pa.Table]:
+    """The changes of each version, retractions first."""
+    versions, inserted = changes[VERSION].to_numpy(), changes[DIFF].to_numpy() > 0
+    order = np.lexsort((inserted, versions))
+    rows = rows_at(changes.drop_columns([VERSION]), order)
+    ends = np.searchsorted(versions[order], tick.new, "right").tolist()
+    return [rows.slice(first, end - first) for first, end in itertools.pairwise([0, *ends])]
+
+
+def _reads_per_row(node: Node) -> int:
+    """An estimate how often the computation of all rows reads a row for this node."""
+    match node:
+        case Source() | Constant() | Concat():
+            return 0
+        case DistinctValues(members=members):
+            return len(members)
+        case Recompute(relation=relation, branches=branches):
+            return max(1, _passes(relation) - sum(_passes(branch.relation) for branch in branches))
+    return 1
+
+
+def _passes(relation: Relation) -> int:
+    """The number of windows and aggregates."""
+    return sum(isinstance(node, Window | Aggregate) for node in walk(relation))
 
 
 def _retractions_first(changes: pa.Table) -> pa.Table:

@@ -26,7 +26,7 @@ class Preparation:
     def start(self, operators: Iterable[Operator]) -> None:
         """Starts a task that prepares these operators instead of the former ones."""
         self.stop()
-        self._task = asyncio.create_task(self._prepare([o.statement for o in operators if o.statement is not None]))
+        self._task = asyncio.create_task(self._prepare([one for operator in operators for one in operator.statements]))
 
     def stop(self) -> None:
         """Idempotent."""

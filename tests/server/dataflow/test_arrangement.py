@@ -135,14 +135,19 @@ def key_hashes_of(keys: list[int | None]) -> np.ndarray:
 def test_an_arrangement_equals_a_list_of_updates(
     storage: Arranger, at_once: int, batches: list[list[tuple[Row, int]]], stride: int, since: st.DataObject
 ) -> None:
-    """`stride`: the difference between consecutive times."""
+    """`stride`: the difference between consecutive times. The updates of up to three times are inserted together."""
 
     async def run() -> None:
         arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
-        for time, updates in enumerate(batches):
+        time = -1
+        while time + 1 < len(batches):
             if time % 2:
                 await arrangement.settle()
-            await arrangement.insert(changes(updates), time * stride)
+            first, time = time + 1, min(time + since.draw(st.integers(1, 3)), len(batches) - 1)
+            tables = [changes(updates) for updates in batches[first : time + 1]]
+            times = np.repeat(np.arange(first, time + 1) * stride, [table.num_rows for table in tables])
+            together = None if len(tables) == 1 else times
+            await arrangement.insert(pa.concat_tables(tables), time * stride, together)
             arrangement.advance(since.draw(st.integers(arrangement.since // stride, time)) * stride)
             for as_of in range(arrangement.since, time * stride + 1, stride):
                 expected = truth(batches, as_of // stride)

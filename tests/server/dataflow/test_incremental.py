@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import os
 import threading
 from collections import Counter
@@ -25,7 +26,15 @@ from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements import file_arrangement
 from server.dataflow.arrangements.arrangement import Arranger, ServerArrangement, Storage
 from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors, FileArrangement
-from server.dataflow.operators import accumulable_aggregate, distinct, join, operator, recompute, step_cost
+from server.dataflow.operators import (
+    accumulable_aggregate,
+    distinct,
+    distinct_values,
+    join,
+    operator,
+    recompute,
+    step_cost,
+)
 from server.dataflow.operators.temporal_buffer import TemporalBuffer
 from server.dataflow.plan import nodes
 from server.dataflow.runtime import incremental
@@ -82,6 +91,12 @@ QUERIES = [
     "SELECT k, max(f), min(w), avg(w), max(d2) FROM (SELECT *, f * 2 AS d2 FROM u) a GROUP BY k",
     "SELECT k, count(DISTINCT v), sum(DISTINCT v) FILTER (WHERE s <> 'a'), avg(v), count(DISTINCT s) FROM t GROUP BY k",
     "SELECT count(DISTINCT k), sum(DISTINCT v), max(v), min(s), count(*) FROM t",
+    "SELECT k, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE s = 'a'), count(DISTINCT v) FILTER (WHERE s <> 'a'), "
+    "count(DISTINCT s) FILTER (WHERE v > 0), count(DISTINCT s) FILTER (WHERE v < 2), max(v), sum(v) FROM t GROUP BY k",
+    "SELECT count(DISTINCT w) FILTER (WHERE f > 0), sum(DISTINCT w) FILTER (WHERE f > 0), avg(DISTINCT w), "
+    "count(DISTINCT w) FILTER (WHERE k = 1), count(*) FILTER (WHERE f > 1) FROM u",
+    "SELECT k, avg(DISTINCT w * 2) FILTER (WHERE f > 0), sum(DISTINCT w * 2), "
+    "count(DISTINCT w * 2) FILTER (WHERE f < 4) FROM u GROUP BY k",
     "SELECT s, max(k), max(k + 0), min(DISTINCT v) FROM t GROUP BY s HAVING min(k) > 1",
     "SELECT k, s, count(*), grouping(k, s) FROM t GROUP BY ROLLUP (k, s)",
     # distinct, set operations
@@ -102,6 +117,20 @@ QUERIES = [
     "SELECT t.v, l.x FROM t, LATERAL (SELECT x FROM w WHERE w.k = t.k ORDER BY d, x LIMIT 2 OFFSET 1) l",
     "SELECT k, v, s FROM t ORDER BY v DESC NULLS LAST, k, s LIMIT 4",
     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2",
+    # windows of windows, and aggregates of windows
+    "SELECT k, session, count(*), max(v) FROM (SELECT k, v, sum(begins) OVER (PARTITION BY k ORDER BY v) AS session "
+    "FROM (SELECT k, v, CASE WHEN v - lag(v) OVER (PARTITION BY k ORDER BY v) <= 1 THEN 0 ELSE 1 END AS begins FROM t) "
+    "b) n GROUP BY k, session",
+    "SELECT k, s, count(*), sum(n), min(DISTINCT v) FILTER (WHERE n > 1) FROM (SELECT k, s, v, "
+    "rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 2 GROUP BY s, k HAVING count(*) > 1",
+    "SELECT s, n, sum(n) OVER (PARTITION BY s, k ORDER BY v) FROM (SELECT k, s, v, count(v) OVER (PARTITION BY k) AS n "
+    "FROM t) a WHERE v IS NOT NULL",
+    "SELECT k, sum(f), avg(w), max(n) FROM (SELECT k, f, w, row_number() OVER (PARTITION BY k ORDER BY w, f) AS n "
+    "FROM u) a GROUP BY k",
+    "SELECT * FROM (SELECT k, v, n, row_number() OVER (PARTITION BY k ORDER BY n DESC, v, s) AS m FROM (SELECT k, v, "
+    "s, count(*) OVER (PARTITION BY k, s) AS n FROM t) a) b WHERE m <= 2",
+    "WITH a AS (SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) "
+    "SELECT a.v, b.c FROM a JOIN (SELECT k, count(*) AS c FROM a WHERE n > 1 GROUP BY k) b ON a.k = b.k",
     # subqueries
     "SELECT k, (SELECT max(x) FROM w WHERE w.k = t.k) FROM t",
     "SELECT k FROM t WHERE v > (SELECT avg(x) FROM w)",
@@ -527,12 +556,12 @@ def _rows_from(history: History, changes_of: Callable[..., Any]) -> Callable[...
 # -- planted errors are detected -------------------------------------------------------------------------------------
 
 
-def _text(of: type[nodes.Node], old: str, new: str) -> Planted:
+def _text(of: type[nodes.Node], old: str, new: str, name: str = "sql") -> Planted:
     def plant(node: nodes.Node, patch: pytest.MonkeyPatch) -> None:
         if isinstance(node, of):
-            sql = node.sql.small  # type: ignore[attr-defined]
+            sql = getattr(node, name).small
             assert old in sql, sql
-            object.__setattr__(node, "sql", nodes.Statement(sql.replace(old, new), ""))
+            object.__setattr__(node, name, nodes.Statement(sql.replace(old, new), ""))
 
     return plant
 
@@ -622,6 +651,15 @@ def _nothing_before(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
     return lambda changes, apart: rows(changes, apart).slice(0, 0)
 
 
+def _of_first_member(by_member: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(changes: pa.Table, subsets: int) -> Any:
+        rows, members = by_member(changes, subsets)
+        return rows, members * 0
+
+    return changed
+
+
+SUBSETS = "SELECT k, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE s = 'a') FROM t GROUP BY k"
 JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
 PLANTED: list[tuple[str, Planted, str]] = [
     ("join does not read its state", _code(join, "versioned", _last_only), JOINED),
@@ -630,15 +668,27 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("join uses the diff of one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
     ("sum ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
      "SELECT k, sum(v) FROM t GROUP BY k"),
+    ("sum of one version ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x", "at_once"),
+     "SELECT k, sum(v) FROM t GROUP BY k"),
     ("count counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
+     "SELECT k, count(v) FROM t GROUP BY k"),
+    ("count of one version counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL", "at_once"),
+     "SELECT k, count(v) FROM t GROUP BY k"),
+    ("rows before a version are not retracted", _text(nodes.AccumulableAggregate, "= 0L, 1L", "= 1L, 1L", "at_once"),
      "SELECT k, count(v) FROM t GROUP BY k"),
     ("hydration counts NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
         sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
     ("hydration computes max for min", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
         sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
     ("groups stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
+    ("groups of one version stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)", "at_once"),
+     "SELECT k, count(*) FROM t GROUP BY k"),
     ("left join uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
+    ("distinct values do not read their state", _code(distinct_values, "slice_of", lambda old: lambda a, codes, tick:
+        old(a, codes[:0], tick)), SUBSETS),
+    ("distinct values of subsets are counted together", _code(accumulable_aggregate, "_by_member", _of_first_member),
+     SUBSETS),
     ("distinct does not read its state", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
         a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
     ("left join reads changed rows only", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
@@ -665,7 +715,7 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("top-k reads too few rows", _field(nodes.Recompute, "top_k", lambda top_k: dataclasses.replace(top_k, count=1)),
      "SELECT * FROM (SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n <= 3"),
     ("a branch's changes go to all", _text(nodes.AccumulableAggregate, "= 1L", ">= 0L"),
-     "SELECT k, count(DISTINCT v), sum(v) FROM t GROUP BY k"),
+     "SELECT k, sum(DISTINCT v), sum(v) FROM t GROUP BY k"),
     ("retractions are insertions", _code(distinct, "RunningTotals", lambda old: lambda rows, versions, diffs: old(
         rows, versions, np.abs(diffs))), "SELECT DISTINCT k FROM t"),
     ("rows change in the first version", _code(distinct, "RunningTotals", lambda old: lambda rows, versions, diffs: old(
@@ -742,13 +792,13 @@ def test_an_error_planted_in_a_rule_is_detected(
     monkeypatch.setattr(histories, "delta_plan", wrong)
 
     async def faults() -> bool:
-        for seed in range(SEED, SEED + 4):
+        for seed, step in itertools.product(range(SEED, SEED + 4), (3, 1)):
             history = random_history(seed, TIMES)
             try:
                 if sql in TEMPORAL:
                     fault = await first_fault_in_time(sql, history, engine, storage)
                 else:
-                    fault = await first_fault(sql, history, engine, storage, 3)
+                    fault = await first_fault(sql, history, engine, storage, step)
             except (PgError, updates.NegativeCount, pa.ArrowException):
                 return True
             if fault is not None:

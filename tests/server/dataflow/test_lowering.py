@@ -103,6 +103,60 @@ def test_explain_output() -> None:
     ]
 
 
+def test_distinct_values_of_subsets_are_one_node() -> None:
+    sql = (
+        "SELECT k, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE s = 'a'), "
+        "sum(DISTINCT v) FILTER (WHERE s = 'b'), count(DISTINCT s) FROM t GROUP BY k"
+    )
+    lines = shown(sql)
+    assert [line.strip() for line in lines if "Distinct" in line] == [
+        "4 Distinct: k, v, of 3 subsets",
+        "5 Distinct: k, s",
+    ]
+    (node,) = (node for node in nodes_of(followed(sql)) if isinstance(node, AccumulableAggregate))
+    assert [branch.count is not None for _, branches in node.distinct for branch in branches] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+_RANKED = "(SELECT k, s, v, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a"
+
+
+def test_an_aggregate_within_the_partitions_of_a_window_is_computed_with_it() -> None:
+    assert shown(f"SELECT k, s, count(*), max(n) FROM {_RANKED} GROUP BY s, k") == [
+        "1 Recompute window and aggregate, by (k)",
+        "  2 Changes of t: k, v, s",
+    ]
+    assert shown(f"SELECT k, count(*) FROM {_RANKED} WHERE n <= 3 GROUP BY k HAVING count(*) > 1") == [
+        "1 Recompute window and aggregate, by (k), the top 3 in the order of v",
+        "  2 Changes of t: k, v",
+    ]
+    assert shown(f"SELECT sum(n) OVER (PARTITION BY s, k) FROM {_RANKED}") == [
+        "1 Recompute window, by (k)",
+        "  2 Changes of t: k, v, s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "windows"),
+    [
+        (f"SELECT s, max(n) FROM {_RANKED} GROUP BY s", 1),  # a group is in several partitions
+        (f"SELECT k + 1, max(n) FROM {_RANKED} GROUP BY k + 1", 1),
+        (f"SELECT n, sum(v) OVER (PARTITION BY s) FROM {_RANKED}", 2),
+        (f"SELECT k, count(*) FROM {_RANKED} WHERE mz_now() < n GROUP BY k", 1),
+        # the window is computed once for both
+        (f"WITH a AS (SELECT * FROM {_RANKED}) SELECT a.n, c FROM a JOIN (SELECT k, count(*) AS c FROM a GROUP BY k) b "
+         "ON a.k = b.k", 1),
+    ],
+)  # fmt: skip
+def test_a_window_has_a_node_of_its_own_if_groups_are_in_several_partitions(sql: str, windows: int) -> None:
+    recomputed = [node.what for node in nodes_of(followed(sql)) if isinstance(node, Recompute)]
+    assert recomputed == ["window"] * windows
+
+
 def test_customers_and_suppliers_are_not_joined_by_nation_alone() -> None:
     """TPC-H's query 5 joins both with the few nations. Line items and orders must be joined between them."""
     rows = {"region": 5, "nation": 25, "supplier": 10_000, "customer": 150_000, "orders": 1_500_000}

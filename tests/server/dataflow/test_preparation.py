@@ -56,7 +56,7 @@ async def test_the_first_step_runs_prepared_statements(sql: str, engine: SparkEn
     computation = followed(planned(sql), random_history(1, 4), cast(Engine, recorder), storage)
     try:
         await computation.hydrate(Timestamp(1))
-        statements = [operator for operator in computation.operators if operator.statement is not None]
+        statements = [one for operator in computation.operators for one in operator.statements]
         assert statements
         prepared = {await recorder.prepared.get() for _ in statements}
         recorder.run_with_rows.clear()
