@@ -100,7 +100,6 @@ class ConstantQueries:
         literals = split_few(text)
         if literals is None:
             return None
-        context.volatile.begin()
         try:
             prepared = self._cache.plan(context, literals.template)
             if prepared is None:
@@ -113,11 +112,22 @@ class ConstantQueries:
             values = literals.values(prepared.parameters, context.settings.naming[2])
             if values is None or not all(map(is_short, values)):
                 return None
+        except Exception:
+            return None  # executing the text value by value reports the error with its position
+        return self.insert_prepared(prepared, values)
+
+    def insert_prepared(self, prepared: Prepared, values: tuple[object, ...]) -> CallAnswer | None:
+        """As `insert_literals`, if the plan is that of an INSERT of constants. `values`: of its parameters."""
+        context, plan = self._dispatcher.context, prepared.plan
+        if not isinstance(plan, WritePlan) or plan.added is None or not self._is_possible():
+            return None
+        context.volatile.begin()
+        try:
             context.begin_statement()
             result = insert_constants(context, plan, plan.added, values)
         except Exception:
             context.volatile.undo()
-            return None  # executing the text value by value reports the error with its position
+            return None  # executing the statement in a task reports the error
         return None if result is None else CallAnswer(_complete(result.tag), kind_of(prepared.statement), False)
 
     def answer_call(self) -> CallAnswer | None:

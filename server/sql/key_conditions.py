@@ -181,9 +181,16 @@ def _equality(operand: Expression, values: Iterable[Expression], number_of: Numb
 
 
 def _without_widening(value: Expression) -> Expression:
-    """The operand of a cast of integers, or of an array of integers, to a wider type. Other expressions unchanged."""
+    """The operand of a cast of integers, or of an array of integers, to a wider type. Other expressions unchanged.
+
+    A cast of one integer to numeric or to float8 is one to a wider type, too.
+    """
     if isinstance(value, Cast) and isinstance(value.operand, (Literal, Parameter)):
         source, target = value.operand.type, value.type
+        if source.name in INTEGERS and (
+            target.name == "float8" or (target.name == "numeric" and target.precision is None)
+        ):
+            return value.operand
         if (source.element is None) == (target.element is None):
             narrow, wide = (_BITS.get((type.element or type).name, 0) for type in (source, target))
             return value.operand if 0 < narrow <= wide else value
@@ -195,7 +202,7 @@ def _is_comparable(column: PgType, value: PgType) -> bool:
     both = {a, b}
     return (
         both <= _INTEGERS or both <= _FLOATS or both <= _TEXTS or (a == b and a in _SAME)
-        or (both == {"bpchar"} and column.length is not None)
+        or (b in _INTEGERS and a in ("numeric", "float8")) or (both == {"bpchar"} and column.length is not None)
     )  # fmt: skip
 
 
@@ -228,8 +235,9 @@ def _as_column(value: Any, type: PgType, compared: PgType) -> Any | None:
                 return None
             value = int(value)
         return value if -1 << _BITS[type.name] <= value < 1 << _BITS[type.name] else None
-    if isinstance(value, Decimal):
+    if type.name == "numeric":
         try:
+            value = Decimal(value)
             found = value.quantize(Decimal(1).scaleb(-(type.scale or 0)), context=_ALL_DIGITS)
         except DecimalException:
             return None
