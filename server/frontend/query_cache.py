@@ -98,6 +98,8 @@ class QueryCache:
                 prepared = prepare(statement, shared.types)
                 self.put_plan(context, shared.text, prepared, oids)
             if prepared is not None and _is_shared(prepared, shared):
+                if isinstance(prepared.plan, WritePlan) and context.transaction.read_only:
+                    return None  # an error of a constant precedes that of the transaction
                 values = shared.values(prepared.parameters, context.settings.naming[2])
                 return (prepared, values) if all(map(is_short, values)) else None
         except (PgError, Undescribed):
