@@ -34,7 +34,7 @@ from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
 from server.execution.write import add_constants, insert_constants, require_insert
 from server.frontend.dispatch import Dispatcher
-from server.frontend.query_cache import QueryCache, parsed
+from server.frontend.query_cache import Cache, QueryCache, parsed
 from server.frontend.responses import kind_of
 from server.session_state.context import Context
 from server.session_state.portals import Portal
@@ -67,7 +67,8 @@ class ConstantQueries:
         self._dispatcher = dispatcher
         self._connection = connection
         self._cache = cache
-        self._call: _Call | None = None  # the last one that was answered
+        self._calls: Cache[tuple[Prepared, _Call | None]] = Cache()
+        """The calls of statements, by the statement's name. None: they cannot be answered in one step."""
 
     def answer_query(self, text: str) -> bytes | None:
         """Returns the cached answer to a Query message, without ReadyForQuery."""
@@ -135,17 +136,26 @@ class ConstantQueries:
         dispatcher, connection = self._dispatcher, self._connection
         if dispatcher.context.transaction.failed:
             return None
-        call = self._call
+        name = connection.bound_statement()
+        prepared = None if name is None else dispatcher.statements.find(name.decode(errors="replace"))
+        if prepared is None:
+            return None
+        known, call = self._calls.get(name, (None, None))
+        if known is prepared and call is None:
+            return None
         found = None if call is None else connection.match_call(call.shape)
         if found is None:
             shape = connection.call_shape()
-            call = self._call = None if shape is None else _Call.of(shape, dispatcher)
+            if shape is None:
+                return None
+            call = _Call.of(shape, dispatcher)
+            self._calls.put(name, (prepared, call))
             found = None if call is None else connection.match_call(call.shape)
         if call is None or found is None:
             return None
         values, end = found
         if not call.is_valid(dispatcher):
-            self._call = None
+            self._calls.pop(name)
             return None
         volatile = dispatcher.context.volatile
         volatile.begin()
@@ -154,7 +164,7 @@ class ConstantQueries:
         except Exception:
             volatile.undo()
             return None  # handling the messages one by one reports the error at the right message
-        shape, prepared = call.shape, call.prepared
+        shape = call.shape
         connection.consume_call(end, synced=shape.synced)
         if dispatcher.context.transaction.explicit or not shape.synced:  # else Sync closes the portal
             dispatcher.portals.add("", Portal(prepared, formats=shape.bind.result_formats, result=result, done=True))

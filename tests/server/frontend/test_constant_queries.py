@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire.call import CallShape
+from protocol.pgwire.call import NAME_BYTES_MAX, CallShape, bound_statement
 from protocol.pgwire.messages.backend import CommandComplete, DataRow, ReadyForQuery
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Flush, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
@@ -328,5 +328,11 @@ def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, descri
     assert shape is not None
     assert (shape.described, shape.synced) == (described, synced)
     assert shape.read(data + after, 2) == (list(bind.parameters), len(data))
+    statement = bind.statement.encode()
+    assert bound_statement(data, 2) == (statement if len(statement) <= NAME_BYTES_MAX else None)
     for cut in range(2, len(data)):
         assert shape.read(data[:cut], 2) is None
+        assert cut < 8 + len(statement) or bound_statement(data[:cut], 2) in (statement, None)
+    bind.portal = "named"
+    assert bound_statement(serialized([bind]), 0) is None
+    assert bound_statement(serialized([Execute("")]), 0) is None
