@@ -271,10 +271,10 @@ def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
     """
     if changes.num_rows == 0:
         return rows
-    if rows.num_rows + changes.num_rows <= FEW_ROWS:
-        return expand(consolidate(pa.concat_tables([with_diff(rows, 1), changes])))
     if not takes_away(changes):
         return pa.concat_tables([rows, expand(changes)])
+    if rows.num_rows + changes.num_rows <= FEW_ROWS:
+        return expand(consolidate(pa.concat_tables([with_diff(rows, 1), changes])))
     likely = like(rows, changes.filter(pc.less(changes[DIFF], 0)))
     touched = with_diff(rows.filter(pa.array(likely)), 1)
     found = pa.concat_tables(
