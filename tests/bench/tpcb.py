@@ -18,7 +18,7 @@ from tests.fix_postgres import binaries
 
 ROUNDS = 3
 SECONDS = 3
-WARM_UP_SECONDS = 5
+WARM_UP_SECONDS = 4
 
 
 def run(servers: Servers) -> list[Table]:
