@@ -213,7 +213,7 @@ def _sum(schema: pa.Schema, tables: Iterator[pa.Table], bytes_per_partition: int
     gathered, size, limit = [schema.empty_table()], 0, 2 * bytes_per_partition
     for table in tables:
         gathered.append(table)
-        size += table.nbytes
+        size += updates.size_of(table)
         if size > limit:
             gathered = [updates.consolidate(pa.concat_tables(gathered))]
             size = gathered[0].nbytes
@@ -264,7 +264,7 @@ def kept(tables: Iterator[pa.Table], directory: Path | None) -> pa.Table:
     size = 0
     for table in tables:
         gathered.append(table)
-        size += table.nbytes
+        size += updates.size_of(table)
         if size > MEMORY_BYTES_MAX:
             every = itertools.chain(gathered, tables)
             batches = (batch for each in every for batch in each.combine_chunks().to_batches())

@@ -19,6 +19,14 @@ from protocol.pgwire.messages.wire_format import HEADER, INT32
 BIND = Bind.code[0]
 _DESCRIBE, _EXECUTE, _SYNC = Describe("P", "").serialize(), Execute("").serialize(), Sync().serialize()
 _NULL_LENGTH = -1
+NAME_BYTES_MAX = 63  # of a statement's name, in `bound_statement`
+
+
+def bound_statement(data: bytes, at: int) -> bytes | None:
+    """The name of the statement of the Bind at `at`, with the unnamed portal. None if the message is another one."""
+    start = at + HEADER.size + 1  # after the portal's name
+    end = data.find(0, start, start + NAME_BYTES_MAX + 1)
+    return data[start:end] if end >= 0 and data[at] == BIND and not data[start - 1] else None
 
 
 @dataclass(frozen=True, slots=True)

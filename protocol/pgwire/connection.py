@@ -25,7 +25,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from protocol.pgwire.call import BIND, CallShape
+from protocol.pgwire.call import BIND, CallShape, bound_statement
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import BackendMessage, ErrorResponse
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse
@@ -292,6 +292,10 @@ class Connection:
     def is_at_bind(self) -> bool:
         """Whether the next message is a Bind, which is the first message of a call."""
         return self._at < len(self._data) and self._data[self._at] == BIND and not self._skip
+
+    def bound_statement(self) -> bytes | None:
+        """The name of the next call's statement; None if the next message is not a Bind with the unnamed portal."""
+        return bound_statement(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
     def call_shape(self) -> CallShape | None:
         """The shape of the next call; None if there is no complete call. Consumes nothing."""

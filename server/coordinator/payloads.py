@@ -20,7 +20,7 @@ def few_changes(tables: Sequence[pa.Table]) -> pa.Table | None:
 
     None if they are larger than FEW_BYTES. The result keeps little more memory than its size.
     """
-    if sum(table.nbytes for table in tables) > FEW_BYTES:
+    if sum(map(updates.size_of, tables)) > FEW_BYTES and sum(table.nbytes for table in tables) > FEW_BYTES:
         return None
     whole = pa.concat_tables([updates.as_changes(table) for table in tables]).combine_chunks()
     if whole.get_total_buffer_size() > 2 * FEW_BYTES:  # slices of rows that Spark computed for several callers
@@ -33,11 +33,12 @@ def shared_payloads(log: Log, tables: Sequence[pa.Table], layout: Layout | None 
     gathered: list[pa.Table] = []
     size = 0
     for table in tables:
-        if gathered and size + table.nbytes > INLINE_BYTES:
+        own = updates.size_of(table)
+        if gathered and size + own > INLINE_BYTES:
             yield from _shared_payload(log, gathered, layout)
             gathered, size = [], 0
         gathered.append(table)
-        size += table.nbytes
+        size += own
     yield from _shared_payload(log, gathered, layout)
 
 

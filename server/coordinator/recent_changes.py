@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from catalog.updates import size_of
+
 TABLES_MAX = 16  # with more tables, each read takes longer
 ROWS_MAX = 8_192
 BYTES_MAX = 4 << 20
@@ -28,6 +30,11 @@ class RecentChanges:
         """Whether the snapshot should be advanced. Until then, reads take longer."""
         return self._rows > ROWS_MAX or self._bytes > BYTES_MAX
 
+    @property
+    def rows(self) -> int:
+        """The number of rows of all changes."""
+        return self._rows
+
     def extend(self, until: int, changes: Sequence[pa.Table]) -> None:
         """Adds the changes at times in (`self.until`, `until`]."""
         self._add((self.until, until, table) for table in changes)
@@ -40,7 +47,7 @@ class RecentChanges:
         for part in parts:
             self._parts.append(part)
             self._rows += part[2].num_rows
-            self._bytes += part[2].nbytes
+            self._bytes += size_of(part[2])
 
     def skip(self, time: int) -> None:
         """Moves `since` to a later time. The caller knows that there are no changes until then."""

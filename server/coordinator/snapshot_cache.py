@@ -30,6 +30,7 @@ from server.sql.key_conditions import Wanted, at_positions, selected
 CACHED_BYTES_MAX = 1024 * 1024 * 1024  # of cached rows; mapped files count, although they are in the page cache
 LOOP_POSITIONS_MAX = 256  # more rows are copied in a thread
 LOOP_COMMITS_MAX = 256  # more commits are read from the log in a thread
+SMALL_ROWS, OUTDATED_ROWS = 256, 16  # snapshots of at most 256 rows advance with every 16 changes
 SORTED_READS = 2  # after this number of reads by a column, its keys are sorted
 
 
@@ -65,9 +66,12 @@ def log_tables(log: Log, collection: Collection, lower: int, upper: int) -> list
 
 
 class _Snapshot:
-    """The rows of a collection at a time, and the later changes that are known. `layout`: that of the rows."""
+    """The rows of a collection at a time, and the later changes that are known. `layout`: that of the rows.
 
-    __slots__ = ("_reads", "keys", "layout", "nbytes", "recent", "rows", "time")
+    `earlier`: the previous snapshot of a small collection, for transactions that read at an earlier time.
+    """
+
+    __slots__ = ("_reads", "earlier", "keys", "layout", "nbytes", "recent", "rows", "time")
 
     def __init__(self, time: int, rows: pa.Table, before: _Snapshot | None, layout: Layout | None) -> None:
         """`before`: an earlier snapshot. The columns that it has sorted are sorted again when they are read."""
@@ -77,7 +81,13 @@ class _Snapshot:
         self.nbytes = rows.nbytes
         self.recent: RecentChanges = RecentChanges(time) if before is None else before.recent.after(time)
         self.keys: dict[int, SortedKeys] = {}
+        self.earlier: _Snapshot | None = None
         self._reads = Counter(dict.fromkeys(() if before is None else before.keys, SORTED_READS - 1))
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether applying the changes to the rows costs less than searching them in some further reads."""
+        return OUTDATED_ROWS < self.recent.rows <= SMALL_ROWS and self.rows.num_rows <= SMALL_ROWS
 
     def unchanged_until(self, time: int) -> None:
         """Moves the snapshot to a later time at which the rows are the same."""
@@ -121,12 +131,16 @@ class SnapshotCache:
         """Returns the wanted rows at `as_of`, which must be readable now. Cancel safety: nothing is changed."""
         id = collection.id
         snapshot = self._cached.get(id)
+        if snapshot is not None and as_of < snapshot.time and snapshot.earlier is not None:
+            snapshot = snapshot.earlier
         if snapshot is not None and snapshot.layout is not layout_of(collection):
             snapshot = None
         changes = None if snapshot is None else self._changes(collection, snapshot, as_of)
         if snapshot is None or changes is None:
             return await in_thread(selected, await self.rows(collection, as_of), wanted)
         self._cached.move_to_end(id)
+        if snapshot.is_outdated and changes:
+            return selected(self._advance_few(collection, snapshot, as_of, changes), wanted)
         if snapshot.recent.is_large and id not in self._advancing:
             self._advancing.add(id)
             try:
@@ -142,6 +156,16 @@ class SnapshotCache:
         if rows.num_rows > LOOP_POSITIONS_MAX:
             return await in_thread(updates.apply, rows, later)
         return updates.expand(updates.consolidate(pa.concat_tables([updates.with_diff(rows, 1), later])))
+
+    def _advance_few(
+        self, collection: Collection, snapshot: _Snapshot, as_of: int, changes: Sequence[pa.Table]
+    ) -> pa.Table:
+        """The rows at `as_of` of a small collection, which become its snapshot."""
+        rows = updates.apply(snapshot.rows, updates.consolidate(pa.concat_tables(changes)))
+        self._cache(collection.id, as_of, rows, snapshot.layout)
+        if (cached := self._cached[collection.id]).time == as_of and cached is not snapshot:
+            cached.earlier, snapshot.earlier = snapshot, None
+        return rows
 
     def _changes(self, collection: Collection, snapshot: _Snapshot, as_of: int) -> list[pa.Table] | None:
         """The changes since the snapshot, not consolidated; None if they are unknown or too many."""

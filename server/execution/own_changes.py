@@ -66,4 +66,6 @@ def _applied(rows: pa.Table, transaction: Transaction, id: ObjectId, wanted: Wan
     if transaction.statement is None:
         transaction.merge(id)
     changes = pa.concat_tables([updates.as_changes(table) for table in transaction.visible_tables_of(id)])
-    return updates.apply(rows, updates.consolidate(selected(changes, wanted)))
+    changes = selected(changes, wanted)
+    is_few = rows.num_rows + changes.num_rows <= updates.FEW_ROWS  # `apply` consolidates them
+    return updates.apply(rows, changes if is_few else updates.consolidate(changes))

@@ -34,7 +34,7 @@ from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
 from server.execution.write import add_constants, insert_constants, require_insert
 from server.frontend.dispatch import Dispatcher
-from server.frontend.query_cache import QueryCache, parsed
+from server.frontend.query_cache import Cache, QueryCache, parsed
 from server.frontend.responses import kind_of
 from server.session_state.context import Context
 from server.session_state.portals import Portal
@@ -67,7 +67,8 @@ class ConstantQueries:
         self._dispatcher = dispatcher
         self._connection = connection
         self._cache = cache
-        self._call: _Call | None = None  # the last one that was answered
+        self._calls: Cache[tuple[Prepared, _Call | None]] = Cache()
+        """The calls of statements, by the statement's name. None: they cannot be answered in one step."""
 
     def answer_query(self, text: str) -> bytes | None:
         """Returns the cached answer to a Query message, without ReadyForQuery."""
@@ -100,7 +101,6 @@ class ConstantQueries:
         literals = split_few(text)
         if literals is None:
             return None
-        context.volatile.begin()
         try:
             prepared = self._cache.plan(context, literals.template)
             if prepared is None:
@@ -113,11 +113,22 @@ class ConstantQueries:
             values = literals.values(prepared.parameters, context.settings.naming[2])
             if values is None or not all(map(is_short, values)):
                 return None
+        except Exception:
+            return None  # executing the text value by value reports the error with its position
+        return self.insert_prepared(prepared, values)
+
+    def insert_prepared(self, prepared: Prepared, values: tuple[object, ...]) -> CallAnswer | None:
+        """As `insert_literals`, if the plan is that of an INSERT of constants. `values`: of its parameters."""
+        context, plan = self._dispatcher.context, prepared.plan
+        if not isinstance(plan, WritePlan) or plan.added is None or not self._is_possible():
+            return None
+        context.volatile.begin()
+        try:
             context.begin_statement()
             result = insert_constants(context, plan, plan.added, values)
         except Exception:
             context.volatile.undo()
-            return None  # executing the text value by value reports the error with its position
+            return None  # executing the statement in a task reports the error
         return None if result is None else CallAnswer(_complete(result.tag), kind_of(prepared.statement), False)
 
     def answer_call(self) -> CallAnswer | None:
@@ -125,17 +136,26 @@ class ConstantQueries:
         dispatcher, connection = self._dispatcher, self._connection
         if dispatcher.context.transaction.failed:
             return None
-        call = self._call
+        name = connection.bound_statement()
+        prepared = None if name is None else dispatcher.statements.find(name.decode(errors="replace"))
+        if prepared is None:
+            return None
+        known, call = self._calls.get(name, (None, None))
+        if known is prepared and call is None:
+            return None
         found = None if call is None else connection.match_call(call.shape)
         if found is None:
             shape = connection.call_shape()
-            call = self._call = None if shape is None else _Call.of(shape, dispatcher)
+            if shape is None:
+                return None
+            call = _Call.of(shape, dispatcher)
+            self._calls.put(name, (prepared, call))
             found = None if call is None else connection.match_call(call.shape)
         if call is None or found is None:
             return None
         values, end = found
         if not call.is_valid(dispatcher):
-            self._call = None
+            self._calls.pop(name)
             return None
         volatile = dispatcher.context.volatile
         volatile.begin()
@@ -144,7 +164,7 @@ class ConstantQueries:
         except Exception:
             volatile.undo()
             return None  # handling the messages one by one reports the error at the right message
-        shape, prepared = call.shape, call.prepared
+        shape = call.shape
         connection.consume_call(end, synced=shape.synced)
         if dispatcher.context.transaction.explicit or not shape.synced:  # else Sync closes the portal
             dispatcher.portals.add("", Portal(prepared, formats=shape.bind.result_formats, result=result, done=True))

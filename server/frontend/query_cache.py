@@ -9,13 +9,21 @@ name resolution. Long texts are not kept.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.types import PgType
+from server.pg_catalog.engine import Undescribed
 from server.runtime.offload import TEXT_CHARS_MAX
 from server.session_state.context import Context
 from server.session_state.prepared import Prepared, plan_key
+from server.sql.constant import is_short
 from server.sql.grammar.parse import parse
+from server.sql.grammar.shared_text import SharedText, shared_text
 from server.sql.grammar.statements import Delete, Insert, Select, Statement, Update
+from server.sql.plan import QueryPlan
+from server.sql.write_plan import WritePlan
 
 ENTRIES_MAX = 4_096
 
@@ -38,12 +46,22 @@ class Cache(dict[object, Value]):
         self[key] = value
 
 
+def _is_shared(prepared: Prepared, shared: SharedText) -> bool:
+    """Whether a plan is that of a write, or of a SELECT by key, with the declared parameter types."""
+    plan, statement = prepared.plan, prepared.statement
+    is_by_key = isinstance(plan, QueryPlan) and bool(plan.key_filters) and plan.row_locks is None
+    if not isinstance(plan, WritePlan) and not (is_by_key and isinstance(statement, Select) and not statement.as_of):
+        return False
+    return all(type in (None, own) for type, own in zip(shared.types, prepared.parameters, strict=True))
+
+
 class QueryCache:
     """Plans of queries and writes by text and declared parameter types, and answers by text and output style."""
 
     def __init__(self) -> None:
         self._plans: Cache[Prepared] = Cache()
         self._answers: Cache[bytes] = Cache()
+        self._unshared: Cache[bool] = Cache()
 
     @staticmethod
     def keeps(context: Context, text: str) -> bool:
@@ -60,6 +78,34 @@ class QueryCache:
         is_write = isinstance(prepared.statement, Insert | Update | Delete) and bool(prepared.parameters)
         if (is_write or isinstance(prepared.statement, Select)) and self.keeps(context, text):
             self._plans.put((text, parameter_oids, *plan_key(context)), prepared)
+
+    def shared_plan(
+        self, context: Context, text: str, prepare: Callable[[Statement, Sequence[PgType | None]], Prepared]
+    ) -> tuple[Prepared, tuple[object, ...]] | None:
+        """The plan of a Query message's shared text, and the values of its parameters. `prepare` plans a statement.
+
+        None if there is none, or if the message has an error, which executing the text reports with its position.
+        """
+        shared = shared_text(text) if self.keeps(context, text) else None
+        if shared is None:
+            return None
+        oids = tuple([0 if type is None else type.oid for type in shared.types])
+        key = (shared.text, oids, *plan_key(context))
+        prepared = self._plans.get(key)
+        try:
+            if prepared is None and key not in self._unshared:
+                (statement,) = parsed(shared.text)
+                prepared = prepare(statement, shared.types)
+                self.put_plan(context, shared.text, prepared, oids)
+            if prepared is not None and _is_shared(prepared, shared):
+                if isinstance(prepared.plan, WritePlan) and context.transaction.read_only:
+                    return None  # an error of a constant precedes that of the transaction
+                values = shared.values(prepared.parameters, context.settings.naming[2])
+                return (prepared, values) if all(map(is_short, values)) else None
+        except (PgError, Undescribed):
+            pass
+        self._unshared.put(key, True)
+        return None
 
     def answer(self, context: Context, text: str) -> bytes | None:
         """Returns the encoded answer to a Query message, up to ReadyForQuery."""

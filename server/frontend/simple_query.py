@@ -42,20 +42,29 @@ class SimpleQuery:
         self._runner = runner
         self._constants = constants
         self._cache = cache
+        self._shared: tuple[Prepared, tuple[object, ...]] | None = None  # of the current message
 
     def begin(self, text: str) -> CallAnswer | None:
-        """Begins a Query message, and executes it if it is an INSERT of few literal rows. None: call `execute`.
+        """Begins a Query message, and executes it if it is an INSERT of few constant rows. None: call `execute`.
 
         The caller commits, then sends the answer.
         """
         self._dispatcher.drop_unnamed_statement()
         self._dispatcher.portals.close("")
         self._context.ends_at_sync = False
-        return self._constants.insert_literals(text)
+        self._shared = None
+        if (inserted := self._constants.insert_literals(text)) is not None:
+            return inserted
+        self._shared = self._cache.shared_plan(self._context, text, self._dispatcher.prepare)
+        return None if self._shared is None else self._constants.insert_prepared(*self._shared)
 
     async def execute(self, text: str) -> None:
         """Parses a text as a whole, then executes its statements: in one transaction, unless they begin or end one."""
         dispatcher = self._dispatcher
+        if self._shared is not None:
+            await self._execute_shared(*self._shared)
+            await dispatcher.transactions.end_implicit()
+            return
         statements = await offload(text, parsed, text)
         if not statements:
             self._sender.connection.send(EmptyQueryResponse())
@@ -87,6 +96,18 @@ class SimpleQuery:
         finally:
             portal.close()  # a cancelled SUBSCRIBE must release its reader of the feed
             prepared.release_tree()
+        self._responses.count()
+
+    async def _execute_shared(self, prepared: Prepared, values: tuple[object, ...]) -> None:
+        """Executes a text that is a single statement, by the plan of its shared text."""
+        self._dispatcher.has_several_statements = False
+        self._context.transaction.becomes_explicit = False
+        self._responses.kind = kind_of(prepared.statement)
+        try:
+            await self._runner.run(Portal(prepared, values), 0, describe=True)
+        except PgError as error:
+            error.position = None  # it would be one in the shared text
+            raise
         self._responses.count()
 
     def _prepare(self, statement: s.Statement, text: str) -> Prepared:

@@ -18,6 +18,7 @@ from catalog.objects import TEMPORARY, ObjectId, OnCommit, Schema, Table, Timest
 from catalog.roles import MATERIALIZE
 from catalog.sequence_state import of_generations
 from catalog.state import CatalogState
+from catalog.updates import size_of
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
@@ -283,11 +284,17 @@ class Context:
             changed = self.coordinator.changed(transaction.unchanged, transaction.keys)
             if changed is not None:
                 raise self.serialization_failure(changed)
-            before, transaction.holder = transaction.holder, None
-            self._read_at(latest, ids)
+            before = transaction.holder
+            floors = self.coordinator.frontiers.floors
+            if before is not None and len(before.collections) == len(floors) and ids <= before.collections:
+                before.advance(latest)  # it holds all collections
+                transaction.read_time = latest
+            else:
+                transaction.holder = None
+                self._read_at(latest, ids)
+                if before is not None:
+                    before.release()
             transaction.unchanged = dict.fromkeys(transaction.unchanged, latest)
-            if before is not None:
-                before.release()
         return self.hold(ids)
 
     def hold_all(self) -> None:
@@ -318,7 +325,7 @@ class Context:
         PgError 53200 if the small ones of the transaction are too large together.
         """
         self.transaction.writes_to(self.state.items[table])
-        if sum(part.nbytes for part in changes) > IN_MEMORY_BYTES_MAX:
+        if sum(map(size_of, changes)) > IN_MEMORY_BYTES_MAX:
             self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes}, self._layout)
         else:
             self.transaction.add(table, changes)

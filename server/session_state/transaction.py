@@ -256,7 +256,7 @@ class Transaction:
 
     def add(self, id: ObjectId, tables: Sequence[pa.Table]) -> None:
         """Adds changes of a table. PgError 53200 if the transaction has too many."""
-        self.bytes += sum(table.nbytes for table in tables)
+        self.bytes += sum(map(updates.size_of, tables))
         if self.bytes > BYTES_MAX:
             raise PgError(
                 SqlState.OUT_OF_MEMORY,

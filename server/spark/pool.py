@@ -28,6 +28,7 @@ from queue import SimpleQueue
 import pyarrow as pa
 import structlog
 
+from catalog.updates import size_of
 from protocol.pgwire.errors import PgError, SqlState
 from server.spark.errors import Failure, out_of_memory, pg_error
 from server.spark.session_path import Disconnected, SessionPath
@@ -87,7 +88,7 @@ class Slot:
 
         May be called for free slots only.
         """
-        known = sum(table.nbytes + 1 for name, table in statement.views.items() if self._has(name, table))
+        known = sum(size_of(table) + 1 for name, table in statement.views.items() if self._has(name, table))
         return known, hash(statement.sql) in self._texts
 
     def _has(self, name: str, table: pa.Table) -> bool:
@@ -129,22 +130,22 @@ class Slot:
         if len(self._texts) > TEXTS_MAX:
             self._texts.popitem(last=False)
         statement.parts = {"waiting": waited_s, **self._path.parts}
-        self._spent = {name for name, table in statement.views.items() if table.nbytes > VIEW_BYTES_MAX}
+        self._spent = {name for name, table in statement.views.items() if size_of(table) > VIEW_BYTES_MAX}
         for name in statement.views:
             if name in self._spent:
                 continue
             if name in new:
                 self._views[name] = new[name]
-                self._view_bytes += new[name].nbytes
+                self._view_bytes += size_of(new[name])
             self._views.move_to_end(name)
         return rows
 
     def _remove(self, name: str) -> None:
-        self._view_bytes -= self._views.pop(name).nbytes
+        self._view_bytes -= size_of(self._views.pop(name))
 
     def _surplus(self, wanted: Mapping[str, pa.Table], new: Mapping[str, pa.Table]) -> list[str]:
         """Removes the least recently used views until VIEWS_MAX and VIEW_BYTES_MAX hold. Returns their names."""
-        new_bytes = sum(table.nbytes for table in new.values())
+        new_bytes = sum(map(size_of, new.values()))
         names: list[str] = []
         for name in [name for name in self._views if name not in wanted]:
             if len(self._views) + len(new) <= VIEWS_MAX and self._view_bytes + new_bytes <= VIEW_BYTES_MAX:

@@ -46,8 +46,10 @@ EXACT = frozenset(("int2", "int4", "int8", "text", "varchar", "uuid", "bool", "d
 Wanted = Sequence[tuple[int, pa.Array]]
 """Selects the rows whose columns with these numbers have one of the values in these arrays (`column_values`)."""
 
+FEW_ROWS = 8  # so many rows are compared faster in Python than by Arrow
 SLICES_MAX = 16  # so few rows are selected faster one by one than with a mask
 
+_EXACT_IN_PYTHON = frozenset(type.id for type in (pa.int16(), pa.int32(), pa.int64(), pa.string()))
 _SAME = frozenset(("bool", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "numeric"))
 _TEXTS = frozenset(("text", "varchar"))
 _FLOATS = frozenset(("float4", "float8"))
@@ -86,6 +88,11 @@ class KeyCondition:
 def selected(table: pa.Table, wanted: Wanted) -> pa.Table:
     """The wanted rows of a table."""
     for number, values in wanted:  # after the first column few rows are left
+        if table.num_rows <= FEW_ROWS and values.type.id in _EXACT_IN_PYTHON:
+            found = set(values.to_pylist())
+            numbers = [at for at, value in enumerate(table.column(number).to_pylist()) if value in found]
+            table = at_positions(table, np.array(numbers, np.int64))
+            continue
         table = at_positions(table, pc.indices_nonzero(_is_one_of(table.column(number), values)).to_numpy())
     return table
 
@@ -181,9 +188,16 @@ def _equality(operand: Expression, values: Iterable[Expression], number_of: Numb
 
 
 def _without_widening(value: Expression) -> Expression:
-    """The operand of a cast of integers, or of an array of integers, to a wider type. Other expressions unchanged."""
+    """The operand of a cast of integers, or of an array of integers, to a wider type. Other expressions unchanged.
+
+    A cast of one integer to numeric or to float8 is one to a wider type, too.
+    """
     if isinstance(value, Cast) and isinstance(value.operand, (Literal, Parameter)):
         source, target = value.operand.type, value.type
+        if source.name in INTEGERS and (
+            target.name == "float8" or (target.name == "numeric" and target.precision is None)
+        ):
+            return value.operand
         if (source.element is None) == (target.element is None):
             narrow, wide = (_BITS.get((type.element or type).name, 0) for type in (source, target))
             return value.operand if 0 < narrow <= wide else value
@@ -195,7 +209,7 @@ def _is_comparable(column: PgType, value: PgType) -> bool:
     both = {a, b}
     return (
         both <= _INTEGERS or both <= _FLOATS or both <= _TEXTS or (a == b and a in _SAME)
-        or (both == {"bpchar"} and column.length is not None)
+        or (b in _INTEGERS and a in ("numeric", "float8")) or (both == {"bpchar"} and column.length is not None)
     )  # fmt: skip
 
 
@@ -228,8 +242,9 @@ def _as_column(value: Any, type: PgType, compared: PgType) -> Any | None:
                 return None
             value = int(value)
         return value if -1 << _BITS[type.name] <= value < 1 << _BITS[type.name] else None
-    if isinstance(value, Decimal):
+    if type.name == "numeric":
         try:
+            value = Decimal(value)
             found = value.quantize(Decimal(1).scaleb(-(type.scale or 0)), context=_ALL_DIGITS)
         except DecimalException:
             return None

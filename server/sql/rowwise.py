@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog.objects import ObjectId
+from catalog.updates import size_of
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import INT4
 from server.sql.constant import Bindings, session_value
@@ -94,7 +95,7 @@ class RowwisePlan:
 
         None if the rows or the constants are too large, or if a value that changes cannot be a column.
         """
-        if rows.num_rows > ROWS_MAX or rows.nbytes > BYTES_MAX:
+        if rows.num_rows > ROWS_MAX or size_of(rows) > BYTES_MAX:
             return None
         if self._constants is None:
             self._constants = _Extraction(self._relation, None).constants
@@ -113,10 +114,11 @@ class RowwisePlan:
             columns = [_column(value, rows.num_rows) for value in values]
         except (pa.ArrowException, ValueError):  # such as a numeric with too many digits: Spark reports the error
             return None
-        if sum(column.nbytes for column in columns) > BYTES_MAX:
+        if sum(column.get_total_buffer_size() for column in columns) > BYTES_MAX:
             return None
-        names = (f"c{i}" for i in range(rows.num_columns + len(columns)))
-        return text, pa.table([*rows.columns, *columns], names=list(names))
+        for column in columns:
+            rows = rows.append_column(f"c{rows.num_columns}", column)
+        return text, rows
 
 
 def _view(source: ObjectId) -> str:

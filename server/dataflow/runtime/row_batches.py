@@ -21,6 +21,7 @@ RUNNING_MAX = 2  # statements with the same text
 ROWS_MAX = 2_000  # of a batch of more than one caller
 
 
+_FIRST = pa.array([0], pa.int32())
 _Key = tuple[str, str, pa.Schema]
 
 
@@ -155,7 +156,9 @@ class RowBatches:
 
 def _numbered(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all callers, with the caller's number as the last column."""
-    rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    if len(tables) == 1 and tables[0].num_rows == 1:
+        return tables[0].append_column(f"c{tables[0].num_columns}", _FIRST)
+    rows = pa.concat_tables(tables)
     numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables])
     return rows.append_column(f"c{rows.num_columns}", pa.array(numbers))
 

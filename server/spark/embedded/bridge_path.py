@@ -22,6 +22,7 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject
 
 from catalog.spill import kept
+from catalog.updates import size_of
 from server.spark.arrow_types import from_spark, spark_schema, to_spark
 from server.spark.embedded.bridge import read_failure
 from server.spark.embedded.token_listener import accept
@@ -32,6 +33,7 @@ BATCH_BYTES_MAX = 64 << 20  # maximum size of a batch in an answer
 SENT_BATCHES_MAX = 16  # per table; each becomes a partition if the table is too large for a LocalRelation
 SENT_BYTES_MAX = 64 << 20  # per batch; takes precedence over SENT_BATCHES_MAX: a task is limited to 128 MiB
 END, FAILED = -1, -2  # as in SparkBridge.java
+_READ_OPTIONS = pa.ipc.IpcReadOptions()  # Arrow's default is read from the environment each time
 PHASES = ("tables", "planning", "execution")  # their durations follow END
 
 
@@ -64,7 +66,10 @@ class BridgePath:
             raise Disconnected(str(error)) from error
         blocks = self._blocks()
         try:
-            return kept((from_spark(pa.ipc.open_stream(block).read_all()) for block in blocks), self._spill_directory)
+            return kept(
+                (from_spark(pa.ipc.open_stream(block, options=_READ_OPTIONS).read_all()) for block in blocks),
+                self._spill_directory,
+            )
         finally:
             for _ in blocks:  # reads the rest of an answer that could not be stored: the next answer follows it
                 pass
@@ -122,7 +127,7 @@ def _request(
 def rows_per_batch(table: pa.Table) -> int:
     """Returns the number of rows per batch when the table is sent."""
     fair: int = max(BATCH_ROWS_MAX, -(-table.num_rows // SENT_BATCHES_MAX))
-    small: int = table.num_rows * SENT_BYTES_MAX // max(1, table.nbytes)
+    small: int = table.num_rows * SENT_BYTES_MAX // max(1, size_of(table))
     return max(1, min(fair, small))
 
 

@@ -63,17 +63,21 @@ STEP = st.tuples(
     st.lists(ROW, max_size=3),  # rows to add
     st.integers(0, 2),  # the number of rows to remove
     st.lists(st.integers(0, 5), min_size=1, max_size=2, unique=True),  # the keys to read
-    st.sampled_from(["latest", "latest", "earlier", "all", "merge"]),
+    st.sampled_from(["latest", "latest", "earlier", "previous", "all", "merge"]),
 )
 
 
-@given(st.lists(STEP, max_size=12), st.booleans())
-async def test_selected_rows_are_those_of_the_whole(steps: list[Any], large: bool) -> None:
+@given(st.lists(STEP, max_size=12), st.booleans(), st.booleans(), st.booleans())
+async def test_selected_rows_are_those_of_the_whole(
+    steps: list[Any], large: bool, advances: bool, read_before: bool
+) -> None:
     log = MemoryLog()
     cache = SnapshotCache(cast(Log, log))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent_changes, "TABLES_MAX", 2)
         patch.setattr(recent_changes, "ROWS_MAX", 6)
+        patch.setattr(snapshot_cache, "OUTDATED_ROWS", 1)
+        patch.setattr(snapshot_cache, "SMALL_ROWS", 5 if advances else 0)
         if large:  # as if the tables had more rows
             patch.setattr(snapshot_cache, "THREAD_ROWS", 0)
             patch.setattr(snapshot_cache, "LOOP_POSITIONS_MAX", 1)
@@ -87,8 +91,11 @@ async def test_selected_rows_are_those_of_the_whole(steps: list[Any], large: boo
                 assert sorted_rows(await cache.rows(T, time)) == sorted_rows(log.rows(T.id, time, SCHEMA))
             if what == "merge":
                 log.merged_to = time
-            as_of = time - 7 if what == "earlier" and log.merged_to < time - 10 else time
+            is_readable = log.merged_to < time - 10
+            as_of = time - {"earlier": 7, "previous": 10}.get(what, 0) * is_readable
             wanted = pa.array(keys, pa.int64())
+            if read_before:  # a transaction that reads at an earlier time than others have
+                await cache.selected(T, time, [(0, wanted)])
             found = await cache.selected(T, as_of, [(0, wanted)])
             whole = log.rows(T.id, as_of, SCHEMA)
             mask = [key in keys for key in whole.column(0).to_pylist()]

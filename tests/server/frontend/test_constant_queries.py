@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire.call import CallShape
+from protocol.pgwire.call import NAME_BYTES_MAX, CallShape, bound_statement
 from protocol.pgwire.messages.backend import CommandComplete, DataRow, ReadyForQuery
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Flush, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
 from server.frontend.constant_queries import CallAnswer, ConstantQueries
 from server.frontend.dispatch import Dispatcher
 from server.frontend.listener import Listener
+from server.frontend.query_cache import QueryCache
 from server.session_state.prepared import Prepared
-from server.sql.grammar.statements import Insert
+from server.sql.grammar.statements import Insert, Update
 from tests.examples import examples
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
@@ -176,18 +177,32 @@ QUERIES = (
     "ROLLBACK",
     "SET search_path TO nowhere",
     "RESET search_path",
+    "INSERT INTO inserted VALUES (4, 2, CURRENT_USER)",
+    "INSERT INTO inserted VALUES ('4', abs(-2), 'b')",
+    "UPDATE inserted SET a = a + 1 WHERE a = 7",
+    "UPDATE inserted SET a = 10 % 3 - -2 WHERE a > 3",
+    "UPDATE inserted SET nothing = 1 WHERE a = 2",
+    "UPDATE inserted SET a = a / 0 WHERE a = 4",
+    "DELETE FROM inserted WHERE a = 8",
+    "DELETE FROM inserted WHERE a = 4 RETURNING a",
+    "SELECT * FROM inserted WHERE a = 4",
+    "SELECT a + 1 FROM inserted WHERE a = '7'",
+    "SELECT a FROM inserted WHERE a = 'x'",
 )
 UNSYNCED: list[FrontendMessage] = [Parse("", "INSERT INTO inserted VALUES (7)"), Bind("", ""), Execute("")]
 
 
 @examples(40)
 @given(st.lists(st.sampled_from(QUERIES), min_size=1, max_size=8))
-def test_an_insert_of_literals_has_the_same_answers_as_when_it_is_parsed(
+def test_statements_with_literals_have_the_same_answers_as_when_they_are_parsed(
     server: ServerThread, texts: list[str]
 ) -> None:
     sent = [[Query(text).serialize()] for text in texts]
     found = outcome(server, sent)
-    with mock.patch.object(ConstantQueries, "insert_literals", return_value=None):
+    with (
+        mock.patch.object(ConstantQueries, "insert_literals", return_value=None),
+        mock.patch.object(QueryCache, "shared_plan", return_value=None),
+    ):
         assert found == outcome(server, sent)
 
 
@@ -196,7 +211,7 @@ def test_an_insert_of_literals_ends_the_implicit_transaction_before_it(server: S
     assert [row[0] for row in rows] == [7, 8]
 
 
-def test_an_insert_of_literals_is_planned_once_for_all_values(
+def test_a_statement_with_literals_is_planned_once_for_all_values(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = []
@@ -211,6 +226,9 @@ def test_an_insert_of_literals_is_planned_once_for_all_values(
     _, rows = outcome(server, queries)
     assert rows == [(i, Decimal(f"{i}.5"), f"row {i}") for i in range(5)]
     assert sum(isinstance(statement, Insert) for statement in planned) == 1
+    updates = [[Query(f"UPDATE  inserted SET a = a + {i} WHERE a = {i}").serialize()] for i in range(5)]
+    outcome(server, updates)
+    assert sum(isinstance(statement, Update) for statement in planned) == 1
 
 
 def outcome(server: ServerThread, exchanges: list[list[bytes]]) -> tuple[list[bytes], list[tuple[object, ...]]]:
@@ -310,5 +328,11 @@ def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, descri
     assert shape is not None
     assert (shape.described, shape.synced) == (described, synced)
     assert shape.read(data + after, 2) == (list(bind.parameters), len(data))
+    statement = bind.statement.encode()
+    assert bound_statement(data, 2) == (statement if len(statement) <= NAME_BYTES_MAX else None)
     for cut in range(2, len(data)):
         assert shape.read(data[:cut], 2) is None
+        assert cut < 8 + len(statement) or bound_statement(data[:cut], 2) in (statement, None)
+    bind.portal = "named"
+    assert bound_statement(serialized([bind]), 0) is None
+    assert bound_statement(serialized([Execute("")]), 0) is None
