@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Self
 from catalog.ids import Diff as Diff
 from catalog.ids import ObjectId as ObjectId
 from catalog.ids import Timestamp as Timestamp
+from catalog.ids import types_in
 from catalog.keys import Key, restored_keys
 from catalog.layout import Numbering
 from catalog.roles import Privilege
@@ -226,21 +227,30 @@ class Relation(Item):
     privileges = _READ_AND_WRITE
     is_indexable = True
 
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        return frozenset().union(*(types_in(column.type) for column in self.columns))
+
 
 @dataclass(frozen=True)
 class DerivedRelation(Relation):
     """A relation whose rows are the result of a stored query.
 
     `query` is the SELECT with every relation named by id (`"$id"."u12"`), so that a rename does not change it.
-    `uses` are the relations that the text names directly.
+    `uses` are the relations that the text names directly, `types` the user-defined types.
     """
 
     query: str
     uses: frozenset[ObjectId]
+    types: frozenset[ObjectId] = field(default=frozenset(), kw_only=True)
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:
-        return self.uses
+        return self.uses | self.types | super().depends_on
+
+    def stored(self) -> dict[str, object]:
+        types = {"types": sorted(self.types)} if self.types else {}
+        return {"query": self.query, "uses": sorted(self.uses), **types}
 
 
 @dataclass(frozen=True)
@@ -371,6 +381,11 @@ class Table(WrittenCollection):
             on_commit=None if on_commit is None else OnCommit(on_commit),
         )
 
+    @property
+    def depends_on(self) -> frozenset[ObjectId]:
+        texts = [c.default or c.generated for c in self.columns] + [check.expression for check in self.checks]
+        return super().depends_on.union(*map(types_in, filter(None, texts)))
+
     def accepts_rows_of(self, before: Table) -> bool:
         """Whether rows that were computed for the definition `before` can be written, and plans for it be executed."""
         same = self.columns == before.columns and self.numbering == before.numbering
@@ -385,13 +400,11 @@ class View(DerivedRelation):
     plural = "views"
     relkind = "v"
 
-    def stored(self) -> dict[str, object]:
-        return {"query": self.query, "uses": sorted(self.uses)}
-
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         query, uses = row.definition["query"], frozenset(row.definition["uses"])
-        return cls(row.id, row.schema_id, row.name, row.columns, query, uses)
+        types = frozenset(row.definition.get("types", ()))
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, types=types)
 
 
 @dataclass(frozen=True)
@@ -403,13 +416,13 @@ class MaterializedView(DerivedRelation, Collection):
     relkind = "m"
 
     def stored(self) -> dict[str, object]:
-        return {"query": self.query, "uses": sorted(self.uses), "retain_ms": self.retain_ms}
+        return {**DerivedRelation.stored(self), "retain_ms": self.retain_ms}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         query, uses = row.definition["query"], frozenset(row.definition["uses"])
-        retain_ms = row.definition.get("retain_ms")
-        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, retain_ms=retain_ms)
+        retain_ms, types = row.definition.get("retain_ms"), frozenset(row.definition.get("types", ()))
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, types=types, retain_ms=retain_ms)
 
 
 @dataclass(frozen=True)
@@ -430,7 +443,7 @@ class Index(Retained):
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:
-        return frozenset((self.on,))
+        return frozenset((self.on,)).union(*map(types_in, self.keys))
 
     @property
     def part_of(self) -> ObjectId | None:
@@ -757,6 +770,41 @@ _SEQUENCE_FIELDS = (
 
 
 @dataclass(frozen=True)
+class EnumType(Item):
+    """A CREATE TYPE ... AS ENUM. `labels` and `positions` are parallel and in order (see `enum_positions`).
+
+    `array_id`: of its array type.
+    """
+
+    labels: tuple[str, ...]
+    positions: tuple[str, ...]
+    array_id: ObjectId
+
+    kind = "type"
+    plural = "types"
+    privileges = _USAGE
+
+    @property
+    def public_privileges(self) -> frozenset[Privilege]:
+        return _USAGE
+
+    def stored(self) -> dict[str, object]:
+        return {"labels": self.labels, "positions": self.positions, "array_id": self.array_id}
+
+    @classmethod
+    def restored(cls, row: StoredItem) -> Self:
+        given = row.definition
+        return cls(
+            row.id,
+            row.schema_id,
+            row.name,
+            tuple(given["labels"]),
+            tuple(given["positions"]),
+            ObjectId(given["array_id"]),
+        )
+
+
+@dataclass(frozen=True)
 class SystemTable(Relation):
     """A built-in relation, which is not stored. Its rows are computed from the server's memory when it is read."""
 
@@ -785,6 +833,7 @@ KINDS: Mapping[str, type[Item]] = {
         SourceTable,
         Sink,
         Sequence,
+        EnumType,
         SystemTable,
     )
 }
