@@ -42,6 +42,7 @@ from server.execution.ddl.named_objects import altered_object, in_use
 from server.execution.ddl.view_columns import with_views
 from server.execution.planning import default_values, plan_default, refuse_subquery
 from server.execution.select import relation_rows_at, rows_without_inputs
+from server.execution.user_types import known_column, known_type
 from server.execution.write import retried, rows_to_write
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
@@ -221,7 +222,7 @@ def _plan(state: CatalogState, view: DerivedRelation) -> QueryPlan:
 
 
 async def _add_column(context: Context, table: Table, action: AddColumn) -> None:
-    definition = action.column
+    definition = known_column(context, action.column)
     name = definition.name.name
     if any(column.name == name for column in table.columns):
         message = f'column "{name}" of relation "{table.name}" already exists'
@@ -409,7 +410,8 @@ async def _set_not_null(context: Context, table: Table, name: Ident, wanted: boo
 
 async def _set_type(context: Context, table: Table, action: SetType) -> None:
     at = _position(table, action.column)
-    column, type = table.columns[at], action.type
+    column, type = table.columns[at], known_type(context, action.type)
+    action = replace(action, type=type)
     _refuse_users(context.state, table, column.name)
     _refuse_computed(table, column)
     if any(c.generated and column.name in key_columns(c.generated) for c in table.columns):

@@ -31,6 +31,7 @@ from server.execution.prepare import Types, prepare
 from server.execution.select import select
 from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
+from server.execution.user_types import known_type
 from server.explain.explain import explain
 from server.frontend.transactions import Transactions, outside_block
 from server.runtime.offload import offload
@@ -224,7 +225,8 @@ class Dispatcher:
         match statement:
             case s.Prepare(name=name, types=types, statement=inner):
                 self.statements.check_unused(name.name)
-                self.statements.put(name.name, prepare(self.context, inner, types))
+                declared = [known_type(self.context, type) for type in types]
+                self.statements.put(name.name, prepare(self.context, inner, declared))
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
                 prepared = self._revalidated_statement(name.name)

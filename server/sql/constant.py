@@ -324,7 +324,7 @@ def _is_short(type: PgType) -> bool:
 
 
 def _is_of_fixed_size(call: Call) -> bool:
-    return all(map(_is_short, (call.type, *(a.type for a in call.arguments)))
+    return all(map(_is_short, (call.type, *(a.type for a in call.arguments))))
 
 
 def _is_cheap(node: Any) -> bool:

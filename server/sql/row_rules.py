@@ -68,10 +68,10 @@ def rules_of(table: Table, context: PlanContext) -> RowRules | None:
 
 def validate(
     context: PlanContext, name: str, columns: Sequence[CatalogColumn], expression: Expr, generated: str
-) -> set[str]:
+) -> tuple[set[str], str]:
     """Checks the expression of a CHECK constraint, or of the column `generated` if it is not empty.
 
-    Returns the names of the columns that it uses. PgError.
+    Returns the names of the columns that it uses, and its text as the catalog stores it. PgError.
     """
     binder = Binder(context, None, text=expression.text, offset=expression.offset)
     bound_columns = _columns(binder, columns)
@@ -93,7 +93,8 @@ def validate(
                     f'cannot use generated column "{other.name}" in column generation expression',
                     detail="A generated column cannot reference another generated column.",
                 )
-    return {node.column.name for node in walk(bound) if isinstance(node, ColumnRef)}
+    used = {node.column.name for node in walk(bound) if isinstance(node, ColumnRef)}
+    return used, binder.stored_text(expression)
 
 
 def check_condition(binder: Binder, expression: Expr, scope: Scope) -> Expression:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from catalog.objects import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import named_type
 from server.authorization import privileges
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
@@ -92,7 +92,7 @@ def _type_oid(text: str) -> int:
     if row is not None:
         return int(row["oid"])
     try:
-        return parse_type(spelling).oid
+        return named_type(spelling).oid
     except ValueError:
         raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
 

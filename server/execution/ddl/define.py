@@ -30,6 +30,7 @@ from server.execution.ddl import (
     sinks,
     sources,
     system_settings,
+    types,
     view_columns,
 )
 from server.execution.ddl.kinds import KINDS
@@ -63,6 +64,7 @@ from server.sql.grammar.statements.sources import (
     DropSubsources,
 )
 from server.sql.grammar.statements.tables import DropConstraint
+from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 
 RETRIES_MAX = 10
 
@@ -86,6 +88,9 @@ _CHANGES: dict[type[Definition], Change] = {
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
     DropConstraint: keys.drop_constraint,
+    AddEnumValue: types.add_value,
+    RenameEnumValue: types.rename_value,
+    SetTypeSchema: types.set_schema,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,

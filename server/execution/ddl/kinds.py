@@ -8,6 +8,7 @@ from typing import Any
 
 from catalog.objects import (
     Connection,
+    EnumType,
     Hold,
     Index,
     Item,
@@ -23,7 +24,7 @@ from catalog.objects import (
 )
 from catalog.state import CatalogState
 from protocol.pgwire.types import TEXT
-from server.execution.ddl import connections, holds, indexes, secrets, sequences, sinks, sources, tables, views
+from server.execution.ddl import connections, holds, indexes, secrets, sequences, sinks, sources, tables, types, views
 from server.session_state.context import Context
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.parts import Definition
@@ -37,6 +38,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
 )
 from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.types import CreateEnum
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.plan import Field
 
@@ -84,5 +86,6 @@ KINDS: Mapping[type[Item], Kind] = {
     ),
     Sink: Kind(CreateSink, sinks.create, sinks.show_create, sinks.SHOW_FIELDS, sinks.show_row),
     Sequence: Kind(CreateSequence, sequences.create, sequences.show_create),
+    EnumType: Kind(CreateEnum, types.create, types.show_create),
     SourceTable: Kind(CreateSourceTable, sources.create_table, sources.show_create_table),
 }

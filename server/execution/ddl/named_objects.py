@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from catalog.objects import KINDS, Database, Item, Schema, SystemTable, with_article
+from catalog.objects import KINDS, Database, EnumType, Item, Schema, SystemTable, with_article
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name
+from server.sql.type_names import find_type
 
 
 class NamesObject(Protocol):
@@ -36,7 +37,10 @@ def find_object(context: Context, state: CatalogState, kind: ObjectKind, name: N
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{last}" is a system schema')
             return schema
         case _:
-            return state.resolve(name.parts, context.settings["database"], context.search_path)
+            if kind is ObjectKind.TYPE:
+                return find_type(state, name.parts, context.settings["database"], context.search_path)
+            found = state.resolve(name.parts, context.settings["database"], context.search_path)
+            return None if isinstance(found, EnumType) else found
 
 
 def altered_object(context: Context, statement: NamesObject) -> Database | Schema | Item | None:
@@ -120,7 +124,9 @@ def in_use(error: InUse) -> PgError:
         SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
         f"cannot drop {kind} because other objects depend on it",
         detail="\n".join(f"{k} {n} depends on {kind}" for k, n in error.dependents),
-        hint="Use DROP ... CASCADE to drop the dependent objects too.",
+        hint="Drop these columns and constraints first."
+        if error.drops_columns
+        else "Use DROP ... CASCADE to drop the dependent objects too.",
     )
 
 

@@ -20,6 +20,7 @@ from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.sequences import create_owned, options_text
 from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import plan_default
+from server.execution.user_types import known_column
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
@@ -31,6 +32,8 @@ from server.sql.sequence_names import with_names
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
     state = context.state
+    named = [known_column(context, part) if isinstance(part, ColumnDefinition) else part for part in statement.columns]
+    statement = replace(statement, columns=tuple(named))
     if statement.temporary:
         state, schema, name = temporary_schema_of(context, statement.name)
     else:
@@ -138,11 +141,15 @@ def default_clause(context: Context, column: Column) -> str:
         how = "ALWAYS" if column.identity == "a" else "BY DEFAULT"
         return f"GENERATED {how} AS IDENTITY ({options_text(sequence)})"
     if column.generated:
-        return f"GENERATED ALWAYS AS ({column.generated}) STORED"
+        return f"GENERATED ALWAYS AS ({_named(context, column.generated)}) STORED"
     if column.default is None:
         return ""
-    text = with_names(column.default, lambda id: qualified_name(context, state.items[id]))
-    return f"DEFAULT {text}"
+    return f"DEFAULT {_named(context, column.default)}"
+
+
+def _named(context: Context, text: str) -> str:
+    """A stored expression with the names of sequences and types in place of ids."""
+    return with_names(text, lambda id: qualified_name(context, context.state.items[id]))
 
 
 def key_text(key: catalog.keys.Key) -> str:
@@ -161,7 +168,7 @@ def show_create(context: Context, table: Table) -> str:
         for c in table.columns
     ]
     columns += [
-        f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression}){'' if check.is_valid else ' NOT VALID'}"
+        f"CONSTRAINT {quote_identifier(check.name)} CHECK ({_named(context, check.expression)}){'' if check.is_valid else ' NOT VALID'}"
         for check in table.checks
     ]
     columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]

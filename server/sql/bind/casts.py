@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from catalog.objects import EnumType
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, PgType, parse_type
+from protocol.pgwire.types import INT4, PgType, array_of, named_type
 from server.sql.bind import mz_timestamps
 from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import apply
+from server.sql.bind.names import replace_name
 from server.sql.bind.shapes import unparenthesised
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
 from server.sql.grammar.lexer import words
 from server.sql.scope import Scope
+from server.sql.type_names import by_id, find_type, type_of_item
 
 _TYPE_NAMES: dict[exp.DType, str] = {
     exp.DType.BOOLEAN: "bool",
@@ -66,8 +69,10 @@ _INSTEAD = {
 def type_of(binder: Binder, tree: exp.Expr) -> PgType:
     """The type that a tree names. 42704 if there is none."""
     try:
-        return parse_type(type_spelling(tree))
+        return named_type(type_spelling(tree))
     except ValueError as error:
+        if (user_defined := _user_defined_type(binder, tree)) is not None:
+            return user_defined
         if (name := type_spelling(tree).removesuffix("[]")) in _OTHER_TYPES or name == '"char"':
             raise binder.unsupported(f"type {name}", tree, _INSTEAD.get(name)) from None
         missing = "does not exist" in str(error)
@@ -80,6 +85,27 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
             else SqlState.INVALID_PARAMETER_VALUE
         )
         raise PgError(state, str(error), position=binder.at(tree)) from None
+
+
+def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
+    """The user-defined type that a tree names; None if there is none. The stored text references it by id."""
+    if not isinstance(tree, exp.DataType):
+        return None
+    if tree.this == exp.DType.ARRAY and tree.expressions:
+        element = _user_defined_type(binder, tree.expressions[0])
+        return None if element is None or element.element is not None else array_of(element)
+    kind = tree.args.get("kind")
+    meta = kind.meta if isinstance(kind, exp.Expr) else {}
+    parts = meta.get("parts") or (type_spelling(tree),)
+    context = binder.context
+    item = find_type(context.state, parts, context.database, context.search_path)
+    if not isinstance(item, EnumType):
+        return None
+    if not binder.inside_view:
+        binder.types.add(item.id)
+        if isinstance(kind, exp.Expr):
+            replace_name(binder, [kind], by_id(item.id))
+    return type_of_item(context.state, item)
 
 
 def type_spelling(tree: exp.Expr) -> str:

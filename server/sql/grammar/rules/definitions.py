@@ -29,6 +29,7 @@ from server.sql.grammar.rules.sources import (
     parse_drop_subsources,
 )
 from server.sql.grammar.rules.tables import parse_alter_constraint, parse_create_table
+from server.sql.grammar.rules.types import parse_alter_type, parse_create_type
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.objects import (
@@ -54,6 +55,7 @@ _NAME_PARTS: dict[ObjectKind | None, int] = {
 
 _ALTERATIONS = {
     ObjectKind.HOLD: "ADVANCE, RENAME TO",
+    ObjectKind.TYPE: "ADD VALUE, RENAME VALUE, SET SCHEMA, RENAME TO",
     ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
 }
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
@@ -80,7 +82,7 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.take("view"):
         return parse_create_view(tokens, start, or_replace)
     if or_replace:
-        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink", "sequence")
+        kinds = [kind.value for kind in ObjectKind if " " not in kind.value]
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
     if tokens.at_all("default", "index") or tokens.at_all("unique", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
@@ -98,6 +100,8 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_sink(tokens, start)
     if tokens.take("sequence"):
         return parse_create_sequence(tokens, start)
+    if tokens.take("type"):
+        return parse_create_type(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -160,6 +164,8 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered
     if kind is ObjectKind.SEQUENCE and (changed := parse_alter_sequence(tokens, start, name, exists)) is not None:
         return changed
+    if kind is ObjectKind.TYPE and (retyped := parse_alter_type(tokens, start, name)) is not None:
+        return retyped
     if kind is ObjectKind.TABLE and at_rule(tokens):
         return parse_add_rule(tokens, start, name, exists)
     if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):

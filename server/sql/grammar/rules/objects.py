@@ -11,7 +11,7 @@ from server.sql.grammar.token_reader import TokenReader
 _UNSUPPORTED_KINDS = words(
     """access aggregate cast cluster collation constraint conversion default domain event extension foreign
     function group language large operator policy procedure publication routine rule server
-    sink statistics subscription system tablespace text transform trigger type"""
+    sink statistics subscription system tablespace text transform trigger"""
 )
 
 

@@ -72,11 +72,13 @@ from server.sql.grammar.statements.transactions import (
     Savepoint,
     SetTransaction,
 )
+from server.sql.grammar.statements.types import AddEnumValue, CreateEnum, RenameEnumValue, SetTypeSchema
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
     "AddCheck",
+    "AddEnumValue",
     "AddKey",
     "AddReference",
     "AddSubsources",
@@ -98,6 +100,7 @@ __all__ = [
     "CopyTo",
     "CreateConnection",
     "CreateDatabase",
+    "CreateEnum",
     "CreateHold",
     "CreateIndex",
     "CreateMaterializedView",
@@ -136,6 +139,7 @@ __all__ = [
     "ReassignOwned",
     "ReleaseSavepoint",
     "RenameColumn",
+    "RenameEnumValue",
     "RenameRole",
     "ResetVariable",
     "Rollback",
@@ -144,6 +148,7 @@ __all__ = [
     "Select",
     "SetRole",
     "SetTransaction",
+    "SetTypeSchema",
     "SetVariable",
     "ShowColumns",
     "ShowCreate",
@@ -190,6 +195,10 @@ Statement = (
     | ValidateConnection
     | CreateSequence
     | AlterSequence
+    | CreateEnum
+    | AddEnumValue
+    | RenameEnumValue
+    | SetTypeSchema
     | CreateSource
     | CreateSink
     | CreateSourceTable

@@ -25,6 +25,7 @@ class ObjectKind(StrEnum):
     SECRET = "secret"
     SINK = "sink"
     SEQUENCE = "sequence"
+    TYPE = "type"
 
 
 @dataclass(frozen=True, slots=True)

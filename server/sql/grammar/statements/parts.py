@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from sqlglot import exp
 
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
+
 
 def position_of(node: exp.Expr) -> int | None:
     """The error position (as in `PgError.position`) of the node's first token; None if no token has a position."""
@@ -36,6 +39,24 @@ class Name:
     def __str__(self) -> str:
         """The name as PostgreSQL's messages quote it: `relation "s.t" does not exist`."""
         return ".".join(self.parts)
+
+
+@dataclass(frozen=True)
+class NamedType(PgType):
+    """The name of a type that is not one of PostgreSQL's, before it is resolved. `position`: of the name."""
+
+    parts: tuple[str, ...] = ()
+    position: int | None = None
+    is_array: bool = False
+
+    @classmethod
+    def of(cls, parts: tuple[str, ...], position: int | None, *, is_array: bool) -> NamedType:
+        return cls("unresolved", 0, -1, parts=parts, position=position, is_array=is_array)
+
+    def missing(self) -> PgError:
+        """The error if there is no such type."""
+        shown = f"{'.'.join(self.parts)}{'[]' if self.is_array else ''}"
+        return PgError(SqlState.UNDEFINED_OBJECT, f'type "{shown}" does not exist', position=self.position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,74 @@
+"""The names of types: those of PostgreSQL, and user-defined types, which are resolved against the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.ids import user_oid
+from catalog.objects import EnumType, Item, ObjectId
+from catalog.state import CatalogState
+from protocol.pgwire.enums import Enum
+from protocol.pgwire.types import PgType, array_of, enum_type
+from server.sql.grammar.lexer import quote_identifier, quoted
+from server.sql.grammar.statements.parts import NamedType
+from server.sql.scope import ID_SCHEMA
+
+_USUAL_SCHEMA = "public"
+
+
+def find_type(state: CatalogState, parts: Sequence[str], database: str, search_path: Sequence[str]) -> Item | None:
+    """The user-defined type of that name, or with that id (`"$id"."u12"`); None if there is none."""
+    if len(parts) == 2 and parts[0] == ID_SCHEMA:
+        named = state.items.get(ObjectId(parts[1]))
+        return named if isinstance(named, EnumType) else None
+    candidates = [(schema, parts[0]) for schema in search_path] if len(parts) == 1 else [tuple(parts)]
+    for candidate in candidates:
+        found = state.resolve(candidate, database, search_path)
+        if isinstance(found, EnumType):
+            return found
+    return None
+
+
+def type_of_item(state: CatalogState, item: EnumType) -> PgType:
+    """The type that a catalog object defines."""
+    oids = user_oid(item.id), user_oid(item.array_id)
+    return enum_type(Enum(item.id, *oids, shown_name(state, item), item.labels, item.positions))
+
+
+def shown_name(state: CatalogState, item: Item) -> str:
+    """The name of a type as messages have it: with its schema, except in `public`."""
+    schema, name = state.schemas[item.schema_id].name, quote_identifier(item.name)
+    return name if schema == _USUAL_SCHEMA else f"{quote_identifier(schema)}.{name}"
+
+
+def resolved(state: CatalogState, named: NamedType, database: str, search_path: Sequence[str]) -> tuple[PgType, Item]:
+    """The type that a name denotes, and its definition. 42704 if there is none."""
+    item = find_type(state, named.parts, database, search_path)
+    if not isinstance(item, EnumType):
+        raise named.missing()
+    scalar = type_of_item(state, item)
+    return (array_of(scalar) if named.is_array else scalar), item
+
+
+def type_with_oid(state: CatalogState, oid: int) -> PgType | None:
+    """The user-defined type, or array of one, with an OID."""
+    for item in state.items_of(EnumType):
+        if oid == user_oid(item.id):
+            return type_of_item(state, item)
+        if oid == user_oid(item.array_id):
+            return array_of(type_of_item(state, item))
+    return None
+
+
+def sql_name(type: PgType) -> str:
+    """The type in SQL text, where a user-defined type is named by its id."""
+    scalar = type.element or type
+    if scalar.enum is None:
+        return str(type)
+    name = by_id(ObjectId(scalar.enum.id))
+    return f"{name}[]" if type.element is not None else name
+
+
+def by_id(id: ObjectId) -> str:
+    """The name by which stored texts refer to a user-defined type."""
+    return f"{quoted(ID_SCHEMA)}.{quoted(id)}"
