@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from catalog.objects import Check, Column, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
-from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
+from server.pg_catalog.static import Row, column_type, operator_classes
 from server.pg_catalog.visible import Visible
 
 
@@ -19,10 +19,11 @@ def indexes(visible: Visible) -> Iterator[Row]:
             numbers = [key_column_number(key, columns) for key in item.keys]
             expressions = [key for key, number in zip(item.keys, numbers, strict=True) if not number]
             oid, on = oids.oid_of(item.id), oids.oid_of(item.on)
-            yield _index(oid, on, numbers, columns, expressions, item.is_unique, item.nulls_distinct)
+            yield _index(visible, oid, on, numbers, columns, expressions, item.is_unique, item.nulls_distinct)
         elif isinstance(item, Relation):
             for key in keys_of(item):
                 yield _index(
+                    visible,
                     key.oid,
                     oids.oid_of(item.id),
                     list(key.columns),
@@ -35,6 +36,7 @@ def indexes(visible: Visible) -> Iterator[Row]:
 
 
 def _index(
+    visible: Visible,
     oid: int,
     relation: int,
     numbers: list[int],
@@ -45,7 +47,7 @@ def _index(
     *,
     primary: bool = False,
 ) -> Row:
-    types = [types_by_oid()[column_type(columns[n - 1])[0] if n else 25] for n in numbers]
+    types = [visible.type(column_type(columns[n - 1])[0] if n else 25) for n in numbers]
     return {
         "indexrelid": oid,
         "indrelid": relation,

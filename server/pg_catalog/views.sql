@@ -59,7 +59,7 @@ CREATE VIEW info.columns AS
          a.attname AS column_name, a.attnum AS ordinal_position,
          CASE WHEN a.attgenerated = '' THEN d.adbin END AS column_default,
          CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
-         CASE WHEN t.typcategory = 'A' THEN 'ARRAY' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
+         CASE WHEN t.typcategory = 'A' THEN 'ARRAY' WHEN t.typtype = 'e' THEN 'USER-DEFINED' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
          CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 END AS character_maximum_length,
          CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN (a.atttypmod - 4) * 4
               WHEN a.atttypid IN (25, 1042, 1043) THEN 1073741824 END AS character_octet_length,
@@ -72,7 +72,7 @@ CREATE VIEW info.columns AS
          CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) AND a.atttypmod >= 0 THEN a.atttypmod % 65536
               WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
          END AS datetime_precision,
-         fn.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name,
+         fn.current_database() AS udt_catalog, (SELECT tn.nspname FROM pg.pg_namespace tn WHERE tn.oid = t.typnamespace) AS udt_schema, t.typname AS udt_name,
          a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing,
          CASE WHEN a.attidentity = '' THEN 'NO' ELSE 'YES' END AS is_identity,
          CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END AS identity_generation,
