@@ -1,7 +1,8 @@
 """Enumerated types: their labels, in order, and the positions that represent them.
 
-A value is represented by its position, a string. The order of positions, by bytes, is that in which CREATE TYPE declares
-the labels. A position never changes: neither RENAME VALUE nor ADD VALUE, also with BEFORE or AFTER, changes stored rows.
+A value is represented by its position, a string. The order of positions, by bytes, is that in which CREATE TYPE
+declares the labels. A position never changes: neither RENAME VALUE nor ADD VALUE, also with BEFORE or AFTER, changes
+stored rows.
 """
 
 from __future__ import annotations

@@ -76,10 +76,8 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
         if isinstance(item, Table):
             for number, check in enumerate(item.checks):
                 valid = "" if check.is_valid else " NOT VALID"
-                yield {
-                    "oid": oids.check_oid(item.id, number),
-                    "text": f"CHECK (({visible.text_of(check.expression)})){valid}",
-                }
+                text = f"CHECK (({visible.text_of(check.expression)})){valid}"
+                yield {"oid": oids.check_oid(item.id, number), "text": text}
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)

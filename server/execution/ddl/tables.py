@@ -167,9 +167,8 @@ def show_create(context: Context, table: Table) -> str:
         + (f" {text}" if (text := default_clause(context, c)) else "")
         for c in table.columns
     ]
-    columns += [
-        f"CONSTRAINT {quote_identifier(check.name)} CHECK ({_named(context, check.expression)}){'' if check.is_valid else ' NOT VALID'}"
-        for check in table.checks
-    ]
+    for check in table.checks:
+        text = f"CONSTRAINT {quote_identifier(check.name)} CHECK ({_named(context, check.expression)})"
+        columns.append(text if check.is_valid else f"{text} NOT VALID")
     columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
     return f"CREATE TABLE {qualified_name(context, table)} ({', '.join(columns)}){retain_clause(table)}"
