@@ -348,10 +348,10 @@ class CatalogState:
         item = self.items[id]
         dependents = self.dependents(id)
         blocking = [(d.kind, d.name) for d in dependents if d.part_of is None]
-        if isinstance(item, EnumType) and (columns := self._columns_of_type(id)):
+        if isinstance(item, EnumType) and (used := self._columns_of_type(id)):
             # PostgreSQL's CASCADE would drop the columns
             others = [(d.kind, d.name) for d in dependents if d.part_of is None and not isinstance(d, Table)]
-            raise InUse(item.kind, item.name, (*columns, *others), drops_columns=True)
+            raise InUse(item.kind, item.name, (*used, *others), drops_columns=True)
         gone = {id, *(d.id for d in dependents)}
         callers = self._callers([key for key in gone if isinstance(self.items[key], Sequence)])
         defaults = [(table, column) for table, column in callers if table.id not in gone]

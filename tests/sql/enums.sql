@@ -17,7 +17,7 @@ SELECT id, m::text, n::varchar(3), m::text || '!', ms::text FROM moods;
 SELECT id, s::mood FROM moods WHERE s <> 'none';
 SELECT id, s::mood FROM moods;
 SELECT id, ms::text[], ARRAY[s]::mood[] FROM moods WHERE s <> 'none';
-SELECT pg_typeof('sad'::mood), pg_typeof('{sad}'::mood[]), pg_typeof(m) FROM moods WHERE id = 1;
+SELECT pg_typeof('sad'::mood)::text, pg_typeof('{sad}'::mood[])::text, pg_typeof(m)::text FROM moods WHERE id = 1;
 -- comparisons are by the order of the labels
 SELECT 'sad'::mood < 'ok', 'sad'::mood < 'happy', 'happy'::mood < 'ok', 'ok' >= 'ok'::mood, 'ok' <> 'sad'::mood, ''::mood > 'happy';
 SELECT id, m = n, m <> n, m < n, m <= n, m > n, m >= n FROM moods;
