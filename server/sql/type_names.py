@@ -8,6 +8,7 @@ from catalog.ids import user_oid
 from catalog.objects import EnumType, Item, ObjectId
 from catalog.state import CatalogState
 from protocol.pgwire.enums import Enum
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, array_of, enum_type
 from server.sql.grammar.lexer import quote_identifier, quoted
 from server.sql.grammar.statements.parts import NamedType
@@ -45,9 +46,20 @@ def resolved(state: CatalogState, named: NamedType, database: str, search_path: 
     """The type that a name denotes, and its definition. 42704 if there is none."""
     item = find_type(state, named.parts, database, search_path)
     if not isinstance(item, EnumType):
+        check_schema(state, named.parts, database, named.position)
         raise named.missing()
     scalar = type_of_item(state, item)
     return (array_of(scalar) if named.is_array else scalar), item
+
+
+def check_schema(state: CatalogState, parts: Sequence[str], database: str, position: int | None) -> None:
+    """3F000 if the name of a type has a schema that does not exist."""
+    if len(parts) < 2:
+        return
+    current = state.database_named(parts[0] if len(parts) > 2 else database)
+    if state.schema_named(current.id if current is not None else None, parts[-2]) is None:
+        message = f'schema "{parts[-2]}" does not exist'
+        raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=position)
 
 
 def type_with_oid(state: CatalogState, oid: int) -> PgType | None:

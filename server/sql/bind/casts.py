@@ -17,7 +17,7 @@ from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
 from server.sql.grammar.lexer import words
 from server.sql.scope import Scope
-from server.sql.type_names import by_id, find_type, type_of_item
+from server.sql.type_names import by_id, check_schema, find_type, type_of_item
 
 _TYPE_NAMES: dict[exp.DType, str] = {
     exp.DType.BOOLEAN: "bool",
@@ -100,6 +100,7 @@ def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
     context = binder.context
     item = find_type(context.state, parts, context.database, context.search_path)
     if not isinstance(item, EnumType):
+        check_schema(context.state, parts, context.database, binder.at(tree))
         return None
     if not binder.inside_view:
         binder.types.add(item.id)
