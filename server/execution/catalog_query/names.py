@@ -98,8 +98,13 @@ def _type_oid(context: Context, text: str) -> int:
     except ValueError:
         parts = name_parts(spelling.removesuffix("[]"))
         found = find_type(context.state, parts, context.settings["database"], context.search_path)
+        is_array = spelling.endswith("[]")
+        if found is None and parts[-1].startswith("_") and not is_array:  # the name of an array type in pg_type
+            is_array = True
+            name = (*parts[:-1], parts[-1][1:])
+            found = find_type(context.state, name, context.settings["database"], context.search_path)
         if isinstance(found, EnumType):
-            return oids.oid_of(found.array_id if spelling.endswith("[]") else found.id)
+            return oids.oid_of(found.array_id if is_array else found.id)
         raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
 
 
