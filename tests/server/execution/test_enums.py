@@ -138,13 +138,14 @@ def test_catalogs_show_types(theirs: Connection, passing: Connection) -> None:
         connection.execute("ALTER TYPE mood ADD VALUE 'ok' AFTER 'sad'")
         connection.execute("CREATE TABLE t (m mood NOT NULL, ms mood[])")
     for query in (
-        "SELECT enumlabel FROM pg_enum e JOIN pg_type t ON t.oid = enumtypid WHERE typname = 'mood' ORDER BY enumsortorder",
+        "SELECT enumlabel FROM pg_enum e JOIN pg_type t ON t.oid = enumtypid WHERE typname = 'mood'"
+        " ORDER BY enumsortorder",
         "SELECT typname, typtype, typcategory, typlen, typbyval, typalign, typstorage,"
         " typarray::regtype::text, typelem::regtype::text FROM pg_type WHERE typname IN ('mood', '_mood') ORDER BY 1",
         "SELECT attname, format_type(atttypid, atttypmod), attlen, attbyval, attndims, attnotnull FROM pg_attribute"
         " WHERE attrelid = 't'::regclass AND attnum > 0 ORDER BY attnum",
         "SELECT column_name, data_type, udt_name FROM information_schema.columns WHERE table_name = 't' ORDER BY 1",
-        "SELECT pg_type_is_visible('mood'::regtype), 'mood'::regtype::oid = (SELECT oid FROM pg_type WHERE typname = 'mood')",
+        "SELECT pg_type_is_visible(oid), oid = 'mood'::regtype::oid FROM pg_type WHERE typname = 'mood'",
     ):
         assert answer(passing, query) == answer(theirs, query), query
 
