@@ -21,6 +21,7 @@ from catalog.objects import (
     Collection,
     Database,
     DerivedRelation,
+    Domain,
     EnumType,
     Index,
     Item,
@@ -348,7 +349,7 @@ class CatalogState:
         item = self.items[id]
         dependents = self.dependents(id)
         blocking = [(d.kind, d.name) for d in dependents if d.part_of is None]
-        if isinstance(item, EnumType) and (used := self._columns_of_type(id)):
+        if isinstance(item, EnumType | Domain) and (used := self._columns_of_type(id)):
             # PostgreSQL's CASCADE would drop the columns
             others = [(d.kind, d.name) for d in dependents if d.part_of is None and not isinstance(d, Table)]
             raise InUse(item.kind, item.name, (*used, *others), drops_columns=True)
@@ -369,7 +370,8 @@ class CatalogState:
         found = []
         for table in self.items_of(Table):
             for column in table.columns:
-                if id in types_in(f"{column.type} {column.default} {column.generated}"):
+                has_domain = column.domain is not None and column.domain.id == id
+                if has_domain or id in types_in(f"{column.type} {column.default} {column.generated}"):
                     found.append((f"column {column.name} of table", table.name))
             for check in table.checks:
                 if id in types_in(check.expression):
@@ -393,7 +395,7 @@ class CatalogState:
         if inside and not cascade:
             raise InUse("schema", schema.name, tuple((i.kind, i.name) for i in inside))
         state = self
-        for item in sorted(inside, key=lambda item: isinstance(item, EnumType)):  # types after the tables
+        for item in sorted(inside, key=lambda item: isinstance(item, EnumType | Domain)):  # types after the tables
             if item.id in state.items:
                 state = state.without_item(item.id, cascade=True)
         state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
@@ -408,7 +410,7 @@ class CatalogState:
             raise InUse("database", database.name, tuple((i.kind, i.name) for i in items))
         state = self
         for item in items:
-            if item.id in state.items and not isinstance(item, EnumType):
+            if item.id in state.items and not isinstance(item, EnumType | Domain):
                 state = state.without_item(item.id, cascade=True)
         for schema in inside:
             state = state.without_schema(schema.id, cascade=True)

@@ -19,6 +19,7 @@ from server.coordinator.reads import AlteredError
 from server.execution import show, write
 from server.execution.add_check import change_check
 from server.execution.add_key import add_key
+from server.execution.alter_domain import constrain_domain
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
@@ -130,6 +131,8 @@ class Dispatcher:
                 return await holds.advance_hold(context, statement)
             case s.ValidateConnection(), _:
                 return await connections.validate(context, statement)
+            case s.ConstrainDomain(), _:
+                return await constrain_domain(context, statement)
             case s.AlterTable(), _:
                 return await alter_table(context, statement)
             case ((s.AddKey() | s.CreateIndex(unique=True)), _):

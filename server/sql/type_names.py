@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catalog.ids import user_oid
-from catalog.objects import EnumType, Item, ObjectId
+from catalog.objects import Domain, DomainUse, EnumType, Item, ObjectId
 from catalog.state import CatalogState
 from protocol.pgwire.enums import Enum
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType, array_of, enum_type
+from protocol.pgwire.types import PgType, array_of, enum_type, parse_type
 from server.sql.grammar.lexer import quote_identifier, quoted
 from server.sql.grammar.statements.parts import NamedType
 from server.sql.scope import ID_SCHEMA
@@ -17,21 +17,26 @@ from server.sql.scope import ID_SCHEMA
 _USUAL_SCHEMA = "public"
 
 
-def find_type(state: CatalogState, parts: Sequence[str], database: str, search_path: Sequence[str]) -> Item | None:
+UserType = EnumType | Domain
+
+
+def find_type(state: CatalogState, parts: Sequence[str], database: str, search_path: Sequence[str]) -> UserType | None:
     """The user-defined type of that name, or with that id (`"$id"."u12"`); None if there is none."""
     if len(parts) == 2 and parts[0] == ID_SCHEMA:
         named = state.items.get(ObjectId(parts[1]))
-        return named if isinstance(named, EnumType) else None
+        return named if isinstance(named, UserType) else None
     candidates = [(schema, parts[0]) for schema in search_path] if len(parts) == 1 else [tuple(parts)]
     for candidate in candidates:
         found = state.resolve(candidate, database, search_path)
-        if isinstance(found, EnumType):
+        if isinstance(found, UserType):
             return found
     return None
 
 
-def type_of_item(state: CatalogState, item: EnumType) -> PgType:
-    """The type that a catalog object defines."""
+def type_of_item(state: CatalogState, item: UserType) -> PgType:
+    """The type that a catalog object defines; of a domain its base type."""
+    if isinstance(item, Domain):
+        return parse_type(item.base)
     oids = user_oid(item.id), user_oid(item.array_id)
     return enum_type(Enum(item.id, *oids, shown_name(state, item), item.labels, item.positions))
 
@@ -42,14 +47,29 @@ def shown_name(state: CatalogState, item: Item) -> str:
     return name if schema == _USUAL_SCHEMA else f"{quote_identifier(schema)}.{name}"
 
 
-def resolved(state: CatalogState, named: NamedType, database: str, search_path: Sequence[str]) -> tuple[PgType, Item]:
-    """The type that a name denotes, and its definition. 42704 if there is none."""
+def resolved(
+    state: CatalogState, named: NamedType, database: str, search_path: Sequence[str]
+) -> tuple[PgType, UserType]:
+    """The type that a name denotes, and its definition. 42704 if there is none, 0A000 for an array of a domain."""
     item = find_type(state, named.parts, database, search_path)
-    if not isinstance(item, EnumType):
+    if item is None:
         check_schema(state, named.parts, database, named.position)
         raise named.missing()
+    if named.is_array and isinstance(item, Domain):
+        raise array_of_domain(item, named.position)
     scalar = type_of_item(state, item)
     return (array_of(scalar) if named.is_array else scalar), item
+
+
+def array_of_domain(item: Domain, position: int | None) -> PgError:
+    message = f"an array of domain {item.name} is not supported"
+    hint = "Use an array of its base type."
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=position)
+
+
+def domain_use(state: CatalogState, item: Domain) -> DomainUse:
+    """What a domain demands of its values."""
+    return DomainUse(item.id, shown_name(state, item), item.not_null, item.default, item.checks)
 
 
 def check_schema(state: CatalogState, parts: Sequence[str], database: str, position: int | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Database, EnumType, Index, Item, MaterializedView, Retained, Schema, Sequence, View
+from catalog.objects import Database, Domain, EnumType, Index, Item, MaterializedView, Retained, Schema, Sequence, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
@@ -13,9 +13,10 @@ from server.execution.ddl.databases import require_create_db
 from server.execution.ddl.named_objects import altered_object, find_object, name_taken
 from server.execution.ddl.retention import retained_ms
 from server.execution.ddl.roles import role_named
-from server.execution.user_types import with_enum
+from server.execution.user_types import with_type
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention, ObjectKind
+from server.sql.type_names import UserType
 
 
 def rename(context: Context, statement: AlterRename) -> CatalogState:
@@ -38,12 +39,12 @@ def rename(context: Context, statement: AlterRename) -> CatalogState:
                 assert found.database_id is not None
                 privileges.require(state, context.role, found.database_id, Privilege.CREATE)
                 state = state.with_schema(replace(found, name=new))
-                for item in [item for item in state.items_of(EnumType) if item.schema_id == found.id]:
-                    state = with_enum(state, item)  # messages name the schema
+                for item in [item for item in state.items_in(found.id) if isinstance(item, UserType)]:
+                    state = with_type(state, item)  # messages name the schema
                 return state
-            case EnumType():
+            case EnumType() | Domain():
                 privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
-                return with_enum(state, replace(found, name=new))
+                return with_type(state, replace(found, name=new))
             case Item():
                 privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
                 return state.with_item(replace(found, name=new))

@@ -19,6 +19,7 @@ from server.execution.ddl import (
     comments,
     connections,
     databases,
+    domains,
     drop,
     grants,
     holds,
@@ -39,6 +40,7 @@ from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
 from server.sql.grammar.statements.alter_table import RenameColumn
 from server.sql.grammar.statements.checks import AddReference
+from server.sql.grammar.statements.domains import DropDomainConstraint, RenameDomainConstraint, SetDomainDefault
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -89,6 +91,9 @@ _CHANGES: dict[type[Definition], Change] = {
     CommentOn: comments.comment,
     DropConstraint: keys.drop_constraint,
     AddEnumValue: types.add_value,
+    DropDomainConstraint: domains.drop_constraint,
+    RenameDomainConstraint: domains.rename_constraint,
+    SetDomainDefault: domains.set_default,
     RenameEnumValue: types.rename_value,
     SetTypeSchema: types.set_schema,
     **{kind.statement: kind.create for kind in KINDS.values()},

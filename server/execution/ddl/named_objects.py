@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from catalog.objects import KINDS, Database, EnumType, Item, Schema, SystemTable, with_article
+from catalog.objects import KINDS, Database, Domain, EnumType, Item, Schema, SystemTable, with_article
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.session_state.context import Context
@@ -37,10 +37,10 @@ def find_object(context: Context, state: CatalogState, kind: ObjectKind, name: N
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{last}" is a system schema')
             return schema
         case _:
-            if kind is ObjectKind.TYPE:
+            if kind in (ObjectKind.TYPE, ObjectKind.DOMAIN):
                 return find_type(state, name.parts, context.settings["database"], context.search_path)
             found = state.resolve(name.parts, context.settings["database"], context.search_path)
-            return None if isinstance(found, EnumType) else found
+            return None if isinstance(found, EnumType | Domain) else found
 
 
 def altered_object(context: Context, statement: NamesObject) -> Database | Schema | Item | None:

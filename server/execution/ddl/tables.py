@@ -86,7 +86,9 @@ def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Col
     """The columns that a part of CREATE TABLE defines, and the position of its name. PgError 42P01, 42501 for LIKE."""
     if isinstance(part, ColumnDefinition):
         default, called = plan_default(part, context.plan_context()) if part.default is not None else (None, ())
-        column = Column(part.name.name, str(part.type), not part.not_null, default, sequences=called)
+        column = Column(
+            part.name.name, str(part.type), not part.not_null, default, sequences=called, domain=part.domain
+        )
         return (column,), part.name.position
     relation = find_relation(context, part.relation)
     privileges.require(context.state, context.role, relation.id, Privilege.SELECT)
@@ -162,7 +164,7 @@ def key_text(key: catalog.keys.Key) -> str:
 def show_create(context: Context, table: Table) -> str:
     """The CREATE TABLE statement of a table."""
     columns = [
-        f"{quote_identifier(c.name)} {parse_type(c.type).display}"
+        f"{quote_identifier(c.name)} {parse_type(c.type).display if c.domain is None else c.domain.name}"
         + ("" if c.nullable else " NOT NULL")
         + (f" {text}" if (text := default_clause(context, c)) else "")
         for c in table.columns

@@ -9,6 +9,7 @@ from typing import Any
 from catalog.enum_positions import first_positions, position_between
 from catalog.objects import (
     DerivedRelation,
+    Domain,
     EnumType,
     Index,
     Item,
@@ -22,7 +23,7 @@ from protocol.pgwire.types import PgType
 from server.authorization import privileges
 from server.execution.ddl.named_objects import altered_item, name_taken
 from server.execution.names import qualified_name, schema_of
-from server.execution.user_types import with_enum
+from server.execution.user_types import with_enum, with_type
 from server.session_state.context import Context
 from server.sql.expressions import Aggregate, Call, Cast, walk
 from server.sql.grammar.lexer import Kind, tokenize
@@ -30,6 +31,7 @@ from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.statements.types import AddEnumValue, CreateEnum, RenameEnumValue, SetTypeSchema
 from server.sql.stored_query import plan_index, plan_stored
+from server.sql.type_names import UserType
 
 LABEL_BYTES_MAX = 63
 LABELS_MAX = 10_000
@@ -92,16 +94,18 @@ def rename_value(context: Context, statement: RenameEnumValue) -> CatalogState:
 
 
 def set_schema(context: Context, statement: SetTypeSchema) -> CatalogState:
-    """Executes ALTER TYPE ... SET SCHEMA."""
-    item = _altered(context, statement.name)
+    """Executes ALTER TYPE or ALTER DOMAIN ... SET SCHEMA."""
+    item = altered_item(context, statement.kind, statement.name, if_exists=False)
+    assert isinstance(item, UserType)
+    privileges.require_owner(context.state, context.role, item)
     schema, _ = schema_of(context, Name((statement.schema.name, item.name), statement.schema.position))
     return moved(context.state, replace(item, schema_id=schema.id))
 
 
-def moved(state: CatalogState, item: EnumType) -> CatalogState:
+def moved(state: CatalogState, item: UserType) -> CatalogState:
     """The state after a type got another name or schema. PgError 42710."""
     try:
-        return with_enum(state, item)
+        return with_type(state, item)
     except NameTaken as error:
         raise name_taken(error) from None
 
@@ -161,6 +165,8 @@ def _texts(item: Item) -> Iterator[str]:
             yield from (check.expression for check in item.checks)
         case Index():
             yield from item.keys
+        case Domain():
+            yield from (item.default or "", *(check.expression for check in item.checks))
 
 
 def _has_string(text: str, label: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.statements.types import AddEnumValue, CreateEnum, RenameEnumValue, SetTypeSchema
 from server.sql.grammar.token_reader import TokenReader
@@ -25,10 +26,15 @@ def parse_create_type(tokens: TokenReader, start: int) -> CreateEnum:
     return CreateEnum(*tokens.text_from(start), name, labels)
 
 
-def parse_alter_type(
-    tokens: TokenReader, start: int, name: Name
-) -> AddEnumValue | RenameEnumValue | SetTypeSchema | None:
-    """ADD VALUE, RENAME VALUE or SET SCHEMA, as the action of ALTER TYPE; None: another action follows."""
+def parse_set_schema(tokens: TokenReader, start: int, kind: ObjectKind, name: Name) -> SetTypeSchema:
+    """SET SCHEMA of a type or a domain."""
+    tokens.expect("set", "schema")
+    schema = tokens.ident()
+    return SetTypeSchema(*tokens.text_from(start), kind, name, schema)
+
+
+def parse_alter_type(tokens: TokenReader, start: int, name: Name) -> AddEnumValue | RenameEnumValue | None:
+    """ADD VALUE or RENAME VALUE, as the action of ALTER TYPE; None: another action follows."""
     if tokens.take("add", "value"):
         exists = tokens.if_not_exists()
         label = tokens.string()
@@ -42,8 +48,6 @@ def parse_alter_type(
         label = tokens.string()
         tokens.expect("to")
         return RenameEnumValue(*tokens.text_from(start), name, label, tokens.string())
-    if tokens.take("set", "schema"):
-        return SetTypeSchema(*tokens.text_from(start), name, tokens.ident())
     if tokens.at("add", "drop", "alter", "set") or tokens.at_all("rename", "attribute"):
         raise tokens.not_supported("this action of ALTER TYPE", _ENUMS_ONLY)
     return None

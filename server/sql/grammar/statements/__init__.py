@@ -19,6 +19,13 @@ from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
 from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
+from server.sql.grammar.statements.domains import (
+    ConstrainDomain,
+    CreateDomain,
+    DropDomainConstraint,
+    RenameDomainConstraint,
+    SetDomainDefault,
+)
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.maintenance import Maintain
@@ -96,10 +103,12 @@ __all__ = [
     "CloseCursor",
     "CommentOn",
     "Commit",
+    "ConstrainDomain",
     "CopyFrom",
     "CopyTo",
     "CreateConnection",
     "CreateDatabase",
+    "CreateDomain",
     "CreateEnum",
     "CreateHold",
     "CreateIndex",
@@ -119,6 +128,7 @@ __all__ = [
     "Delete",
     "Discard",
     "DropConstraint",
+    "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -139,6 +149,7 @@ __all__ = [
     "ReassignOwned",
     "ReleaseSavepoint",
     "RenameColumn",
+    "RenameDomainConstraint",
     "RenameEnumValue",
     "RenameRole",
     "ResetVariable",
@@ -146,6 +157,7 @@ __all__ = [
     "RollbackToSavepoint",
     "Savepoint",
     "Select",
+    "SetDomainDefault",
     "SetRole",
     "SetTransaction",
     "SetTypeSchema",
@@ -195,6 +207,11 @@ Statement = (
     | ValidateConnection
     | CreateSequence
     | AlterSequence
+    | CreateDomain
+    | ConstrainDomain
+    | DropDomainConstraint
+    | RenameDomainConstraint
+    | SetDomainDefault
     | CreateEnum
     | AddEnumValue
     | RenameEnumValue

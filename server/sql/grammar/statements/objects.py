@@ -26,6 +26,7 @@ class ObjectKind(StrEnum):
     SINK = "sink"
     SEQUENCE = "sequence"
     TYPE = "type"
+    DOMAIN = "domain"
 
 
 @dataclass(frozen=True, slots=True)

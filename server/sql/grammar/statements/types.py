@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Definition, Ident, Name
 
 
@@ -39,9 +40,12 @@ class RenameEnumValue(Definition):
 
 @dataclass(frozen=True, slots=True)
 class SetTypeSchema(Definition):
-    """ALTER TYPE ... SET SCHEMA."""
+    """ALTER TYPE or ALTER DOMAIN ... SET SCHEMA."""
 
-    tag = "ALTER TYPE"
-
+    kind: ObjectKind
     name: Name
     schema: Ident
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        return f"ALTER {self.kind.upper()}"
