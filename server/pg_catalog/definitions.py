@@ -72,6 +72,10 @@ def _index_definition(
 
 def constraint_definitions(visible: Visible) -> Iterator[Row]:
     """tw_constraints: the results of pg_get_constraintdef."""
+    for domain in visible.domains:
+        for number, check in enumerate(domain.checks):
+            text = f"CHECK (({visible.text_of(check.expression)})){'' if check.is_valid else ' NOT VALID'}"
+            yield {"oid": oids.check_oid(domain.id, number), "text": text}
     for item in visible.items:
         if isinstance(item, Table):
             for number, check in enumerate(item.checks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import Check, Column, Index, Relation, Table
+from catalog.objects import Check, Column, Domain, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import Row, column_type, operator_classes
@@ -73,7 +73,10 @@ def _index(
 
 
 def constraints(visible: Visible) -> Iterator[Row]:
-    """pg_constraint: the keys and CHECK constraints of tables."""
+    """pg_constraint: the keys and CHECK constraints of tables, and those of domains."""
+    for domain in visible.domains:
+        for number, check in enumerate(domain.checks):
+            yield _check(domain, number, check)
     for item in visible.items:
         if isinstance(item, Table):
             for number, check in enumerate(item.checks):
@@ -102,17 +105,17 @@ def constraints(visible: Visible) -> Iterator[Row]:
             }
 
 
-def _check(table: Table, number: int, check: Check) -> Row:
+def _check(item: Table | Domain, number: int, check: Check) -> Row:
     return {
-        "oid": oids.check_oid(table.id, number),
+        "oid": oids.check_oid(item.id, number),
         "conname": check.name,
-        "connamespace": oids.oid_of(table.schema_id),
+        "connamespace": oids.oid_of(item.schema_id),
         "contype": "c",
         "condeferrable": False,
         "condeferred": False,
         "convalidated": check.is_valid,
-        "conrelid": oids.oid_of(table.id),
-        "contypid": 0,
+        "conrelid": oids.oid_of(item.id) if isinstance(item, Table) else 0,
+        "contypid": oids.oid_of(item.id) if isinstance(item, Domain) else 0,
         "conindid": 0,
         "conparentid": 0,
         "confrelid": 0,

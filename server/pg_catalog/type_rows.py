@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog.ids import user_oid
-from catalog.objects import EnumType
+from catalog.objects import Domain, EnumType
+from protocol.pgwire.types import parse_type
 from server.pg_catalog.oids import function_oid
 from server.pg_catalog.static import Row, types_by_name
 
@@ -29,6 +30,26 @@ def enum_rows(item: EnumType, schema: int, owner: int) -> tuple[Row, Row]:
         "typalign": "i",
     }
     return enum, array_row(array, own, f"_{item.name}", schema, owner)
+
+
+def domain_row(item: Domain, base: Row, default: str | None, schema: int, owner: int) -> Row:
+    """The row of a domain in pg_type. `base`: that of its base type. `default`: its default with names."""
+    type = parse_type(item.base)
+    return {
+        **base,
+        "oid": user_oid(item.id),
+        "typname": item.name,
+        "typnamespace": schema,
+        "typowner": owner,
+        "typtype": "d",
+        "typispreferred": False,
+        "typelem": 0,
+        "typarray": 0,
+        "typnotnull": item.not_null,
+        "typbasetype": type.oid,
+        "typtypmod": type.typmod,
+        "typdefault": default,
+    }
 
 
 def array_row(oid: int, element: int, name: str, schema: int, owner: int) -> Row:

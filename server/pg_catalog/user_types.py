@@ -27,7 +27,8 @@ def type_texts(visible: Visible) -> Iterator[Row]:
         yield from ({**row, "visible": True} for row in built_in_texts())
         return
     for oid, row in visible.user_types.items():
-        base = row["typelem"] or oid
+        is_array = oid not in visible.type_names
+        base = row["typelem"] if is_array else oid
         text, is_visible = visible.type_names[base]
         yield {
             "oid": oid,

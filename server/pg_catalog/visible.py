@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
-from catalog.objects import EnumType, Index, Item, ObjectId, Schema, SystemTable
+from catalog.objects import Domain, EnumType, Index, Item, ObjectId, Schema, SystemTable
 from catalog.state import CatalogState
+from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
 from server.pg_catalog.static import Row, types_by_oid
-from server.pg_catalog.type_rows import enum_rows
+from server.pg_catalog.type_rows import domain_row, enum_rows
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.sequence_names import with_names
 
@@ -59,13 +60,25 @@ class Visible:
         return [item for item in self.state.items_of(EnumType) if item.schema_id in shown]
 
     @cached_property
+    def domains(self) -> list[Domain]:
+        """The domains of the visible schemas."""
+        shown = {schema.id for schema in self.schemas}
+        return [item for item in self.state.items_of(Domain) if item.schema_id in shown]
+
+    @cached_property
     def user_types(self) -> dict[int, Row]:
         """The rows of user-defined types, and of their arrays, in pg_type, by OID."""
-        return {
+        rows = {
             row["oid"]: row
             for item in self.enums
             for row in enum_rows(item, oids.oid_of(item.schema_id), self.owner(item.id))
         }
+        for domain in self.domains:
+            oid = parse_type(domain.base).oid
+            default = self.text_of(domain.default) if domain.default is not None else None
+            place = oids.oid_of(domain.schema_id), self.owner(domain.id)
+            rows[oids.oid_of(domain.id)] = domain_row(domain, types_by_oid().get(oid) or rows[oid], default, *place)
+        return rows
 
     def type(self, oid: int) -> Row:
         """The row of a type in pg_type."""
@@ -76,14 +89,15 @@ class Visible:
         """The text of a regtype and whether the search path has the type, for each user-defined type by its OID."""
         found: dict[int, tuple[str, bool]] = {}
         seen: set[str] = set()
+        types = [*self.enums, *self.domains]
         for schema in self.path:
-            for item in self.enums:
+            for item in types:
                 if item.schema_id == schema.id:
                     is_first = item.name not in seen
                     seen.add(item.name)
                     found[oids.oid_of(item.id)] = (quote_identifier(item.name), is_first)
         names = {schema.id: schema.name for schema in self.schemas}
-        for item in self.enums:
+        for item in types:
             if not found.get(oids.oid_of(item.id), ("", False))[1]:
                 full = f"{quote_identifier(names[item.schema_id])}.{quote_identifier(item.name)}"
                 found[oids.oid_of(item.id)] = (full, False)

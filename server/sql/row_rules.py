@@ -28,7 +28,7 @@ from server.sql.scope import Entry, Scope
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CHECK constraint of a table, or with `domain` a constraint of that domain: CHECK, or NOT NULL if `name` is ""."""
+    """A CHECK constraint of a table, or of a domain. The rule of a domain that is NOT NULL has the name ""."""
 
     name: str
     domain: str = ""

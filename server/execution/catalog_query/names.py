@@ -105,6 +105,8 @@ def _type_oid(context: Context, text: str) -> int:
             found = find_type(context.state, name, context.settings["database"], context.search_path)
         if isinstance(found, EnumType):
             return oids.oid_of(found.array_id if is_array else found.id)
+        if found is not None and not is_array:
+            return oids.oid_of(found.id)
         raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
 
 

@@ -12,9 +12,10 @@ from server.sql.grammar.statements.domains import (
     RenameDomainConstraint,
     SetDomainDefault,
 )
-from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name
+from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.token_reader import TokenReader
 
+AlterDomain = SetDomainDefault | ConstrainDomain | DropDomainConstraint | RenameDomainConstraint
 _COLLATION = 'Text is compared by its bytes, as under the collation "C".'
 
 
@@ -51,7 +52,7 @@ def parse_create_domain(tokens: TokenReader, start: int) -> CreateDomain:
     return CreateDomain(*tokens.text_from(start), name, base, bool(not_null), default, tuple(checks))
 
 
-def parse_alter_domain(tokens: TokenReader, start: int, name: Name) -> Definition | ConstrainDomain | None:
+def parse_alter_domain(tokens: TokenReader, start: int, name: Name) -> AlterDomain | None:
     """An action of ALTER DOMAIN; None: another one follows."""
     if tokens.take("set", "default"):
         default = tokens.expression()
