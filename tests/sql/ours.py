@@ -13,8 +13,8 @@ import pyarrow as pa
 from catalog import updates
 from catalog.enum_positions import first_positions
 from catalog.ids import USER_OBJECTS
+from catalog.objects import Check, Domain, EnumType, ObjectId, Table, Timestamp
 from catalog.objects import Column as CatalogColumn
-from catalog.objects import EnumType, ObjectId, Table, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text
@@ -25,6 +25,7 @@ from server.session_state.context import VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.parse import parse, parse_query
+from server.sql.grammar.statements.domains import CreateDomain
 from server.sql.grammar.statements.parts import NamedType
 from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable
 from server.sql.grammar.statements.types import CreateEnum
@@ -48,6 +49,8 @@ def state() -> CatalogState:
         (statement,) = parse(sql)
         if isinstance(statement, CreateEnum):
             result = _with_enum(result, statement)
+        if isinstance(statement, CreateDomain):
+            result = _with_domain(result, statement)
         if isinstance(statement, CreateTable):
             id, result = result.new_id()
             columns = (
@@ -65,6 +68,13 @@ def _with_enum(state: CatalogState, statement: CreateEnum) -> CatalogState:
     positions = first_positions(len(statement.labels))
     name = statement.name.parts[-1]
     return state.with_item(EnumType(id, ObjectId("u2"), name, statement.labels, positions, array_id))
+
+
+def _with_domain(state: CatalogState, statement: CreateDomain) -> CatalogState:
+    id, state = state.new_id()
+    base, name = str(_type(state, statement.base)), statement.name.parts[-1]
+    checks = tuple(Check(f"{name}_check{n or ''}", c.expression.text) for n, c in enumerate(statement.checks))
+    return state.with_item(Domain(id, ObjectId("u2"), name, base, statement.not_null, None, checks))
 
 
 def _type(state: CatalogState, type: PgType) -> PgType:

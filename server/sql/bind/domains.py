@@ -51,6 +51,9 @@ def checked(binder: Binder, domain: DomainUse, value: Expression) -> Expression:
     result = value
     for name, test in conditions(binder, domain, value):
         error = violation(domain.name, name)
-        arguments = (result, test, Literal(f"{error.sqlstate}:{error.message}", TEXT))
-        result = Call(syntax.REQUIRED, arguments, value.type, value.nullable, precision(value))
+        message = Literal(f"{error.sqlstate}:{error.message}", TEXT)
+        if name:
+            result = Call(syntax.REQUIRED, (result, test, message), value.type, value.nullable, precision(value))
+        else:
+            result = Call(syntax.PRESENT, (result, message), value.type, value.nullable, precision(value))
     return result

@@ -58,7 +58,19 @@ REQUIRED = Function(
     python=_required,
 )
 
-SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE, REQUIRED)})
+
+def _present(value: Any, error: str) -> Any:
+    """The value, unless it is NULL; then the error, as `_required` has it."""
+    return _required(value, value is not None, error)
+
+
+PRESENT = Function(
+    *("present", types_of("any text"), BOOL, "IF({0} IS NULL, raise_error({1}), {0})"),
+    nulls=Nulls.MAYBE,
+    python=_present,
+)
+
+SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE, REQUIRED, PRESENT)})
 
 
 def conjuncts(condition: Expression) -> Sequence[Expression]:
