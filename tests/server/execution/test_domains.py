@@ -108,7 +108,7 @@ COMPUTED = (
     "CREATE DOMAIN code AS varchar(5) NOT NULL DEFAULT 'abc' CONSTRAINT low CHECK (VALUE = lower(VALUE))",
     "CREATE TABLE t (k posint PRIMARY KEY, c code, n posint)",
     "INSERT INTO t SELECT g, 'x' || g, g FROM generate_series(1, 200) g",
-    "INSERT INTO t SELECT g, 'x' || g, g FROM generate_series(500, 0, -1) g",
+    "INSERT INTO t SELECT g, 'x' || g, g FROM generate_series(-1, -500, -1) g",
     "INSERT INTO t SELECT g, NULL, g FROM generate_series(500, 600) g",
     "INSERT INTO t SELECT g, 'X', g FROM generate_series(500, 600) g",
     "UPDATE t SET n = n - 100",
