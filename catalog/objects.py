@@ -477,7 +477,7 @@ class Index(Retained):
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:
-        return frozenset((self.on,)).union(*map(types_in, self.keys))
+        return frozenset((self.on,))
 
     @property
     def part_of(self) -> ObjectId | None:

@@ -340,7 +340,7 @@ def _modified(base: PgType, spelled: str, first: str | None, second: str | None)
     return base
 
 
-@cache
+@lru_cache(10_000)
 def _arrow(type: PgType) -> pa.DataType:
     if type.element is not None:
         return pa.list_(type.element.arrow)

@@ -86,19 +86,17 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
     for key in statement.keys:
         refuse_subquery(key, "index expression")
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
-        plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context, None, maintained=True)
-    keys = tuple(_stored_key(key, item, context) for key in statement.keys)
+        query = Query(parse_query(text).tree, text, key.offset - len("SELECT "))
+        if plan_query(query, context, None, maintained=True).types:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "an index expression that names a user-defined type is not supported",
+                hint="Write the literal without a cast.",
+                position=key.position,
+            )
+    keys = tuple(key.text for key in statement.keys)
     index_keys(item.columns, keys)
     return keys
-
-
-def _stored_key(key: Expr, item: Relation, context: PlanContext) -> str:
-    """The text of an index key as the catalog stores it, with user-defined types named by id."""
-    if not _names_objects(key.text):
-        return key.text
-    query = parse_query(f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}")
-    stored = plan_query(query, context, None, maintained=True).stored_text
-    return stored.removeprefix("SELECT ").rpartition(" FROM ")[0]
 
 
 CHANGES = ObjectId("changes")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import IntEnum
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -277,7 +277,7 @@ def local_time(utc_us: int, where: tzinfo | Abbreviation) -> int:
     return in_range(utc_us + offset_at(where, utc_us) * SECOND_US)
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def find_cast(source: PgType, target: PgType) -> CastRule | None:
     """The rule for a cast between two types, ignoring modifiers; None if PostgreSQL has no such cast."""
     if source.element is not None and target.element is not None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from catalog.objects import Check, Domain, Index, MaterializedView, ObjectId
+from catalog.objects import Check, DerivedRelation, Domain, Index, MaterializedView, ObjectId
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
@@ -108,9 +107,12 @@ def named_check(domain: Domain, name: Ident) -> Check:
 
 
 def refuse_maintained(state: CatalogState, domain: ObjectId) -> None:
-    """PgError 0A000 if a materialized view or an index casts to a domain: its rows were computed with the old rules."""
-    for item in state.dependents(domain):
-        if isinstance(item, Index | MaterializedView) and domain in _types_named(item):
+    """PgError 0A000 if a materialized view or an indexed view casts to a domain: it was computed with the old rules."""
+    naming = {v.id for v in state.items_of(DerivedRelation) if domain in v.types}
+    over = {user.id for id in naming for user in state.dependents(id)} | naming
+    for item in (state.items[id] for id in sorted(over)):
+        is_kept = isinstance(item, MaterializedView) or (isinstance(item, Index) and item.on in over)
+        if is_kept:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
                 f"cannot constrain domain {state.items[domain].name} because {item.kind} {item.name} casts to it",
@@ -129,10 +131,6 @@ def show_create(context: Context, domain: Domain) -> str:
     parts += ["NOT NULL"] if domain.not_null else []
     parts += [f"CONSTRAINT {quote_identifier(c.name)} CHECK ({named(c.expression)})" for c in domain.checks]
     return " ".join(parts)
-
-
-def _types_named(item: Index | MaterializedView) -> Iterable[ObjectId]:
-    return item.types if isinstance(item, MaterializedView) else item.depends_on
 
 
 def _base(context: Context, type: PgType) -> PgType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, TEXT, UNKNOWN, PgType, array_of
@@ -54,20 +54,20 @@ class Resolved:
     result: PgType
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """The row for a call; None if none matches, 42725 if several match equally well. `types` are without modifiers."""
     return _choose(FUNCTIONS.get(name, ()), types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def resolve_set_array(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """The row that computes a column of a set-returning function's result, as an array."""
     rows = SET_ARRAYS.get(name) or FUNCTIONS.get(name) or []
     return _choose(rows, types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def resolve_operator(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """Like `resolve_function`. A prefix operator has one argument, LIKE with ESCAPE three."""
     rows = OPERATORS.get(name, [])
