@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -83,6 +83,14 @@ class Enum:
         known, positions = self._arrays
         found = pc.index_in(labels, value_set=known)
         return positions.take(found) if found.null_count == labels.null_count else None
+
+
+def without_name(spelling: str) -> str:
+    """The spelling of a type; of an enumerated type without its name, which is not part of its values."""
+    if not spelling.startswith(PREFIX):
+        return spelling
+    enum = parse_enum(spelling.removesuffix("[]"))
+    return f"{replace(enum, display='')}{'[]' if spelling.endswith('[]') else ''}"
 
 
 def parse_enum(spelling: str) -> Enum:

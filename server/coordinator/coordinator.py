@@ -44,6 +44,7 @@ from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.store import Store, explained
+from protocol.pgwire.enums import without_name
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
@@ -414,7 +415,7 @@ def _retyped_views(old: CatalogState, new: CatalogState) -> list[ObjectId]:
         for view in new.items_of(MaterializedView)
         if (before := old.items.get(view.id)) is not view
         and isinstance(before, MaterializedView)
-        and [column.type for column in before.columns] != [column.type for column in view.columns]
+        and [without_name(c.type) for c in before.columns] != [without_name(c.type) for c in view.columns]
     ]
 
 
