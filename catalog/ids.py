@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import NewType
 
 ObjectId = NewType("ObjectId", str)
 Timestamp = NewType("Timestamp", int)  # milliseconds since 1970-01-01 UTC
 Diff = NewType("Diff", int)  # signed count of copies of a row
+
+USER_OBJECTS = 16384  # the OID of `u0`
+
+
+def user_oid(id: ObjectId) -> int:
+    """The OID of a user's object."""
+    return USER_OBJECTS + int(id[1:])
+
+
+_TYPE_ID = re.compile(r'enum \["(u\d+)"|"\$id"\."(u\d+)"')
+
+
+def types_in(text: str) -> frozenset[ObjectId]:
+    """The user-defined types in the stored spelling of a column's type, or that a stored expression names by id."""
+    return frozenset(ObjectId(a or b) for a, b in _TYPE_ID.findall(text)) if '"u' in text else frozenset()

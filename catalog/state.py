@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from catalog.foreign_keys import ForeignKey
+from catalog.ids import types_in
 from catalog.keys import Key
 from catalog.objects import (
     QUICKSTART,
@@ -23,6 +24,8 @@ from catalog.objects import (
     Collection,
     Database,
     DerivedRelation,
+    Domain,
+    EnumType,
     Index,
     Item,
     ObjectId,
@@ -51,11 +54,17 @@ class NameTaken(CatalogError):
 
 
 class InUse(CatalogError):
-    """Other objects depend on the object. `dependents` has the kind and the name of each."""
+    """Other objects depend on the object. `dependents` has the kind and the name of each.
 
-    def __init__(self, kind: str, name: str, dependents: tuple[tuple[str, str], ...]) -> None:
+    `drops_columns`: some are columns, which CASCADE does not drop.
+    """
+
+    def __init__(
+        self, kind: str, name: str, dependents: tuple[tuple[str, str], ...], *, drops_columns: bool = False
+    ) -> None:
         super().__init__(kind, name)
         self.dependents = dependents
+        self.drops_columns = drops_columns
 
 
 @dataclass(frozen=True)
@@ -344,6 +353,10 @@ class CatalogState:
         item = self.items[id]
         dependents = self.dependents(id)
         blocking = [(d.kind, d.name) for d in dependents if d.part_of is None]
+        if isinstance(item, EnumType | Domain) and (used := self._columns_of_type(id)):
+            # PostgreSQL's CASCADE would drop the columns
+            others = [(d.kind, d.name) for d in dependents if d.part_of is None and not isinstance(d, Table)]
+            raise InUse(item.kind, item.name, (*used, *others), drops_columns=True)
         gone = {id, *(d.id for d in dependents)}
         callers = self._callers([key for key in gone if isinstance(self.items[key], Sequence)])
         defaults = [(table, column) for table, column in callers if table.id not in gone]
@@ -392,6 +405,19 @@ class CatalogState:
             items[table.id] = replace(table, foreign_keys=left)
         return replace(self, items=items)
 
+    def _columns_of_type(self, id: ObjectId) -> list[tuple[str, str]]:
+        """The columns of tables that have a type, or that use it in a default, each as (column c of table, t)."""
+        found = []
+        for table in self.items_of(Table):
+            for column in table.columns:
+                has_domain = column.domain is not None and column.domain.id == id
+                if has_domain or id in types_in(f"{column.type} {column.default} {column.generated}"):
+                    found.append((f"column {column.name} of table", table.name))
+            for check in table.checks:
+                if id in types_in(check.expression):
+                    found.append((f"constraint {check.name} on table", table.name))
+        return found
+
     def _callers(self, sequences: Iterable[ObjectId]) -> list[tuple[Table, str]]:
         """The tables and the names of their columns whose defaults call one of the sequences."""
         called = frozenset(sequences)
@@ -409,7 +435,7 @@ class CatalogState:
         if inside and not cascade:
             raise InUse("schema", schema.name, tuple((i.kind, i.name) for i in inside))
         state = self
-        for item in inside:
+        for item in sorted(inside, key=lambda item: isinstance(item, EnumType | Domain)):  # types after the tables
             if item.id in state.items:
                 state = state.without_item(item.id, cascade=True)
         state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
@@ -423,6 +449,9 @@ class CatalogState:
         if items and not cascade:
             raise InUse("database", database.name, tuple((i.kind, i.name) for i in items))
         state = self
+        for item in items:
+            if item.id in state.items and not isinstance(item, EnumType | Domain):
+                state = state.without_item(item.id, cascade=True)
         for schema in inside:
             state = state.without_schema(schema.id, cascade=True)
         state = replace(state, databases={k: v for k, v in state.databases.items() if k != id})

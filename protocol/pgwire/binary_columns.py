@@ -45,6 +45,9 @@ def varying_column(type: PgType) -> VaryingColumn:
     if type.name == "numeric":
         scale = type.scale or 0
         return partial(_numerics, scale, type.precision is None and scale == BARE_NUMERIC_SCALE)
+    if type.enum is not None:
+        enum = type.enum
+        return lambda column: _bytes(enum.label_column(column))
     return _VARYING.get(type.name, _bytes)
 
 

@@ -58,7 +58,7 @@ def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC")
     """Converts a string array to `type.arrow`; nulls stay null. Raises BadValue for the first invalid row."""
     if strings.null_count == len(strings):
         return pa.nulls(len(strings), type.arrow)
-    fast = _FAST.get(type.name)
+    fast = _enum_labels if type.enum is not None else _FAST.get(type.name)
     if fast is not None:
         try:
             parsed = fast(type, strings, timezone)
@@ -88,6 +88,11 @@ def parse_binary_column(type: PgType, values: pa.Array) -> pa.Array:
     elif type.name in ("text", "varchar", "bpchar"):
         try:
             parsed = _strings(type, values.cast(pa.string()), "")
+        except pa.ArrowInvalid:  # not UTF-8
+            parsed = None
+    elif type.enum is not None:
+        try:
+            parsed = type.enum.position_column(values.cast(pa.string()))
         except pa.ArrowInvalid:  # not UTF-8
             parsed = None
     return parsed if parsed is not None else _one_by_one(type, values, lambda data: parse_binary(type, data))
@@ -219,6 +224,11 @@ def _strings(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
     if pc.max(pc.utf8_length(strings)).as_py() > type.length:
         return None
     return pc.utf8_rpad(strings, type.length) if type.name == "bpchar" else strings
+
+
+def _enum_labels(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+    assert type.enum is not None
+    return type.enum.position_column(strings)
 
 
 def _uuids(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:

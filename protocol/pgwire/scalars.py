@@ -43,6 +43,8 @@ def parse_text(type: PgType, text: str, *, timezone: str = "UTC") -> Any:
     if type.element is not None:
         element = type.element
         return [None if t is None else parse_text(element, t, timezone=timezone) for t in _array_elements(text)]
+    if type.enum is not None:
+        return type.enum.position(text)
     if len(text) > NUMBER_CHARS_MAX and type.name not in _OF_ANY_LENGTH and len(text.strip(_SPACE)) > NUMBER_CHARS_MAX:
         raise _syntax(type, f"{text.strip(_SPACE)[:100]}...")
     if type.name == "timestamptz":
@@ -75,6 +77,8 @@ def format_text(type: PgType, scalar: Any, style: OutputStyle = DEFAULT_STYLE) -
     """The text of a scalar as PostgreSQL prints it. The scalar must not be None."""
     if type.name in _AS_PYTHON_PRINTS:
         return str(scalar)
+    if type.enum is not None:
+        return type.enum.label_of[scalar]
     text: str = text_column(type, style)(plain_column(column_of(type, [scalar]), type))[0].as_py()
     return text
 
@@ -476,6 +480,8 @@ def _receive(type: PgType, reader: _Binary) -> Any:
         version = reader.take(1)[0]
         if version != 1:
             raise PgError(SqlState.INTERNAL_ERROR, f"unsupported jsonb version number {version}")
+    if type.enum is not None:
+        return type.enum.position(decode_utf8(reader.rest()))
     return _TEXT[name](type, decode_utf8(reader.rest()))
 
 

@@ -157,6 +157,8 @@ def text_column(type: PgType, style: OutputStyle) -> TextColumn:
         return _bytea_hex if style.bytea_output == "hex" else _bytea_escape
     if type.name == "numeric":
         return partial(_numeric_text, type)
+    if type.enum is not None:
+        return type.enum.label_column
     return _TEXT_OF.get(type.name, _as_it_is)
 
 

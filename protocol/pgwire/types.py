@@ -20,6 +20,7 @@ Representation of values in Arrow, and as Python scalars for single values (para
 | oid                      | uint32                  | int                                             |
 | name, "char", void       | string                  | str                                             |
 | record                   | string                  | str                                             |
+| enumerated types         | string                  | str, the position (see `enums`)                 |
 | T[]                      | list<T>                 | list                                            |
 
 A bare `numeric` has no declared precision or scale. Because Arrow needs one scale per column, it has an internal scale
@@ -30,9 +31,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 import pyarrow as pa
+
+from protocol.pgwire.enums import PREFIX, Enum, parse_enum
 
 BARE_NUMERIC_SCALE = 18
 NUMERIC_PRECISION_MAX = 38
@@ -47,7 +50,7 @@ class PgType:
 
     `length` is n of varchar(n) and char(n), and of timestamp(n) and the other types with seconds. `precision` is p of
     numeric(p, s), None when bare; `scale` is the scale that Arrow uses, set for every numeric. `element` is set for
-    arrays only.
+    arrays only. `enum` is set for enumerated types only; their `name` contains the id, so that it is unique.
     """
 
     name: str
@@ -57,6 +60,7 @@ class PgType:
     precision: int | None = None
     scale: int | None = None
     element: PgType | None = None
+    enum: Enum | None = None
 
     def __eq__(self, other: object) -> bool:
         """Equality of all fields. Faster than a dataclass's for identical objects, which are the common case."""
@@ -67,14 +71,16 @@ class PgType:
         return (
             self.name == other.name
             and self.oid == other.oid
-            and (self.size, self.length, self.precision, self.scale, self.element)
-            == (other.size, other.length, other.precision, other.scale, other.element)
+            and (self.size, self.length, self.precision, self.scale, self.element, self.enum)
+            == (other.size, other.length, other.precision, other.scale, other.element, other.enum)
         )
 
     def __str__(self) -> str:
         """The spelling that the catalog stores and that `parse_type` parses."""
         if self.element is not None:
             return f"{self.element}[]"
+        if self.enum is not None:
+            return str(self.enum)
         if self.length is not None:
             return f"{self.name}({self.length})"
         if self.precision is not None:
@@ -88,6 +94,8 @@ class PgType:
         """The spelling of PostgreSQL's format_type(), as error messages and SHOW COLUMNS use it."""
         if self.element is not None:
             return f"{self.element.display}[]"
+        if self.enum is not None:
+            return self.enum.display
         name = _DISPLAY.get(self.name, self.name)
         if self.length is not None:
             first, space, rest = name.partition(" ") if self.has_seconds else (name, "", "")
@@ -110,6 +118,11 @@ class PgType:
         if self.name == "numeric":
             return replace(self, precision=None)
         return replace(self, length=None)
+
+    @property
+    def representation(self) -> str:
+        """The name of the built-in type as which values are stored and computed: text for an enumerated type."""
+        return "text" if self.enum is not None else self.name
 
     @property
     def typmod(self) -> int:
@@ -222,7 +235,13 @@ def scalar(name: str) -> PgType:
 
 def array_of(element: PgType) -> PgType:
     """The one-dimensional array type of `element`. KeyError if there is none."""
-    return PgType(f"_{element.name}", _ARRAY_OIDS[element.name], -1, element=element)
+    oid = element.enum.array_oid if element.enum is not None else _ARRAY_OIDS[element.name]
+    return PgType(f"_{element.name}", oid, -1, element=element)
+
+
+def enum_type(enum: Enum) -> PgType:
+    """The type of an enumeration."""
+    return PgType(f"{PREFIX}{enum.id}", enum.oid, 4, enum=enum)
 
 
 BOOL, BYTEA, INT8, INT2, INT4 = (scalar(n) for n in ("bool", "bytea", "int8", "int2", "int4"))
@@ -258,8 +277,19 @@ _SPELLING = re.compile(
 )
 
 
-@cache
 def parse_type(spelling: str) -> PgType:
+    """The type with this spelling in the catalog: that of an enumerated type, or as `named_type`."""
+    return _stored_enum(spelling) if spelling.startswith(PREFIX) else named_type(spelling)
+
+
+@lru_cache(4_096)
+def _stored_enum(spelling: str) -> PgType:
+    scalar = enum_type(parse_enum(spelling.removesuffix("[]")))
+    return array_of(scalar) if spelling.endswith("[]") else scalar
+
+
+@cache
+def named_type(spelling: str) -> PgType:
     """Parses `int4`, `integer`, `numeric(10,2)`, `varchar(20)[]`, `timestamp with time zone`, ...
 
     ValueError for an unknown name, a modifier out of range, or more than one dimension; its text is the message.
@@ -310,13 +340,13 @@ def _modified(base: PgType, spelled: str, first: str | None, second: str | None)
     return base
 
 
-@cache
+@lru_cache(10_000)
 def _arrow(type: PgType) -> pa.DataType:
     if type.element is not None:
         return pa.list_(type.element.arrow)
     if type.name == "numeric":
         return pa.decimal128(type.precision or NUMERIC_PRECISION_MAX, type.scale or 0)
-    return _ARROW[type.name]
+    return _ARROW[type.representation]
 
 
 _ARROW: dict[str, pa.DataType] = {

@@ -38,6 +38,7 @@ from catalog.objects import (
 from catalog.oracle import Oracle
 from catalog.state import CatalogState
 from catalog.store import MustEnd, Store
+from protocol.pgwire.enums import without_name
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue
 from server.coordinator.key_conflicts import Keys, RecentWrites, Write
@@ -523,7 +524,7 @@ def is_altered(before: Table, after: Table) -> bool:
     """Whether what was computed for a definition of a table may be wrong for another one."""
     if before is after or (before.columns is after.columns and before.numbering is after.numbering):
         return False
-    columns = [[(c.type, c.nullable) for c in table.columns] for table in (before, after)]
+    columns = [[(without_name(c.type), c.nullable) for c in table.columns] for table in (before, after)]
     return before.numbering != after.numbering or columns[0] != columns[1]
 
 

@@ -44,6 +44,7 @@ from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.store import Store, explained
+from protocol.pgwire.enums import without_name
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
@@ -373,7 +374,7 @@ class Coordinator:
     def _restart_dataflows(self, old: CatalogState) -> None:
         """Starts the dataflows again that read tables whose columns have changed since `old`. Ends subscriptions."""
         state = self.state
-        if not (tables := altered_tables(old, state)):
+        if not (tables := [*altered_tables(old, state), *_retyped_views(old, state)]):
             return
         for id in tables:
             self._snapshots.forget(id)
@@ -403,6 +404,19 @@ class Coordinator:
         for id, item in self.state.items.items():
             if isinstance(item, Index) and id not in self.indexes.arranged:
                 self.indexes.start(item, self.state)
+
+
+def _retyped_views(old: CatalogState, new: CatalogState) -> list[ObjectId]:
+    """The materialized views with a column of a type whose labels have changed."""
+    if old.items is new.items:
+        return []
+    return [
+        view.id
+        for view in new.items_of(MaterializedView)
+        if (before := old.items.get(view.id)) is not view
+        and isinstance(before, MaterializedView)
+        and [without_name(c.type) for c in before.columns] != [without_name(c.type) for c in view.columns]
+    ]
 
 
 def _has_other_nulls(before: object, after: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from catalog.objects import Collection, Connection, ObjectId, Sink
 from catalog.state import CatalogState
+from server.egress.labels import text_columns
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.definitions import connection_options
 from server.ingest.source_kind import Options
@@ -17,7 +18,7 @@ def definition_of(state: CatalogState, sink: Sink) -> SinkDefinition:
     return SinkDefinition(
         sink.name,
         on.name,
-        on.columns,
+        text_columns(on.columns),
         _options(state, sink.connection) if sink.connection is not None else {},
         sink.options,
         sink.format,

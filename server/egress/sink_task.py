@@ -22,6 +22,7 @@ from server.coordinator.snapshot_cache import collection_schema, log_tables
 from server.egress.definitions import definition_of
 from server.egress.downstream import Downstream, Written
 from server.egress.kinds import KINDS
+from server.egress.labels import text_columns, with_labels
 from server.egress.sink_kind import progress_interval_s
 from server.ingest.upstream import UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
@@ -171,6 +172,8 @@ class SinkTask:
     async def _begin(self, downstream: Downstream, as_of: Timestamp) -> Timestamp:
         """Writes the rows at the first time."""
         rows = await self._coordinator.reads.rows(self.sink.on, as_of) if self.sink.with_snapshot else None
+        if rows is not None:
+            rows = with_labels(rows, self._coordinator.state.relation(self.sink.on).columns)
         await downstream.begin(rows, as_of)
         await self._advanced(downstream, Timestamp(as_of + 1))
         return Timestamp(as_of + 1)
@@ -211,11 +214,13 @@ class SinkTask:
         item = self._coordinator.state.items.get(on)
         if not isinstance(item, Collection):
             raise Conflict
-        if item.columns != self.definition.columns:
+        if text_columns(item.columns) != self.definition.columns:
             raise Altered
         if log.are_cached(on, at, at + 1) and log.lines(on, at, at + 1) <= LOOP_ROWS:
-            return log_tables(log, item, at, at + 1)
-        return await asyncio.to_thread(log_tables, log, item, at, at + 1)
+            tables = log_tables(log, item, at, at + 1)
+        else:
+            tables = await asyncio.to_thread(log_tables, log, item, at, at + 1)
+        return [with_labels(table, item.columns) for table in tables]
 
     def _is_readable(self, at: Timestamp) -> bool:
         """Whether the collection has no error at a time."""

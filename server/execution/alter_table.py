@@ -44,7 +44,9 @@ from server.execution.ddl.named_objects import altered_object, in_use
 from server.execution.ddl.sequences import create_owned
 from server.execution.ddl.view_columns import with_views
 from server.execution.planning import default_values, plan_default, refuse_subquery
+from server.execution.row_rules import check_rows
 from server.execution.select import relation_rows_at, rows_without_inputs
+from server.execution.user_types import known_column
 from server.execution.write import apply_rows, retried, rows_to_write
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
@@ -66,6 +68,7 @@ from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.grammar.statements.writes import Assignment, Insert, Update
 from server.sql.index_keys import index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
+from server.sql.row_rules import rules_of
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_columns import Change, columns_used, dropped, key_columns, unchanged
 from server.sql.stored_query import relation_query
@@ -224,7 +227,7 @@ def _plan(state: CatalogState, view: DerivedRelation) -> QueryPlan:
 
 
 async def _add_column(context: Context, table: Table, action: AddColumn) -> None:
-    definition = action.column
+    definition = known_column(context, action.column)
     name = definition.name.name
     if any(column.name == name for column in table.columns):
         message = f'column "{name}" of relation "{table.name}" already exists'
@@ -234,7 +237,7 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         return
     if len(table.columns) >= COLUMNS_MAX:
         raise PgError(SqlState.TOO_MANY_COLUMNS, f"tables can have at most {COLUMNS_MAX} columns")
-    column = Column(name, str(definition.type), not definition.not_null)
+    column = Column(name, str(definition.type), not definition.not_null, domain=definition.domain)
     if definition.default is not None:
         default, sequences = plan_default(definition, context.plan_context())
         column = replace(column, default=default, sequences=sequences)
@@ -248,6 +251,11 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         value = pa.scalar(None, parse_type(column.type).arrow)
     if not column.nullable and not value.is_valid and not fills and await _has_rows(context, table):
         raise _contains_nulls(table, name)
+    if column.domain is not None and await _has_rows(context, table):
+        alone = replace(table, columns=(column,), checks=(), keys=())
+        rules = rules_of(alone, context.plan_context())
+        assert rules is not None
+        await check_rows(context, alone, rules, pa.table([[value.as_py()]], collection_schema(alone)))
     after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
     schema = collection_schema(after)
 
@@ -282,7 +290,7 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
 async def _initial_value(context: Context, column: Column) -> pa.Scalar | None:
     """The value of a new column in existing rows: its default. None if each row has a value of its own."""
     type = parse_type(column.type).arrow
-    if column.default is None:
+    if column.effective_default is None:
         return pa.scalar(None, type)
     plan = _plan_default_row(context, column).query
     if plan.volatile is not None:
@@ -455,7 +463,8 @@ async def _set_not_null(context: Context, table: Table, name: Ident, wanted: boo
 
 async def _set_type(context: Context, table: Table, action: SetType) -> None:
     at = _position(table, action.column)
-    column, type = table.columns[at], action.type
+    column, type = table.columns[at], _plain_type(context, action.type)
+    action = replace(action, type=type)
     _refuse_users(context.state, table, column.name)
     _refuse_computed(table, column)
     if any(c.generated and column.name in key_columns(c.generated) for c in table.columns):
@@ -469,7 +478,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
                 detail=f'constraint "{check.name}" uses column "{column.name}"',
                 hint="Drop the constraint, and add it again afterwards.",
             )
-    new = replace(column, type=str(type))
+    new = replace(column, type=str(type), domain=None)
     if column.default is not None:
         _check_default(context, new)
     after = _with_column(table, at, new)
@@ -502,6 +511,15 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
             await context.add_changes(table.id, [updates.with_diff(old, -1), rows])
 
     await _replace(context, table, after, converted=converted, rows=replaced)
+
+
+def _plain_type(context: Context, type: PgType) -> PgType:
+    """The type that a statement names. PgError 0A000 for a domain."""
+    found = known_column(context, ColumnDefinition(Ident("", 0), type, False, None))
+    if found.domain is not None:
+        message = f"changing the type of a column to domain {found.domain.name} is not supported"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Add a column of the domain, and copy the values.")
+    return found.type
 
 
 def _refuse_computed(table: Table, column: Column) -> None:

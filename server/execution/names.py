@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import TEMPORARY, Item, Relation, Schema, is_temporary, temporary_schema_name
+from catalog.objects import TEMPORARY, Domain, EnumType, Item, Relation, Schema, is_temporary, temporary_schema_name
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
@@ -16,7 +16,7 @@ from server.sql.scope import as_relation
 def find_item(context: Context, name: Name) -> Item:
     """The item of that name. PgError 42P01; 42501 without USAGE on its schema."""
     item = context.state.resolve(name.parts, context.settings["database"], context.search_path)
-    if item is None:
+    if item is None or isinstance(item, EnumType | Domain):
         raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{name}" does not exist', position=name.position)
     privileges.require_names(context.state, context.role, (item.id,))
     return item

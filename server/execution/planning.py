@@ -24,6 +24,7 @@ from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
 from server.sql.relations import Series, Unnest
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import relation_query
+from server.sql.type_names import sql_name
 from server.sql.write_plan import plan_insert
 
 
@@ -32,13 +33,15 @@ def plan_expression(expression: Expr, context: PlanContext, type: PgType | None 
     if type is None:
         tree = exp.Select(expressions=[expression.tree.copy()])
         return plan_query(Query(tree, expression.text, expression.offset), context)
-    text = f"SELECT CAST(({expression.text}) AS {type})"
+    text = f"SELECT CAST(({expression.text}) AS {sql_name(type)})"
     query = parse_query(text)
     return plan_query(Query(query.tree, text, expression.offset - text.index(expression.text)), context)
 
 
 def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[str, tuple[ObjectId, ...]]:
-    """A column's DEFAULT as the catalog stores it: SQL text, in which sequences are named by id, and these sequences.
+    """A column's DEFAULT as the catalog stores it: SQL text, and the sequences that it calls.
+
+    Sequences and user-defined types are named by id.
 
     PgError if it cannot be assigned to the column.
     """
@@ -46,7 +49,7 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[st
     refuse_subquery(definition.default, "DEFAULT expression")
     text = definition.default.text
     sequences: tuple[ObjectId, ...] = ()
-    if "val" in text.lower():  # nextval(), currval(): their sequences are stored by id
+    if _names_objects(text):
         query = Query(exp.Select(expressions=[definition.default.tree.copy()]), text, definition.default.offset)
         planned = plan_query(query, context, None)
         text, sequences = planned.stored_text, tuple(sorted(planned.sequences))
@@ -57,6 +60,11 @@ def plan_default(definition: ColumnDefinition, context: PlanContext) -> tuple[st
     state = replace(state, items={**state.items, id: table})
     plan_insert(default_values(table), replace(context, state=state))
     return text, sequences
+
+
+def _names_objects(text: str) -> bool:
+    """Whether an expression may name sequences (in nextval(), currval()) or user-defined types (in casts)."""
+    return any(word in text.lower() for word in ("val", "::", "cast"))
 
 
 def refuse_subquery(expression: Expr, where: str) -> None:
@@ -78,7 +86,14 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
     for key in statement.keys:
         refuse_subquery(key, "index expression")
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
-        plan_query(Query(parse_query(text).tree, text, key.offset - len("SELECT ")), context, None, maintained=True)
+        query = Query(parse_query(text).tree, text, key.offset - len("SELECT "))
+        if plan_query(query, context, None, maintained=True).types:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "an index expression that names a user-defined type is not supported",
+                hint="Write the literal without a cast.",
+                position=key.position,
+            )
     keys = tuple(key.text for key in statement.keys)
     index_keys(item.columns, keys)
     return keys

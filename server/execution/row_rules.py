@@ -15,34 +15,34 @@ from server.execution.volatile import CONSTANT_ROWS_MAX, computed_columns, scala
 from server.session_state.constraints import check_violation
 from server.session_state.context import Context
 from server.sql.constant import Bindings, NotCheap
-from server.sql.row_rules import RowRules, violated
+from server.sql.row_rules import RowRules, Rule, violated
 
 
 async def check_rows(context: Context, table: Table, rules: RowRules, rows: pa.Table) -> None:
     """PgError 23514 for the first of the rows that violates a CHECK constraint. The columns are c0, c1, ..."""
     found = await first_violation(context, rules, rows)
     if found is not None:
-        number, name = found
-        raise check_violation(table, name, rows.slice(number, 1))
+        number, rule = found
+        raise check_violation(table, rule, rows.slice(number, 1))
 
 
-async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> tuple[int, str] | None:
-    """The number of the first row that violates a CHECK constraint, and the constraint's name."""
+async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> tuple[int, Rule] | None:
+    """The number of the first row that violates a CHECK constraint, and the constraint."""
     if not rules.checks or rows.num_rows == 0:
         return None
     if rows.num_rows <= CONSTANT_ROWS_MAX and (conditions := rules.conditions()) is not None:
         columns = [scalar_values(column.type, rows.column(n)) for n, column in enumerate(rules.columns)]
         with contextlib.suppress(NotCheap):
-            names = (violated(conditions, Bindings(), row) for row in zip(*columns, strict=True))
-            return next(((number, name) for number, name in enumerate(names) if name is not None), None)
+            broken = (violated(conditions, Bindings(), row) for row in zip(*columns, strict=True))
+            return next(((number, rule) for number, rule in enumerate(broken) if rule is not None), None)
     expressions = [expression for _, expression in rules.checks]
     results = await computed_columns(context, rules.columns, expressions, rows, context.bindings())
     found = []
-    for (name, _), holds in zip(rules.checks, results.columns, strict=True):
+    for (rule, _), holds in zip(rules.checks, results.columns, strict=True):
         number = pc.index(holds, False).as_py()
         if number >= 0:
-            found.append((number, name))
-    return min(found, default=None)
+            found.append((number, rule))
+    return min(found, key=lambda pair: pair[0], default=None)  # of one row, the first rule
 
 
 async def with_generated(context: Context, rules: RowRules, rows: pa.Table) -> pa.Table:

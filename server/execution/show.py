@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import QUICKSTART, Item, ObjectId, Relation, object_type, with_article
+from catalog.objects import QUICKSTART, Domain, EnumType, Item, ObjectId, Relation, object_type, with_article
 from catalog.roles import PUBLIC
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT, parse_type
+from server.authorization import privileges
 from server.execution.ddl.kinds import KINDS
+from server.execution.ddl.named_objects import find_object
 from server.execution.names import current_schema, find_item, find_schema
 from server.session_state.context import Context
 from server.session_state.results import Result, TableRows
@@ -154,7 +156,11 @@ def _shown_items(context: Context, statement: ShowObjects) -> list[Item]:
 def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
     if statement.kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"SHOW CREATE {statement.kind.upper()} is not supported")
-    item = find_item(context, statement.name)
+    item = find_object(context, context.state, statement.kind, statement.name)
+    if isinstance(item, EnumType | Domain):
+        privileges.require_names(context.state, context.role, (item.id,))
+    else:
+        item = find_item(context, statement.name)
     if item.statement_kind != statement.kind:
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{item.name}" is not {with_article(statement.kind)}')
     return ".".join(context.state.full_name(item)), KINDS[type(item)].show_create(context, item)

@@ -141,7 +141,7 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
         except NotCheap:
             return None
         try:
-            broken = [name for row in rows if (name := violated(added.conditions, bindings, row)) is not None]
+            broken = [rule for row in rows if (rule := violated(added.conditions, bindings, row)) is not None]
         except NotCheap:
             if bindings.volatile is not None:
                 bindings.volatile.undo()

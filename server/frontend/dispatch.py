@@ -19,6 +19,7 @@ from server.coordinator.reads import AlteredError
 from server.execution import show, write
 from server.execution.add_check import change_check
 from server.execution.add_key import add_key
+from server.execution.alter_domain import constrain_domain
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
@@ -31,6 +32,7 @@ from server.execution.prepare import Types, prepare
 from server.execution.select import select
 from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
+from server.execution.user_types import known_type
 from server.execution.with_writes import write_with
 from server.explain.explain import explain
 from server.frontend.transactions import Transactions, outside_block
@@ -139,6 +141,8 @@ class Dispatcher:
                 return await holds.advance_hold(context, statement)
             case s.ValidateConnection(), _:
                 return await connections.validate(context, statement)
+            case s.ConstrainDomain(), _:
+                return await constrain_domain(context, statement)
             case s.AlterTable(), _:
                 return await alter_table(context, statement)
             case ((s.AddKey() | s.CreateIndex(unique=True)), _):
@@ -234,7 +238,8 @@ class Dispatcher:
         match statement:
             case s.Prepare(name=name, types=types, statement=inner):
                 self.statements.check_unused(name.name)
-                self.statements.put(name.name, prepare(self.context, inner, types))
+                declared = [known_type(self.context, type) for type in types]
+                self.statements.put(name.name, prepare(self.context, inner, declared))
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
                 prepared = self._revalidated_statement(name.name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from catalog.state import CatalogState
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import (
@@ -30,6 +31,7 @@ from server.session_state.sender import Sender
 from server.sql.constant import is_short
 from server.sql.grammar import statements as s
 from server.sql.plan import Field
+from server.sql.type_names import type_with_oid
 
 _PARSE_COMPLETE = ParseComplete().serialize()
 _BIND_COMPLETE = BindComplete().serialize()
@@ -80,7 +82,7 @@ class ExtendedQuery:
         statement = statements[0] if statements else None
         self._responses.kind = kind_of(statement)
         self._dispatcher.transactions.check_not_failed(statement)
-        types = [_declared_type(oid) for oid in message.parameter_oids]
+        types = [_declared_type(self._context.state, oid) for oid in message.parameter_oids]
         prepared = self._dispatcher.prepare(statement, types)
         self._cache.put_plan(self._context, message.text, prepared, message.parameter_oids)
         return prepared
@@ -206,9 +208,9 @@ class ExtendedQuery:
         self._connection.send(CloseComplete())
 
 
-def _declared_type(oid: int) -> PgType | None:
+def _declared_type(state: CatalogState, oid: int) -> PgType | None:
     if oid in (0, 705):
         return None
-    if oid not in BY_OID:
+    if (found := BY_OID.get(oid) or type_with_oid(state, oid)) is None:
         raise PgError(SqlState.UNDEFINED_OBJECT, f"type with OID {oid} is not supported")
-    return BY_OID[oid]
+    return found

@@ -31,7 +31,7 @@ def definitions(visible: Visible) -> Iterator[Row]:
         if isinstance(item, Index):
             columns = visible.state.relation(item.on).columns
             texts = [
-                quote_identifier(columns[number - 1].name) if number else _in_parentheses(key)
+                quote_identifier(columns[number - 1].name) if number else _in_parentheses(visible.text_of(key))
                 for key, number in ((key, key_column_number(key, columns)) for key in item.keys)
             ]
             what = "UNIQUE INDEX" if item.is_unique else "INDEX"
@@ -46,11 +46,16 @@ def definitions(visible: Visible) -> Iterator[Row]:
 def _view_text(visible: Visible, view: DerivedRelation) -> str:
     """Returns a view's query as pg_get_viewdef does, but on one line."""
     names = {}
-    for id in view.uses:
+    for id in view.uses | view.types:
         item = visible.state.items[id]
         full = visible.state.full_name(item)
-        names[id] = full[-1:] if oids.oid_of(id) in visible.shown else full[-2:]
+        names[id] = full[-1:] if _is_shown(visible, oids.oid_of(id)) else full[-2:]
     return f" {definition_text(view.query, tuple(sorted(names.items())))};"
+
+
+def _is_shown(visible: Visible, oid: int) -> bool:
+    """Whether a relation or type can be named without its schema."""
+    return oid in visible.shown or visible.type_names.get(oid, ("", False))[1]
 
 
 def _index_definition(
@@ -68,11 +73,16 @@ def _index_definition(
 
 def constraint_definitions(visible: Visible) -> Iterator[Row]:
     """tw_constraints: the results of pg_get_constraintdef."""
+    for domain in visible.domains:
+        for number, check in enumerate(domain.checks):
+            text = f"CHECK (({visible.text_of(check.expression)})){'' if check.is_valid else ' NOT VALID'}"
+            yield {"oid": oids.check_oid(domain.id, number), "text": text}
     for item in visible.items:
         if isinstance(item, Table):
             for number, check in enumerate(item.checks):
                 valid = "" if check.is_valid else " NOT VALID"
-                yield {"oid": oids.check_oid(item.id, number), "text": f"CHECK (({check.expression})){valid}"}
+                text = f"CHECK (({visible.text_of(check.expression)})){valid}"
+                yield {"oid": oids.check_oid(item.id, number), "text": text}
             for foreign_key in item.foreign_keys:
                 referenced = visible.relation_names[oids.oid_of(foreign_key.referenced)]
                 text = foreign_key_text(foreign_key, referenced)

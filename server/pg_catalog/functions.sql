@@ -6,8 +6,8 @@
 -- visibility in the search path
 CREATE MACRO fn.pg_table_is_visible(p_oid) AS (SELECT bool_or(tw_r.tw_visible) FROM (SELECT oid AS tw_oid, visible
     AS tw_visible FROM pg.tw_relations) tw_r WHERE tw_r.tw_oid = p_oid);
-CREATE MACRO fn.pg_type_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM pg.pg_type) tw_t
-    WHERE tw_t.tw_oid = p_oid);
+CREATE MACRO fn.pg_type_is_visible(p_oid) AS (SELECT bool_or(tw_t.tw_visible) FROM (SELECT oid AS tw_oid, visible AS
+    tw_visible FROM pg.tw_types) tw_t WHERE tw_t.tw_oid = p_oid);
 CREATE MACRO fn.pg_function_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM pg.pg_proc)
     tw_p WHERE tw_p.tw_oid = p_oid);
 CREATE MACRO fn.pg_collation_is_visible(p_oid) AS (SELECT bool_or(true) FROM (SELECT oid AS tw_oid FROM

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from catalog.foreign_keys import ForeignKey
-from catalog.objects import Column, Index, Relation, Table
+from catalog.objects import Column, Domain, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
-from server.pg_catalog.static import Row, column_type, operator_classes, types_by_oid
+from server.pg_catalog.static import Row, column_type, operator_classes
 from server.pg_catalog.visible import Visible
 from server.sql.stored_columns import column_names
 
@@ -21,10 +21,11 @@ def indexes(visible: Visible) -> Iterator[Row]:
             numbers = [key_column_number(key, columns) for key in item.keys]
             expressions = [key for key, number in zip(item.keys, numbers, strict=True) if not number]
             oid, on = oids.oid_of(item.id), oids.oid_of(item.on)
-            yield _index(oid, on, numbers, columns, expressions, item.is_unique, item.nulls_distinct)
+            yield _index(visible, oid, on, numbers, columns, expressions, item.is_unique, item.nulls_distinct)
         elif isinstance(item, Relation):
             for key in keys_of(item):
                 yield _index(
+                    visible,
                     key.oid,
                     oids.oid_of(item.id),
                     list(key.columns),
@@ -37,6 +38,7 @@ def indexes(visible: Visible) -> Iterator[Row]:
 
 
 def _index(
+    visible: Visible,
     oid: int,
     relation: int,
     numbers: list[int],
@@ -47,7 +49,7 @@ def _index(
     *,
     primary: bool = False,
 ) -> Row:
-    types = [types_by_oid()[column_type(columns[n - 1])[0] if n else 25] for n in numbers]
+    types = [visible.type(column_type(columns[n - 1])[0] if n else 25) for n in numbers]
     return {
         "indexrelid": oid,
         "indrelid": relation,
@@ -73,7 +75,11 @@ def _index(
 
 
 def constraints(visible: Visible) -> Iterator[Row]:
-    """pg_constraint: the keys, the foreign keys and the CHECK constraints of tables."""
+    """pg_constraint: the keys, the foreign keys and the CHECK constraints of tables, and those of domains."""
+    for domain in visible.domains:
+        for number, check in enumerate(domain.checks):
+            oid = oids.check_oid(domain.id, number)
+            yield _constraint(domain, oid, check.name, "c", convalidated=check.is_valid, connoinherit=False)
     for item in visible.items:
         if not isinstance(item, Table):
             continue
@@ -131,16 +137,16 @@ def _foreign_key(visible: Visible, table: Table, numbers: Mapping[str, int], key
     )
 
 
-def _constraint(table: Table, oid: int, name: str, kind: str, **given: object) -> Row:
+def _constraint(item: Table | Domain, oid: int, name: str, kind: str, **given: object) -> Row:
     return {
         "oid": oid,
         "conname": name,
-        "connamespace": oids.oid_of(table.schema_id),
+        "connamespace": oids.oid_of(item.schema_id),
         "contype": kind,
         "condeferrable": False,
         "condeferred": False,
-        "conrelid": oids.oid_of(table.id),
-        "contypid": 0,
+        "conrelid": oids.oid_of(item.id) if isinstance(item, Table) else 0,
+        "contypid": oids.oid_of(item.id) if isinstance(item, Domain) else 0,
         "conindid": 0,
         "conparentid": 0,
         "confrelid": 0,

@@ -20,6 +20,8 @@ from __future__ import annotations
 import zlib
 
 from catalog import builtin
+from catalog.ids import USER_OBJECTS as USER_OBJECTS
+from catalog.ids import user_oid
 from catalog.objects import ObjectId
 from catalog.roles import MATERIALIZE
 
@@ -27,7 +29,7 @@ PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
 """The role `materialize`, which owns all objects without another owner."""
 HEAP, BTREE = 2, 403
-USER_OBJECTS, BUILT_IN = 16384, 15000
+BUILT_IN = 15000
 
 _SCHEMAS = {builtin.PG_CATALOG.id: PG_CATALOG, builtin.INFORMATION_SCHEMA.id: INFORMATION_SCHEMA}
 
@@ -40,7 +42,7 @@ def oid_of(id: ObjectId) -> int:
         return _SCHEMAS[id]
     number = _number(id)
     if id.startswith("u"):
-        return USER_OBJECTS + number
+        return user_oid(id)
     return number if id in builtin.PG_TABLES else BUILT_IN + number
 
 

@@ -9,11 +9,10 @@ from catalog import builtin
 from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
-from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
+from server.pg_catalog.static import BY_ID, Row, column_type, system_type
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.scope import ID_SCHEMA
-from server.sql.sequence_names import with_names
 from server.sql.stored_query import plan_stored
 
 
@@ -135,10 +134,10 @@ def attributes(visible: Visible) -> Iterator[Row]:
     for item in visible.listed:
         found = attributes_of(visible, item)
         for number, attribute in enumerate(found, 1):
-            yield _attribute(oids.oid_of(item.id), number, attribute)
+            yield _attribute(visible, oids.oid_of(item.id), number, attribute)
         for key in keys_of(item):
             for number, column in enumerate(key.columns, 1):
-                yield _attribute(key.oid, number, found[column - 1], indexed=True)
+                yield _attribute(visible, key.oid, number, found[column - 1], indexed=True)
 
 
 def _has_expression(attribute: Attribute | Column) -> bool:
@@ -146,8 +145,8 @@ def _has_expression(attribute: Attribute | Column) -> bool:
     return bool(attribute.generated) or (attribute.default is not None and not attribute.identity)
 
 
-def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
-    type = types_by_oid()[attribute.type]
+def _attribute(visible: Visible, relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
+    type = visible.type(attribute.type)
     return {
         "attrelid": relation,
         "attname": attribute.name,
@@ -179,10 +178,10 @@ def defaults(visible: Visible) -> Iterator[Row]:
     for item in visible.items:
         for number, column in enumerate(item.columns if isinstance(item, Relation) else (), 1):
             if _has_expression(column):
-                text = with_names(column.default or "", lambda id: visible.relation_names[oids.oid_of(id)])
+                text = visible.text_of(column.generated or column.default or "")
                 yield {
                     "oid": oids.default_oid(item.id, number),
                     "adrelid": oids.oid_of(item.id),
                     "adnum": number,
-                    "adbin": column.generated or text,
+                    "adbin": text,
                 }

@@ -16,8 +16,18 @@ import pyarrow as pa
 from catalog import builtin
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
-from server.pg_catalog import comments, databases, definitions, functions, indexes, relations, roles, sequences
-from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows, type_texts
+from server.pg_catalog import (
+    comments,
+    databases,
+    definitions,
+    functions,
+    indexes,
+    relations,
+    roles,
+    sequences,
+    user_types,
+)
+from server.pg_catalog.static import BY_NAME, Row, schema_of, static, static_rows
 from server.pg_catalog.visible import BARE, Viewpoint, Visible
 from server.sql.grammar.lexer import RESERVED_WORDS
 
@@ -35,8 +45,10 @@ _ROWS: dict[str, Rows] = {
     "pg_index": indexes.indexes,
     "pg_namespace": databases.namespaces,
     "pg_proc": functions.functions,
+    "pg_enum": user_types.labels,
     "pg_sequence": sequences.sequences,
     "pg_shdescription": comments.shared_descriptions,
+    "pg_type": user_types.types,
 }
 _TEXTS = [("oid", pa.uint32()), ("text", pa.string())]
 _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
@@ -45,8 +57,8 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     "tw_serials": (sequences.SERIALS, sequences.serials),
     "tw_constraints": (pa.schema(_TEXTS), definitions.constraint_definitions),
     "tw_types": (
-        pa.schema([*_TEXTS, ("base", pa.uint32()), ("dimensions", pa.string())]),
-        lambda _: type_texts(),
+        pa.schema([*_TEXTS, ("base", pa.uint32()), ("dimensions", pa.string()), ("visible", pa.bool_())]),
+        user_types.type_texts,
     ),
     "tw_functions": (
         pa.schema([("oid", pa.uint32()), *((n, pa.string()) for n in ("name", "arguments", "result", "definition"))]),
@@ -67,8 +79,8 @@ _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
 SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
 _SCHEMAS = {"pg": "pg_catalog", "info": "information_schema"}
-_CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_types", "tw_reserved", *static()))
-_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class"))
+_CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_reserved", *static())) - {"pg_type"}
+_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_type", "tw_types"))
 
 
 _revisions = count(1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from catalog.ids import user_oid
 from catalog.objects import Column
 from catalog.pg_catalog import RELATIONS, PgRelation
 from protocol.pgwire.types import parse_type, scalar
@@ -101,6 +102,8 @@ def types_by_oid() -> Mapping[int, Row]:
 
 def column_type(column: Column) -> tuple[int, int]:
     """Returns (type OID, type modifier) of a column of the catalog."""
+    if column.domain is not None:
+        return user_oid(column.domain.id), -1
     type = parse_type(column.type)
     return type.oid, type.typmod
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, VARCHAR, PgType, array_of, parse_type
+from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, VARCHAR, PgType, array_of, named_type
 
 REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole")
 _PARAMETER_TYPES: Mapping[str, PgType] = {
@@ -62,7 +62,7 @@ def type_name(tree: exp.DataType) -> str:
     if spelling == "char" and not tree.expressions:
         return "bpchar"
     try:
-        return parse_type(spelling).name
+        return named_type(spelling).name
     except ValueError:
         return spelling
 
@@ -75,7 +75,7 @@ def parameter_type(name: str) -> PgType:
     if known is not None:
         return known
     try:
-        return parse_type(name)
+        return named_type(name)
     except ValueError:
         return TEXT
 

@@ -59,7 +59,7 @@ CREATE VIEW info.columns AS
          a.attname AS column_name, a.attnum AS ordinal_position,
          CASE WHEN a.attgenerated = '' THEN d.adbin END AS column_default,
          CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
-         CASE WHEN t.typcategory = 'A' THEN 'ARRAY' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
+         CASE WHEN t.typcategory = 'A' THEN 'ARRAY' WHEN t.typtype = 'e' THEN 'USER-DEFINED' ELSE fn.format_type(a.atttypid, NULL) END AS data_type,
          CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 END AS character_maximum_length,
          CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN (a.atttypmod - 4) * 4
               WHEN a.atttypid IN (25, 1042, 1043) THEN 1073741824 END AS character_octet_length,
@@ -72,7 +72,9 @@ CREATE VIEW info.columns AS
          CASE WHEN a.atttypid IN (1083, 1114, 1184, 1186) AND a.atttypmod >= 0 THEN a.atttypmod % 65536
               WHEN a.atttypid IN (1083, 1114, 1184, 1186) THEN 6 WHEN a.atttypid = 1082 THEN 0
          END AS datetime_precision,
-         fn.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, t.typname AS udt_name,
+         CASE WHEN a.domain IS NOT NULL THEN fn.current_database() END AS domain_catalog,
+         (SELECT dn.nspname FROM pg.pg_namespace dn WHERE dn.oid = a.domain_schema) AS domain_schema, a.domain AS domain_name,
+         fn.current_database() AS udt_catalog, (SELECT tn.nspname FROM pg.pg_namespace tn WHERE tn.oid = t.typnamespace) AS udt_schema, t.typname AS udt_name,
          a.attnum::VARCHAR AS dtd_identifier, 'NO' AS is_self_referencing,
          CASE WHEN a.attidentity = '' THEN 'NO' ELSE 'YES' END AS is_identity,
          CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END AS identity_generation,
@@ -81,11 +83,35 @@ CREATE VIEW info.columns AS
          CASE WHEN q.seqcycle THEN 'YES' ELSE 'NO' END AS identity_cycle, CASE WHEN a.attgenerated = '' THEN 'NEVER' ELSE 'ALWAYS' END AS is_generated,
          CASE WHEN a.attgenerated <> '' THEN d.adbin END AS generation_expression,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_updatable
-  FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  FROM (SELECT b.* REPLACE (CASE WHEN y.typtype = 'd' THEN y.typbasetype ELSE b.atttypid END AS atttypid,
+                            CASE WHEN y.typtype = 'd' THEN y.typtypmod ELSE b.atttypmod END AS atttypmod),
+               CASE WHEN y.typtype = 'd' THEN y.typname END AS domain,
+               CASE WHEN y.typtype = 'd' THEN y.typnamespace END AS domain_schema
+        FROM pg.pg_attribute b JOIN pg.pg_type y ON y.oid = b.atttypid) a
+  JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
   LEFT JOIN (pg.pg_depend e JOIN pg.pg_sequence q ON q.seqrelid = e.objid)
     ON e.deptype = 'i' AND e.refobjid = c.oid AND e.refobjsubid = a.attnum
   WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v');
+CREATE VIEW info.domains AS
+  SELECT fn.current_database() AS domain_catalog, n.nspname AS domain_schema, d.typname AS domain_name,
+         CASE WHEN t.typcategory = 'A' THEN 'ARRAY' WHEN t.typtype = 'e' THEN 'USER-DEFINED'
+              ELSE fn.format_type(t.oid, NULL) END AS data_type,
+         CASE WHEN t.oid IN (1042, 1043) AND d.typtypmod > 4 THEN d.typtypmod - 4 END AS character_maximum_length,
+         CASE t.oid WHEN 21 THEN 16 WHEN 23 THEN 32 WHEN 20 THEN 64 WHEN 700 THEN 24 WHEN 701 THEN 53
+              WHEN 1700 THEN CASE WHEN d.typtypmod >= 4 THEN (d.typtypmod - 4) // 65536 END END AS numeric_precision,
+         CASE WHEN t.oid IN (20, 21, 23) THEN 0
+              WHEN t.oid = 1700 AND d.typtypmod >= 4 THEN (d.typtypmod - 4) % 65536 END AS numeric_scale,
+         d.typdefault AS domain_default, fn.current_database() AS udt_catalog, tn.nspname AS udt_schema,
+         t.typname AS udt_name, '1' AS dtd_identifier
+  FROM pg.pg_type d JOIN pg.pg_type t ON t.oid = d.typbasetype JOIN pg.pg_namespace n ON n.oid = d.typnamespace
+  JOIN pg.pg_namespace tn ON tn.oid = t.typnamespace
+  WHERE d.typtype = 'd' AND d.oid >= 16384;
+CREATE VIEW info.domain_constraints AS
+  SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
+         fn.current_database() AS domain_catalog, n.nspname AS domain_schema, t.typname AS domain_name,
+         'NO' AS is_deferrable, 'NO' AS initially_deferred
+  FROM pg.pg_constraint k JOIN pg.pg_type t ON t.oid = k.contypid JOIN pg.pg_namespace n ON n.oid = t.typnamespace;
 CREATE VIEW info.sequences AS
   SELECT fn.current_database() AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
          fn.format_type(s.seqtypid, NULL) AS data_type,

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
-from catalog.objects import Index, Item, ObjectId, Schema, SystemTable, Table
+from catalog.objects import Domain, EnumType, Index, Item, ObjectId, Schema, SystemTable, Table
 from catalog.state import CatalogState
+from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
+from server.pg_catalog.static import Row, types_by_oid
+from server.pg_catalog.type_rows import domain_row, enum_rows
 from server.sql.grammar.lexer import quote_identifier
+from server.sql.sequence_names import with_names
 
 BARE = CatalogState(
     databases={},
@@ -48,6 +52,65 @@ class Visible:
         shown = {schema.id for schema in self.schemas}
         items = self.state.items.values()
         return [item for item in items if item.schema_id in shown and item.relkind is not None]
+
+    @cached_property
+    def enums(self) -> list[EnumType]:
+        """The enumerated types of the visible schemas."""
+        shown = {schema.id for schema in self.schemas}
+        return [item for item in self.state.items_of(EnumType) if item.schema_id in shown]
+
+    @cached_property
+    def domains(self) -> list[Domain]:
+        """The domains of the visible schemas."""
+        shown = {schema.id for schema in self.schemas}
+        return [item for item in self.state.items_of(Domain) if item.schema_id in shown]
+
+    @cached_property
+    def user_types(self) -> dict[int, Row]:
+        """The rows of user-defined types, and of their arrays, in pg_type, by OID."""
+        rows = {
+            row["oid"]: row
+            for item in self.enums
+            for row in enum_rows(item, oids.oid_of(item.schema_id), self.owner(item.id))
+        }
+        for domain in self.domains:
+            oid = parse_type(domain.base).oid
+            default = self.text_of(domain.default) if domain.default is not None else None
+            place = oids.oid_of(domain.schema_id), self.owner(domain.id)
+            rows[oids.oid_of(domain.id)] = domain_row(domain, types_by_oid().get(oid) or rows[oid], default, *place)
+        return rows
+
+    def type(self, oid: int) -> Row:
+        """The row of a type in pg_type."""
+        return types_by_oid().get(oid) or self.user_types[oid]
+
+    @cached_property
+    def type_names(self) -> dict[int, tuple[str, bool]]:
+        """The text of a regtype and whether the search path has the type, for each user-defined type by its OID."""
+        found: dict[int, tuple[str, bool]] = {}
+        seen: set[str] = set()
+        types = [*self.enums, *self.domains]
+        for schema in self.path:
+            for item in types:
+                if item.schema_id == schema.id:
+                    is_first = item.name not in seen
+                    seen.add(item.name)
+                    found[oids.oid_of(item.id)] = (quote_identifier(item.name), is_first)
+        names = {schema.id: schema.name for schema in self.schemas}
+        for item in types:
+            if not found.get(oids.oid_of(item.id), ("", False))[1]:
+                full = f"{quote_identifier(names[item.schema_id])}.{quote_identifier(item.name)}"
+                found[oids.oid_of(item.id)] = (full, False)
+        return found
+
+    def text_of(self, stored: str) -> str:
+        """A stored expression with the names of relations and types in place of ids."""
+
+        def name_of(id: ObjectId) -> str:
+            oid = oids.oid_of(id)
+            return self.type_names[oid][0] if oid in self.type_names else self.relation_names[oid]
+
+        return with_names(stored, name_of)
 
     @cached_property
     def listed(self) -> list[Item]:

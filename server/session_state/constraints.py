@@ -10,6 +10,8 @@ from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
+from server.sql.bind.domains import violation
+from server.sql.row_rules import Rule
 
 
 def check_not_null(table: Table, rows: pa.Table) -> None:
@@ -25,11 +27,13 @@ def check_not_null(table: Table, rows: pa.Table) -> None:
             )
 
 
-def check_violation(table: Table, name: str, row: pa.Table) -> PgError:
-    """The error for a row that violates a CHECK constraint, in PostgreSQL's words."""
+def check_violation(table: Table, rule: Rule, row: pa.Table) -> PgError:
+    """The error for a row that violates a constraint, in PostgreSQL's words."""
+    if rule.domain:
+        return violation(rule.domain, rule.name)
     return PgError(
         SqlState.CHECK_VIOLATION,
-        f'new row for relation "{table.name}" violates check constraint "{name}"',
+        f'new row for relation "{table.name}" violates check constraint "{rule.name}"',
         detail=f"Failing row contains ({_printed(table, row)}).",
     )
 

@@ -2,7 +2,8 @@
 
 `grammar`      text to statements: Tidewire's own grammar; queries inside statements become sqlglot trees
 `plan`         plans queries, and `write_plan` writes, using the modules below
-`bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`)
+`bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`;
+               `type_names` resolves those of users)
 `functions`    the table of functions and operators; `regex` implements LIKE and ~
 `decorrelate`  turns subqueries that Spark cannot compute into joins
 `rewrite`      rewrites the plans of maintained queries; `versioned_plan` and `temporal` serve their operators

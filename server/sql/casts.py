@@ -9,12 +9,12 @@ None, columns are cast by the Python form in a Python UDF.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import IntEnum
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -277,7 +277,7 @@ def local_time(utc_us: int, where: tzinfo | Abbreviation) -> int:
     return in_range(utc_us + offset_at(where, utc_us) * SECOND_US)
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def find_cast(source: PgType, target: PgType) -> CastRule | None:
     """The rule for a cast between two types, ignoring modifiers; None if PostgreSQL has no such cast."""
     if source.element is not None and target.element is not None:
@@ -287,6 +287,8 @@ def find_cast(source: PgType, target: PgType) -> CastRule | None:
     if source.name in _STRINGS and target.name in _STRINGS:
         trims = source.name == "bpchar"
         return CastRule(_I, _text_of(source) if trims else _same, "rtrim({0})" if trims else "{0}")
+    if source.enum is not None or target.enum is not None:
+        return _enum_cast(source, target)
     if target.name in _STRINGS:
         spark = _TO_TEXT.get(source.name) if source.element is None else None
         return CastRule(_A, _text_of(source), spark, _zoned_text(source))
@@ -296,6 +298,31 @@ def find_cast(source: PgType, target: PgType) -> CastRule | None:
             _E, lambda value, target: parse_text(target.without_modifiers, value), None, _zoned_value(target)
         )
     return _TABLE.get((source.name, target.name))
+
+
+def _enum_cast(source: PgType, target: PgType) -> CastRule | None:
+    """The casts between an enumerated type and text. Both forms translate with a map of all labels."""
+    if source.enum is not None and target.name in _STRINGS:
+        label_of = source.enum.label_of
+        spark = f"try_element_at({_map(label_of)}, {{0}})" if label_of else "CAST(NULL AS STRING)"
+        return CastRule(_A, lambda value, target: label_of[value], spark)
+    if target.enum is not None and source.name in _STRINGS:
+        enum = target.enum
+        message = f"concat({_quoted(f'22P02:invalid input value for enum {enum.display}: ')}, '\"', {{0}}, '\"')"
+        found = f"try_element_at({_map(enum.position_of)}, {{0}})" if enum.labels else "CAST(NULL AS STRING)"
+        spark = f"IF({{0}} IS NULL, CAST(NULL AS STRING), coalesce({found}, raise_error({message})))"
+        return CastRule(_E, lambda value, target: enum.position(value), spark)
+    return None
+
+
+def _map(values: Mapping[str, str]) -> str:
+    return f"map({', '.join(f'{_quoted(key)}, {_quoted(value)}' for key, value in values.items())})"
+
+
+def _quoted(text: str) -> str:
+    """A string literal of Spark without an opening brace, which would mark an argument of the form."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("{", "\\u007b")
+    return f"'{escaped}'"
 
 
 def _array_cast(rule: CastRule | None, source: PgType, target: PgType) -> CastRule | None:

@@ -192,11 +192,21 @@ class Coercer:
     ) -> tuple[PgType, list[Expression]]:
         """The common type and the expressions converted to it."""
         common = self.common_type(expressions, what, position)
-        coerced = [self.coerce(e, common, IMPLICIT, position) for e in expressions]
+        coerced = [self._to_common(e, common, what, position) for e in expressions]
         differ = any(e.type != common for e in coerced)
         if differ and (common.element or common).name == "numeric":  # literals may have a larger scale
             common = self._with_scale(common, [e.type for e in coerced])
         return common, [self.rescale(e, common) for e in coerced]
+
+    def _to_common(self, expression: Expression, common: PgType, what: str, position: int | None) -> Expression:
+        try:
+            return self.coerce(expression, common, IMPLICIT, position)
+        except PgError as error:
+            if error.sqlstate is not SqlState.CANNOT_COERCE or expression.type == UNKNOWN:
+                raise
+            message = f"{what} could not convert type {expression.type.base_display} to {common.base_display}"
+            at = getattr(expression, "position", None) or position
+            raise PgError(SqlState.CANNOT_COERCE, message, position=at) from None
 
     def default_unknown(self, expression: Expression) -> Expression:
         """The expression as text if its type is still unknown, otherwise unchanged."""

@@ -307,7 +307,7 @@ def _cast(cast: Cast, operand: Evaluate, *, bounded: bool) -> Evaluate:
     rule = find_cast(cast.operand.type.without_modifiers, target.without_modifiers)
     assert rule is not None
     timezone = cast.timezone
-    limited = bounded and cast.operand.type.name not in _FIXED_SIZE
+    limited = bounded and not _is_short(cast.operand.type)
 
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         value = operand(bindings, row)
@@ -318,8 +318,13 @@ def _cast(cast: Cast, operand: Evaluate, *, bounded: bool) -> Evaluate:
     return evaluate
 
 
+def _is_short(type: PgType) -> bool:
+    """Whether all values of the type have a fixed or small size."""
+    return type.name in _FIXED_SIZE or type.enum is not None
+
+
 def _is_of_fixed_size(call: Call) -> bool:
-    return all(type.name in _FIXED_SIZE for type in (call.type, *(a.type for a in call.arguments)))
+    return all(map(_is_short, (call.type, *(a.type for a in call.arguments))))
 
 
 def _is_cheap(node: Any) -> bool:

@@ -208,7 +208,7 @@ def _is_comparable(column: PgType, value: PgType) -> bool:
     a, b = column.name, value.name
     both = {a, b}
     return (
-        both <= _INTEGERS or both <= _FLOATS or both <= _TEXTS or (a == b and a in _SAME)
+        both <= _INTEGERS or both <= _FLOATS or both <= _TEXTS or (a == b and (a in _SAME or column.enum is not None))
         or (b in _INTEGERS and a in ("numeric", "float8")) or (both == {"bpchar"} and column.length is not None)
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 from catalog.objects import ObjectId, Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.sql.bind import Binder, PlanContext, Replacement, assigned
+from server.sql.bind import Binder, PlanContext, assigned
 from server.sql.coerce import check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
@@ -81,7 +81,7 @@ class QueryPlan:
     `scanned`: the relations that its Spark SQL reads. These are `inputs`, except that an indexed view is read from its
     index and is not expanded.
     `expanded`: plans the query with indexed views expanded, for when the index cannot be read; None if there are none.
-    `uses`: the relations that its text names.
+    `uses`: the relations that its text names. `types`: the user-defined types.
     `lookups`: the scanned relations of which only rows with given keys are needed, so that an index can serve them.
     `key_filters`: the scanned relations of which only rows that meet key conditions are needed.
     `rowwise`: set if each output row is computed by Spark from one row of the only relation that is read.
@@ -121,6 +121,7 @@ class QueryPlan:
     row_locks: RowLocks | None = None
     expanded: Callable[[], QueryPlan] | None = None
     tables: tuple[Table, ...] = ()
+    types: frozenset[ObjectId] = frozenset()
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The Spark SQL, with parameters and session values as literals.
@@ -251,10 +252,11 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         inputs=frozenset(binder.inputs),
         scanned=frozenset(),
         uses=frozenset(binder.uses),
+        types=frozenset(binder.types),
         lookups={},
         key_filters={},
         rowwise=None,
-        stored_text="" if source is None else _replaced(source, binder.replacements),
+        stored_text="" if source is None else binder.stored_text(source),
         relation=relation,
         direct_scan=None,
         constant=None,
@@ -351,14 +353,6 @@ def _of_full_precision(expression: Expression) -> Expression:
             return expression
         return Cast(expression, expression.type)
     return expression
-
-
-def _replaced(query: Query, replacements: Sequence[Replacement]) -> str:
-    text = query.text
-    for replacement in sorted(set(replacements), key=lambda r: r.start, reverse=True):
-        start, end = replacement.start - query.offset, replacement.end - query.offset
-        text = text[:start] + replacement.text + text[end:]
-    return text
 
 
 __all__ = ["Bindings", "Field", "PlanContext", "QueryPlan", "bound", "plan_query"]

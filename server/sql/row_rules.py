@@ -14,8 +14,8 @@ from sqlglot import exp
 from catalog.objects import Column as CatalogColumn
 from catalog.objects import Table
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
-from server.sql.bind import Binder, PlanContext
+from protocol.pgwire.types import PgType, parse_type
+from server.sql.bind import Binder, PlanContext, domains
 from server.sql.bind.casts import with_second_digits
 from server.sql.coerce import ASSIGNMENT
 from server.sql.constant import Bindings, Evaluate
@@ -27,51 +27,65 @@ from server.sql.scope import Entry, Scope
 
 
 @dataclass(frozen=True, slots=True)
+class Rule:
+    """A CHECK constraint of a table, or of a domain. The rule of a domain that is NOT NULL has the name ""."""
+
+    name: str
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RowRules:
     """`columns`: those of the table, over which the expressions are.
 
-    `checks`: the name and the condition of each CHECK constraint, by name. `generated`: by column number.
+    `checks`: the conditions of the constraints, in the order in which they are checked. `generated`: by column number.
     """
 
     columns: tuple[Column, ...]
-    checks: tuple[tuple[str, Expression], ...]
+    checks: tuple[tuple[Rule, Expression], ...]
     generated: tuple[tuple[int, Expression], ...]
 
-    def conditions(self) -> tuple[tuple[str, Evaluate], ...] | None:
+    def conditions(self) -> tuple[tuple[Rule, Evaluate], ...] | None:
         """The checks as functions of a row of Python scalars; None if they are not cheap or depend on the session."""
         found = []
         row = {column.id: number for number, column in enumerate(self.columns)}
-        for name, expression in self.checks:
+        for rule, expression in self.checks:
             evaluate = compiled_condition(expression, row)
             if evaluate is None:
                 return None
-            found.append((name, evaluate))
+            found.append((rule, evaluate))
         return tuple(found)
 
 
 def rules_of(table: Table, context: PlanContext) -> RowRules | None:
     """The rules for the rows of a table; None if it has none."""
-    if not table.checks and not any(column.generated for column in table.columns):
+    if not table.checks and not any(column.generated or column.domain for column in table.columns):
         return None
     binder = Binder(context)
     columns = _columns(binder, table.columns)
     scope = _scope(table.name, columns)
     binder.inside_view += 1  # positions in stored texts are not positions in the client's text
-    checks = [(c.name, check_condition(binder, parse_expression(c.expression), scope)) for c in table.checks]
+    checks: list[tuple[Rule, Expression]] = []
+    for column, bound in zip(table.columns, columns, strict=True):
+        if (domain := column.domain) is not None:
+            found = domains.conditions(binder, domain, ColumnRef(bound))
+            checks += [(Rule(name, domain.name), condition) for name, condition in found]
+    for check in sorted(table.checks, key=lambda check: check.name):
+        checks.append((Rule(check.name), check_condition(binder, parse_expression(check.expression), scope)))
     generated = [
         (number, generation(binder, column, parse_expression(column.generated), scope))
         for number, column in enumerate(table.columns)
         if column.generated
     ]
-    return RowRules(columns, tuple(sorted(checks, key=lambda check: check[0])), tuple(generated))
+    return RowRules(columns, tuple(checks), tuple(generated))
 
 
 def validate(
     context: PlanContext, name: str, columns: Sequence[CatalogColumn], expression: Expr, generated: str
-) -> set[str]:
+) -> tuple[set[str], str]:
     """Checks the expression of a CHECK constraint, or of the column `generated` if it is not empty.
 
-    Returns the names of the columns that it uses. PgError.
+    Returns the names of the columns that it uses, and its text as the catalog stores it. PgError.
     """
     binder = Binder(context, None, text=expression.text, offset=expression.offset)
     bound_columns = _columns(binder, columns)
@@ -93,7 +107,19 @@ def validate(
                     f'cannot use generated column "{other.name}" in column generation expression',
                     detail="A generated column cannot reference another generated column.",
                 )
-    return {node.column.name for node in walk(bound) if isinstance(node, ColumnRef)}
+    used = {node.column.name for node in walk(bound) if isinstance(node, ColumnRef)}
+    return used, binder.stored_text(expression)
+
+
+def validate_domain(context: PlanContext, base: PgType, expression: Expr) -> str:
+    """Checks the expression of a CHECK constraint of a domain. Returns its text as the catalog stores it. PgError."""
+    binder = Binder(context, None, text=expression.text, offset=expression.offset)
+    if (query := expression.tree.find(exp.Query)) is not None:
+        message = "cannot use subquery in check constraint"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(query))
+    (value,) = _columns(binder, [CatalogColumn("value", str(base))])
+    domains.condition(binder, expression, ColumnRef(value))
+    return binder.stored_text(expression)
 
 
 def check_condition(binder: Binder, expression: Expr, scope: Scope) -> Expression:
@@ -139,9 +165,9 @@ def over(expression: Expression, columns: Sequence[Column], others: Sequence[Col
     return transform(expression, lambda n: ColumnRef(by_id[n.column.id]) if isinstance(n, ColumnRef) else None)
 
 
-def violated(conditions: Sequence[tuple[str, Evaluate]], bindings: Bindings, row: tuple[Any, ...]) -> str | None:
-    """The name of the first condition that is false for a row."""
-    return next((name for name, evaluate in conditions if evaluate(bindings, row) is False), None)
+def violated(conditions: Sequence[tuple[Rule, Evaluate]], bindings: Bindings, row: tuple[Any, ...]) -> Rule | None:
+    """The first rule whose condition is false for a row."""
+    return next((rule for rule, evaluate in conditions if evaluate(bindings, row) is False), None)
 
 
 def _columns(binder: Binder, columns: Sequence[CatalogColumn]) -> tuple[Column, ...]:

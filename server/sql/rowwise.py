@@ -215,7 +215,8 @@ class _Extraction:
 
     def _constant(self, node: Constant) -> Expression:
         type = node.type
-        if (type.element or type).name not in _TYPES or (type.element is not None and type.element.name == "numeric"):
+        scalar = type.element or type
+        if scalar.representation not in _TYPES or (type.element is not None and scalar.name == "numeric"):
             return node
         if isinstance(node, Literal) and (node.value is None or type.name == "bool"):
             return node  # the optimizer uses these

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catalog.objects import Item, ObjectId, Relation, Source
+from catalog.objects import Domain, EnumType, Item, ObjectId, Relation, Source
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression, walk
@@ -107,6 +107,8 @@ def find_relation(
         item = state.items.get(ObjectId(parts[1]))
     else:
         item = state.resolve(parts, database, search_path)
+    if isinstance(item, EnumType | Domain):
+        item = None  # the name of a type is not one of a relation
     if item is None and len(parts) == 3 and all(parts[0] != known.name for known in state.databases.values()):
         message = f'cross-database references are not implemented: "{".".join(parts)}"'
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=position)

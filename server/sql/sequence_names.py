@@ -12,6 +12,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, quote_identifier, tokenize
 from server.sql.scope import ID_SCHEMA, find_relation
 
+_TYPE_BY_ID = re.compile(r"""(?<!')"\$id"\."(u\d+)"(?!')""")
 _BY_ID = re.compile(r"""'"\$id"\.([us]\d+)'""")
 
 
@@ -46,7 +47,8 @@ def nextval_text(sequence: ObjectId) -> str:
 
 
 def with_names(text: str, name_of: Callable[[ObjectId], str]) -> str:
-    """A stored default as PostgreSQL shows it: each id of a sequence is replaced by its name, a regclass."""
+    """A stored expression as PostgreSQL shows it: ids are replaced by names, and those of sequences are a regclass."""
+    text = _TYPE_BY_ID.sub(lambda found: name_of(ObjectId(found[1])), text)
     return _BY_ID.sub(lambda found: f"'{_escaped(name_of(ObjectId(found[1])))}'::regclass", text)
 
 

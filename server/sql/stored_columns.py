@@ -26,6 +26,7 @@ from server.sql.plan import QueryPlan
 from server.sql.relations import Distinct, Join, Scan, SetOperation, inputs_of
 from server.sql.rewrite.columns import pruned
 from server.sql.scope import ID_SCHEMA
+from server.sql.type_names import sql_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,13 @@ def renamed(old: str, new: str) -> Change:
 
 def dropped(column: Column) -> Change:
     """The change of the columns when one is dropped."""
-    text = f"CAST(NULL AS {parse_type(column.type).base_display})"
+    text = f"CAST(NULL AS {_type_name(column.type)})"
     return lambda exposed: Exposed(None, text, exposed.name) if exposed.column == column.name else exposed
+
+
+def _type_name(spelling: str) -> str:
+    type = parse_type(spelling)
+    return sql_name(type) if (type.element or type).enum is not None else type.base_display
 
 
 def unchanged(exposed: Exposed) -> Exposed:

@@ -41,7 +41,9 @@ def plan_stored(query: str, state: CatalogState) -> QueryPlan:
 
 def definition(view: DerivedRelation, state: CatalogState) -> str:
     """A view's query with the current names of its relations."""
-    return definition_text(view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses)))
+    return definition_text(
+        view.query, tuple((id, state.full_name(state.items[id])) for id in sorted(view.uses | view.types))
+    )
 
 
 @functools.lru_cache(4_096)

@@ -48,7 +48,7 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
-from server.sql.row_rules import RowRules, over, rules_of
+from server.sql.row_rules import RowRules, Rule, over, rules_of
 from server.sql.scope import Entry, Scope, find_relation, in_clause
 
 
@@ -62,7 +62,7 @@ class AddedRows:
     constant: Constant
     schema: pa.Schema
     required: tuple[int, ...]
-    conditions: tuple[tuple[str, Evaluate], ...] = ()
+    conditions: tuple[tuple[Rule, Evaluate], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,9 +405,9 @@ class WritePlanner:
 
     def _default(self, table: Table, number: int) -> Expression:
         column = table.columns[number]
-        if column.default is None:
+        if (default := column.effective_default) is None:
             return Literal(None, parse_type(column.type))
-        expression: Expr = parse_expression(column.default)
+        expression: Expr = parse_expression(default)
         self.binder.inside_view += 1  # positions in the default's text are not positions in the client's text
         self.binder.implied_calls = bool(column.identity)
         try:

@@ -11,20 +11,26 @@ from functools import cache
 import pyarrow as pa
 
 from catalog import updates
+from catalog.enum_positions import first_positions
+from catalog.ids import USER_OBJECTS
+from catalog.objects import Check, Domain, EnumType, ObjectId, Table, Timestamp
 from catalog.objects import Column as CatalogColumn
-from catalog.objects import ObjectId, Table, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text
 from protocol.pgwire.text_columns import OutputStyle, plain_column, text_column
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import PgType, parse_type
 from server.dataflow.runtime.computation import compute
 from server.session_state.context import VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings, compiled
 from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.domains import CreateDomain
+from server.sql.grammar.statements.parts import NamedType
+from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable
+from server.sql.grammar.statements.types import CreateEnum
 from server.sql.plan import PlanContext, QueryPlan, plan_query
+from server.sql.type_names import resolved
 from tests.server.states import empty_state
 from tests.sql import answers
 from tests.sql.answers import Answer, Column
@@ -41,11 +47,38 @@ def state() -> CatalogState:
     result = empty_state()
     for sql in table_definitions():
         (statement,) = parse(sql)
+        if isinstance(statement, CreateEnum):
+            result = _with_enum(result, statement)
+        if isinstance(statement, CreateDomain):
+            result = _with_domain(result, statement)
         if isinstance(statement, CreateTable):
             id, result = result.new_id()
-            columns = (CatalogColumn(c.name.name, str(c.type), not c.not_null) for c in statement.columns)
+            columns = (
+                CatalogColumn(c.name.name, str(_type(result, c.type)), not c.not_null)
+                for c in statement.columns
+                if isinstance(c, ColumnDefinition)
+            )
             result = result.with_item(Table(id, ObjectId("u2"), statement.name.parts[-1], tuple(columns)))
     return result
+
+
+def _with_enum(state: CatalogState, statement: CreateEnum) -> CatalogState:
+    id, state = state.new_id()
+    array_id, state = state.new_id()
+    positions = first_positions(len(statement.labels))
+    name = statement.name.parts[-1]
+    return state.with_item(EnumType(id, ObjectId("u2"), name, statement.labels, positions, array_id))
+
+
+def _with_domain(state: CatalogState, statement: CreateDomain) -> CatalogState:
+    id, state = state.new_id()
+    base, name = str(_type(state, statement.base)), statement.name.parts[-1]
+    checks = tuple(Check(f"{name}_check{n or ''}", c.expression.text) for n, c in enumerate(statement.checks))
+    return state.with_item(Domain(id, ObjectId("u2"), name, base, statement.not_null, None, checks))
+
+
+def _type(state: CatalogState, type: PgType) -> PgType:
+    return resolved(state, type, DATABASE, ("public",))[0] if isinstance(type, NamedType) else type
 
 
 @cache
@@ -84,7 +117,8 @@ def _reported() -> Iterator[None]:
 
 
 def columns(plan: QueryPlan) -> tuple[Column, ...]:
-    return tuple(Column(field.name, field.type.oid) for field in plan.columns)
+    """The output columns. As in the recorded answers, the OIDs of user-defined types are 0."""
+    return tuple(Column(f.name, f.type.oid if f.type.oid < USER_OBJECTS else 0) for f in plan.columns)
 
 
 def failed(error: PgError) -> Answer:

@@ -21,8 +21,9 @@ from unittest import mock
 
 import psycopg
 
+from protocol.pgwire.enums import Enum
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.types import BY_OID, INT4, SCALAR_TYPES, TEXT, PgType, array_of
+from protocol.pgwire.types import BY_OID, INT4, SCALAR_TYPES, TEXT, PgType, array_of, enum_type
 from server.sql import plan
 from server.sql.bind.session import SESSION_FUNCTIONS
 from server.sql.expressions import SessionValue, walk
@@ -34,10 +35,12 @@ from tests.sql import answers, manual, ours
 from tests.sql.differences import known
 from tests.sql.statements import Statement, chapters, shape
 
+ENUM = enum_type(Enum("u1", 16385, 16386, "e", ("a", "b"), ("1", "2")))
 _PSEUDO: dict[str, PgType] = {
     **dict.fromkeys(("anyelement", "anynonarray", "anycompatible", "anycompatiblenonarray"), INT4),
     **dict.fromkeys(("anyarray", "anycompatiblearray"), array_of(INT4)),
     "any": TEXT,
+    "anyenum": ENUM,
     "name": TEXT,  # names of encodings and settings
 }
 _PARSED_AS = {"!~": "~", "!~*": "~*"}  # also with NOT

@@ -87,6 +87,23 @@ INSERT INTO t VALUES (1,'x',10,1.125,'2024-01-31'), (2,'y',20,-2.5,'2024-02-29')
   (null,null,5,null,'2023-12-31'), (3,'z',-7,100,'2024-01-31'), (1,'x',10,1.125,'2024-01-31');
 INSERT INTO u VALUES (1,1,'one'), (2,1,'two'), (2,null,'deux'), (null,3,null), (5,2,'five');
 -- A column of every type in one table.
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy', 'Über "quoted" {1}', '');
+CREATE TYPE color AS ENUM ('red', 'ok', 'green');
+CREATE TABLE moods (id int, m mood, n mood, ms mood[], s text);
+INSERT INTO moods VALUES
+ (1, 'happy', 'sad', '{happy,sad}', 'happy'),
+ (2, 'sad', 'sad', '{}', 'sad'),
+ (3, 'ok', NULL, '{NULL,ok,ok}', 'ok'),
+ (4, NULL, 'ok', NULL, NULL),
+ (5, 'Über "quoted" {1}', '', '{"",happy,"Über \"quoted\" {1}"}', 'none'),
+ (6, '', 'happy', '{sad}', ''),
+ (7, 'sad', 'ok', '{ok,happy}', 'ok'),
+ (8, 'ok', 'ok', '{happy}', 'sad');
+CREATE DOMAIN price AS numeric(8,2) CHECK (VALUE >= 0);
+CREATE DOMAIN code AS varchar(5) NOT NULL CHECK (VALUE = lower(VALUE)) CHECK (length(VALUE) > 1 OR VALUE IN ('x', 'y'));
+CREATE DOMAIN feeling AS mood CHECK (VALUE <> '');
+CREATE TABLE goods (id int, p price, c code, f feeling, s text);
+INSERT INTO goods VALUES (1, 1.5, 'abc', 'sad', 'abc'), (2, 0, 'x', NULL, 'ABC'), (3, NULL, 'de', 'happy', NULL), (4, 99.99, 'abc', 'ok', 'z');
 CREATE TABLE wide (id int, i2 smallint, i4 int, i8 bigint, f4 real, f8 double precision, n numeric(12,3), nb numeric,
   s text, v varchar(12), c char(6), b bytea, u uuid, d date, t time, ts timestamp, tz timestamptz, iv interval,
   ia int[], ta text[], na numeric(8,2)[], fa double precision[], da date[], ba boolean[], j json, jb jsonb, bo boolean);

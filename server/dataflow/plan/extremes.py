@@ -19,7 +19,7 @@ def adds_up_by_value(call: AggregateCall) -> bool:
 def extreme(call: AggregateCall) -> bool | None:
     """True if the result depends on the greatest value only, False if on the least value only, else None."""
     known = {"min": False, "max": True, "bool_and": False, "every": False, "bool_or": True}
-    if call.function.name not in known or call.arguments[0].type.name not in ORDERED:
+    if call.function.name not in known or call.arguments[0].type.representation not in ORDERED:
         return None
     return known[call.function.name]
 

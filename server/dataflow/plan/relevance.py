@@ -55,5 +55,5 @@ def _condition(node: Linear) -> KeyValues | None:
         return None
     conditions = (condition for filter in filters for condition in conjuncts(filter.predicate))
     keys = key_conditions(conditions, numbers_of(relation.columns))
-    exact = (key for key in keys if key.type.name in EXACT and not key.is_cast)
+    exact = (key for key in keys if key.type.representation in EXACT and not key.is_cast)
     return next((KeyValues(key.column, key.column_values(Bindings())) for key in exact), None)

@@ -18,7 +18,7 @@ ORDERED = frozenset(  # types whose order is that of `hashing.order_codes`
 
 def top_k_by_order(key: SortKey, input: Relation, count: int) -> TopK | None:
     """A `TopK` of `count` rows by the first column of an ORDER BY. None if rows cannot be looked up in its order."""
-    if not isinstance(key.expression, ColumnRef) or key.expression.type.name not in ORDERED:
+    if not isinstance(key.expression, ColumnRef) or key.expression.type.representation not in ORDERED:
         return None
     column = [c.id for c in input.columns].index(key.expression.column.id)
     return TopK(column, key.descending, key.nulls_first, count)

@@ -74,7 +74,7 @@ def selection_of(scan: DirectScan, width: int) -> Selection | None:
     values: dict[int, pa.Scalar] = {}
     for key in scan.keys:
         found = key.column_values(Bindings())
-        if key.type.name not in EXACT or len(found) != 1 or key.column in values:
+        if key.type.representation not in EXACT or len(found) != 1 or key.column in values:
             return None
         values[key.column] = found[0]
     if not values:

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from catalog.objects import SystemTable
+from catalog.objects import EnumType, SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import named_type
 from server.authorization import privileges
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
@@ -20,6 +20,8 @@ from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
 from server.sql.grammar.lexer import Kind, tokenize
+from server.sql.sequence_names import name_parts
+from server.sql.type_names import find_type
 
 
 def names_of(context: Context, *, running: bool) -> Names:
@@ -54,7 +56,7 @@ def _registered(context: Context, kind: str, text: str) -> int:
                 raise PgError(SqlState.UNDEFINED_TABLE, f'relation "{".".join(parts)}" does not exist')
             return found
         case "regtype":
-            return _type_oid(text)
+            return _type_oid(context, text)
         case "regnamespace":
             schema = next((s for s in rows.visible.schemas if s.name == parts[-1]), None)
             if schema is None:
@@ -84,7 +86,7 @@ def _function_oid(rows: CatalogRows, name: str) -> int:
     return int(found[0])
 
 
-def _type_oid(text: str) -> int:
+def _type_oid(context: Context, text: str) -> int:
     spelling = text.strip().removeprefix("pg_catalog.")
     row = types_by_name().get(spelling.strip('"'))
     if row is None and spelling.endswith("[]"):
@@ -92,8 +94,19 @@ def _type_oid(text: str) -> int:
     if row is not None:
         return int(row["oid"])
     try:
-        return parse_type(spelling).oid
+        return named_type(spelling).oid
     except ValueError:
+        parts = name_parts(spelling.removesuffix("[]"))
+        found = find_type(context.state, parts, context.settings["database"], context.search_path)
+        is_array = spelling.endswith("[]")
+        if found is None and parts[-1].startswith("_") and not is_array:  # the name of an array type in pg_type
+            is_array = True
+            name = (*parts[:-1], parts[-1][1:])
+            found = find_type(context.state, name, context.settings["database"], context.search_path)
+        if isinstance(found, EnumType):
+            return oids.oid_of(found.array_id if is_array else found.id)
+        if found is not None and not is_array:
+            return oids.oid_of(found.id)
         raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
 
 

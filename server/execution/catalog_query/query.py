@@ -10,7 +10,7 @@ from sqlglot import exp
 from catalog import builtin
 from catalog.objects import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, numeric, parse_type
+from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
 from server.pg_catalog.database import SCHEMAS
@@ -160,7 +160,7 @@ def _field_type(duckdb_type: str, known: str | None) -> PgType:
     if declared is not None and duckdb_type == "VARCHAR":
         return declared
     name = _FIELD_TYPES.get(duckdb_type)
-    return parse_type(name) if name is not None else TEXT
+    return named_type(name) if name is not None else TEXT
 
 
 def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from catalog.objects import (
     TEMPORARY,
     Database,
+    Domain,
+    EnumType,
     Index,
     Item,
     MaterializedView,
@@ -27,8 +29,10 @@ from server.execution.ddl.named_objects import altered_object, find_object, name
 from server.execution.ddl.retention import retained_ms
 from server.execution.ddl.roles import role_named
 from server.execution.names import find_item, find_schema
+from server.execution.user_types import with_type
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import AlterOwner, AlterRename, AlterRetention, AlterSchema, ObjectKind
+from server.sql.type_names import UserType
 
 
 def rename(context: Context, statement: AlterRename) -> CatalogState:
@@ -50,7 +54,13 @@ def rename(context: Context, statement: AlterRename) -> CatalogState:
             case Schema():
                 assert found.database_id is not None
                 privileges.require(state, context.role, found.database_id, Privilege.CREATE)
-                return state.with_schema(replace(found, name=new))
+                state = state.with_schema(replace(found, name=new))
+                for item in [item for item in state.items_in(found.id) if isinstance(item, UserType)]:
+                    state = with_type(state, item)  # messages name the schema
+                return state
+            case EnumType() | Domain():
+                privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
+                return with_type(state, replace(found, name=new))
             case Item():
                 privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
                 return state.with_item(replace(found, name=new))

@@ -26,10 +26,12 @@ def with_rules(
         for definition in definitions:
             if definition.name.name == column.name and definition.generated is not None:
                 columns[number] = replace(column, generated=definition.generated.text)
-    table = replace(table, columns=tuple(columns))
     for definition in definitions:
         if definition.generated is not None:
-            validate(context.plan_context(), table.name, columns, definition.generated, definition.name.name)
+            name = definition.name.name
+            _, text = validate(context.plan_context(), table.name, columns, definition.generated, name)
+            columns = [replace(c, generated=text) if c.name == name else c for c in columns]
+    table = replace(table, columns=tuple(columns))
     for rule in rules:
         if isinstance(rule, CheckConstraint):
             if rule.name is not None and any(check.name == rule.name.name for check in table.checks):
@@ -41,7 +43,7 @@ def with_rules(
 
 def with_check(context: Context, table: Table, check: CheckConstraint) -> Table:
     """The table with another CHECK constraint, the last one. PgError 42710 if its name is taken."""
-    used = validate(context.plan_context(), table.name, table.columns, check.expression, "")
+    used, text = validate(context.plan_context(), table.name, table.columns, check.expression, "")
     taken = constraint_names(table)
     if check.name is not None:
         name = check.name.name
@@ -54,7 +56,7 @@ def with_check(context: Context, table: Table, check: CheckConstraint) -> Table:
         while name in taken:
             number += 1
             name = f"{stem}{number}"
-    return replace(table, checks=(*table.checks, Check(name, check.expression.text, check.is_valid)))
+    return replace(table, checks=(*table.checks, Check(name, text, check.is_valid)))
 
 
 def named_check(table: Table, name: str) -> Check:

@@ -19,6 +19,7 @@ from server.execution.ddl import (
     connections,
     constraints,
     databases,
+    domains,
     drop,
     foreign_keys,
     grants,
@@ -30,6 +31,7 @@ from server.execution.ddl import (
     sinks,
     sources,
     system_settings,
+    types,
     view_columns,
 )
 from server.execution.ddl.kinds import KINDS
@@ -38,6 +40,7 @@ from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
 from server.sql.grammar.statements.alter_table import RenameColumn
 from server.sql.grammar.statements.checks import AddReference
+from server.sql.grammar.statements.domains import DropDomainConstraint, RenameDomainConstraint, SetDomainDefault
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
     AlterOwner,
@@ -64,6 +67,7 @@ from server.sql.grammar.statements.sources import (
     DropSubsources,
 )
 from server.sql.grammar.statements.tables import DropConstraint, RenameConstraint
+from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 
 RETRIES_MAX = 10
 
@@ -89,6 +93,12 @@ _CHANGES: dict[type[Definition], Change] = {
     CommentOn: comments.comment,
     DropConstraint: constraints.drop_constraint,
     RenameConstraint: constraints.rename_constraint,
+    AddEnumValue: types.add_value,
+    DropDomainConstraint: domains.drop_constraint,
+    RenameDomainConstraint: domains.rename_constraint,
+    SetDomainDefault: domains.set_default,
+    RenameEnumValue: types.rename_value,
+    SetTypeSchema: types.set_schema,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
     **grants.CHANGES,

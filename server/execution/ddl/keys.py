@@ -69,7 +69,7 @@ def with_keys(
 def check_type(column: Column, position: int | None) -> None:
     """PgError if the equality of a column's type is not that of key codes."""
     type = parse_type(column.type)
-    if type.name in _COMPARABLE:
+    if type.representation in _COMPARABLE:
         return
     if type.name == "json":
         raise PgError(

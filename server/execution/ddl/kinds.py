@@ -8,6 +8,8 @@ from typing import Any
 
 from catalog.objects import (
     Connection,
+    Domain,
+    EnumType,
     Hold,
     Index,
     Item,
@@ -23,8 +25,21 @@ from catalog.objects import (
 )
 from catalog.state import CatalogState
 from protocol.pgwire.types import TEXT
-from server.execution.ddl import connections, holds, indexes, secrets, sequences, sinks, sources, tables, views
+from server.execution.ddl import (
+    connections,
+    domains,
+    holds,
+    indexes,
+    secrets,
+    sequences,
+    sinks,
+    sources,
+    tables,
+    types,
+    views,
+)
 from server.session_state.context import Context
+from server.sql.grammar.statements.domains import CreateDomain
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.sequences import CreateSequence
@@ -37,6 +52,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
 )
 from server.sql.grammar.statements.tables import CreateTable
+from server.sql.grammar.statements.types import CreateEnum
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.plan import Field
 
@@ -84,5 +100,7 @@ KINDS: Mapping[type[Item], Kind] = {
     ),
     Sink: Kind(CreateSink, sinks.create, sinks.show_create, sinks.SHOW_FIELDS, sinks.show_row),
     Sequence: Kind(CreateSequence, sequences.create, sequences.show_create),
+    Domain: Kind(CreateDomain, domains.create, domains.show_create),
+    EnumType: Kind(CreateEnum, types.create, types.show_create),
     SourceTable: Kind(CreateSourceTable, sources.create_table, sources.show_create_table),
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from catalog.objects import KINDS, Database, Item, Schema, SystemTable, with_article
+from catalog.objects import KINDS, Database, Domain, EnumType, Item, Schema, SystemTable, with_article
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name
+from server.sql.type_names import find_type
 
 
 class NamesObject(Protocol):
@@ -36,7 +37,10 @@ def find_object(context: Context, state: CatalogState, kind: ObjectKind, name: N
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{last}" is a system schema')
             return schema
         case _:
-            return state.resolve(name.parts, context.settings["database"], context.search_path)
+            if kind in (ObjectKind.TYPE, ObjectKind.DOMAIN):
+                return find_type(state, name.parts, context.settings["database"], context.search_path)
+            found = state.resolve(name.parts, context.settings["database"], context.search_path)
+            return None if isinstance(found, EnumType | Domain) else found
 
 
 def altered_object(context: Context, statement: NamesObject) -> Database | Schema | Item | None:
@@ -74,10 +78,15 @@ def named_item(context: Context, kind: ObjectKind, name: Name) -> Item:
 
 def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool) -> None:
     """Sends a notice if IF EXISTS is given, otherwise raises PgError."""
-    message = f'{kind} "{name}" does not exist'
+    message = f'{_shown(kind)} "{name}" does not exist'
     if not if_exists:
         raise PgError(_undefined(kind), message, position=name.position)
     context.notice(Notice(f"{message}, skipping"))
+
+
+def _shown(kind: str) -> str:
+    """The kind in messages about existing objects. PostgreSQL calls a domain a type there."""
+    return EnumType.kind if kind == Domain.kind else kind
 
 
 def _undefined(kind: ObjectKind) -> SqlState:
@@ -98,7 +107,7 @@ def name_taken(error: NameTaken, position: int | None = None) -> PgError:
     elif kind == Schema.kind:
         code = SqlState.DUPLICATE_SCHEMA
     elif KINDS[kind].relkind is None:
-        code = SqlState.DUPLICATE_OBJECT
+        kind, code = _shown(kind), SqlState.DUPLICATE_OBJECT
     else:
         kind, code = "relation", SqlState.DUPLICATE_TABLE
     return PgError(code, f'{kind} "{error.name}" already exists', position=position)
@@ -115,17 +124,21 @@ def unless_exists(context: Context, error: NameTaken, if_not_exists: bool) -> Ca
 
 def in_use(error: InUse) -> PgError:
     """The error for a DROP without CASCADE of an object on which others depend."""
-    kind = f"{error.kind} {error.name}"
+    kind = f"{_shown(error.kind)} {error.name}"
     return PgError(
         SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
         f"cannot drop {kind} because other objects depend on it",
-        detail="\n".join(f"{k} {n} depends on {kind}" for k, n in error.dependents),
-        hint="Use DROP ... CASCADE to drop the dependent objects too.",
+        detail="\n".join(f"{_shown(k)} {n} depends on {kind}" for k, n in error.dependents),
+        hint="Drop these columns and constraints first."
+        if error.drops_columns
+        else "Use DROP ... CASCADE to drop the dependent objects too.",
     )
 
 
 def check_kind(item: Item, kind: ObjectKind, *, dropping: bool = False) -> None:
     """PgError 42809 if the item is of another kind."""
+    if dropping and isinstance(item, Domain) and kind is ObjectKind.TYPE:
+        return  # DROP TYPE drops domains, too
     if item.statement_kind != kind:
         actual = ObjectKind(item.statement_kind) if item.statement_kind in list(ObjectKind) else ObjectKind.TABLE
         raise PgError(

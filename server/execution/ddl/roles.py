@@ -8,11 +8,12 @@ from typing import Any
 
 from catalog.objects import Database, Item, ObjectId, Schema, Table
 from catalog.roles import MATERIALIZE, Role
-from catalog.state import CatalogState, NameTaken
+from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.datetime_input import parse_timestamptz
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authentication.verifiers import in_password_thread, stored_form
 from server.authorization import privileges
+from server.execution.ddl.named_objects import in_use
 from server.session_state.context import Context
 from server.session_state.transaction import Mode
 from server.sql.grammar.statements.parts import Definition
@@ -28,6 +29,7 @@ from server.sql.grammar.statements.roles import (
     RoleName,
     SpecialRole,
 )
+from server.sql.type_names import UserType
 
 
 def role_named(context: Context, name: RoleName) -> Role:
@@ -258,14 +260,17 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
     for role in [role_named(context, name) for name in statement.roles]:
         _require_rights(context, role, "drop objects", "drop objects owned by it")
         _check_is_not_materialize(role, "the owner of nothing")
-        owned = _owned_here(context, state, role)
+        owned = sorted(_owned_here(context, state, role), key=lambda id: isinstance(state.items.get(id), UserType))
         tables = [item for id in owned if isinstance(item := state.items.get(id), Table)]
         state = state.without_references((table, key) for table in tables for key in table.foreign_keys)
-        for id in owned:
-            if id in state.items:
-                state = state.without_item(id, cascade=statement.cascade)
-            elif id in state.schemas:
-                state = state.without_schema(id, cascade=statement.cascade)
+        for id in owned:  # types after the tables
+            try:
+                if id in state.items:
+                    state = state.without_item(id, cascade=statement.cascade)
+                elif id in state.schemas:
+                    state = state.without_schema(id, cascade=statement.cascade)
+            except InUse as error:
+                raise in_use(error) from None
         for id, acl in state.privileges.items():
             if role.id in acl and state.owner(id) != role.id:
                 state = state.with_acl(id, {k: v for k, v in acl.items() if k != role.id})

@@ -20,6 +20,7 @@ from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.sequences import create_owned, options_text
 from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import plan_default
+from server.execution.user_types import known_column
 from server.session_state.context import Context
 from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
@@ -32,6 +33,8 @@ from server.sql.sequence_names import with_names
 def create(context: Context, statement: CreateTable) -> CatalogState:
     """Executes CREATE TABLE."""
     state = context.state
+    named = [known_column(context, part) if isinstance(part, ColumnDefinition) else part for part in statement.columns]
+    statement = replace(statement, columns=tuple(named))
     if statement.temporary:
         state, schema, name = temporary_schema_of(context, statement.name)
     else:
@@ -84,7 +87,9 @@ def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Col
     """The columns that a part of CREATE TABLE defines, and the position of its name. PgError 42P01, 42501 for LIKE."""
     if isinstance(part, ColumnDefinition):
         default, called = plan_default(part, context.plan_context()) if part.default is not None else (None, ())
-        column = Column(part.name.name, str(part.type), not part.not_null, default, sequences=called)
+        column = Column(
+            part.name.name, str(part.type), not part.not_null, default, sequences=called, domain=part.domain
+        )
         return (column,), part.name.position
     relation = find_relation(context, part.relation)
     privileges.require(context.state, context.role, relation.id, Privilege.SELECT)
@@ -139,11 +144,15 @@ def default_clause(context: Context, column: Column) -> str:
         how = "ALWAYS" if column.identity == "a" else "BY DEFAULT"
         return f"GENERATED {how} AS IDENTITY ({options_text(sequence)})"
     if column.generated:
-        return f"GENERATED ALWAYS AS ({column.generated}) STORED"
+        return f"GENERATED ALWAYS AS ({_named(context, column.generated)}) STORED"
     if column.default is None:
         return ""
-    text = with_names(column.default, lambda id: qualified_name(context, state.items[id]))
-    return f"DEFAULT {text}"
+    return f"DEFAULT {_named(context, column.default)}"
+
+
+def _named(context: Context, text: str) -> str:
+    """A stored expression with the names of sequences and types in place of ids."""
+    return with_names(text, lambda id: qualified_name(context, context.state.items[id]))
 
 
 def key_text(key: catalog.keys.Key) -> str:
@@ -156,15 +165,14 @@ def key_text(key: catalog.keys.Key) -> str:
 def show_create(context: Context, table: Table) -> str:
     """The CREATE TABLE statement of a table."""
     columns = [
-        f"{quote_identifier(c.name)} {parse_type(c.type).display}"
+        f"{quote_identifier(c.name)} {parse_type(c.type).display if c.domain is None else c.domain.name}"
         + ("" if c.nullable else " NOT NULL")
         + (f" {text}" if (text := default_clause(context, c)) else "")
         for c in table.columns
     ]
-    columns += [
-        f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression}){'' if check.is_valid else ' NOT VALID'}"
-        for check in table.checks
-    ]
+    for check in table.checks:
+        text = f"CONSTRAINT {quote_identifier(check.name)} CHECK ({_named(context, check.expression)})"
+        columns.append(text if check.is_valid else f"{text} NOT VALID")
     columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
     columns += [
         f"CONSTRAINT {quote_identifier(key.name)} "

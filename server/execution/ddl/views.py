@@ -34,7 +34,7 @@ from server.sql.stored_query import definition, plan_stored
 def create(context: Context, statement: CreateView | CreateMaterializedView) -> CatalogState:
     """Executes CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
     materialized = isinstance(statement, CreateMaterializedView)
-    columns, text, uses = plan_view(context, statement.query, statement.columns, maintained=materialized)
+    columns, text, uses, types = plan_view(context, statement.query, statement.columns, maintained=materialized)
     if _is_temporary(context, statement, uses):
         state, schema, name = temporary_schema_of(context, statement.name)
     else:
@@ -54,9 +54,9 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
     created: DerivedRelation
     if isinstance(statement, CreateMaterializedView):
         retain_ms = retained_ms(context, statement.retain)
-        created = MaterializedView(id, schema.id, name, columns, text, uses, retain_ms=retain_ms)
+        created = MaterializedView(id, schema.id, name, columns, text, uses, types=types, retain_ms=retain_ms)
     else:
-        created = View(id, schema.id, name, columns, text, uses)
+        created = View(id, schema.id, name, columns, text, uses, types=types)
     try:
         state = state.with_item(created)
     except NameTaken as error:
@@ -86,8 +86,8 @@ def _with_rights_of(replaced: Item, before: CatalogState, state: CatalogState, i
 
 def plan_view(
     context: Context, query: Query, names: tuple[Ident, ...], *, maintained: bool
-) -> tuple[tuple[Column, ...], str, frozenset[ObjectId]]:
-    """Returns a view's columns, its stored text, and the ids of the objects that it uses."""
+) -> tuple[tuple[Column, ...], str, frozenset[ObjectId], frozenset[ObjectId]]:
+    """Returns a view's columns, its stored text, and the ids of the objects and of the types that it names."""
     plan = plan_query(query, context.plan_context(), None, maintained=maintained)
     if plan.row_locks is not None:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a view that locks rows is not supported")
@@ -109,7 +109,7 @@ def plan_view(
         Column(ident.name, "text" if field.type.name == "unknown" else str(field.type), field.nullable)
         for ident, field in zip(final, plan.columns, strict=True)
     )
-    return columns, plan.stored_text, plan.uses | plan.sequences
+    return columns, plan.stored_text, plan.uses | plan.sequences, plan.types
 
 
 def check_maintainable(context: Context, stored: QueryPlan) -> None:

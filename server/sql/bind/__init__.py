@@ -12,7 +12,7 @@
                `set_operations`, over `outputs`
     leaves     `names`, `literals`, `session`
     operators  `operators`, `connectives`, `predicates`, `row_values`, `quantified`, `subqueries`
-    values     `conditionals`, `arrays`, `casts`
+    values     `conditionals`, `arrays`, `casts`, `domains`
     functions  `functions`, `grammar`, `aggregates`; `calls` chooses among the rows of the function table
     all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys
 

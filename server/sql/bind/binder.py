@@ -20,7 +20,7 @@ from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, Expression, name_of, precision
 from server.sql.grammar.checkpoint import checkpoint
-from server.sql.grammar.statements.parts import position_of
+from server.sql.grammar.statements.parts import Expr, Query, position_of
 from server.sql.relations import Relation, RowLocks
 from server.sql.scope import Scope
 
@@ -74,6 +74,8 @@ class Binder(Coercer):
         self.source, self.offset = text, offset
         self.inputs: set[ObjectId] = set()
         self.uses: set[ObjectId] = set()
+        self.types: set[ObjectId] = set()
+        """The user-defined types that the text names."""
         self.sequences: set[ObjectId] = set()
         """Those that are named as arguments of functions."""
         self.implied_calls = False
@@ -87,6 +89,14 @@ class Binder(Coercer):
         """The statement groups by a type of which equal values may differ (`server.sql.group_keys`)."""
         self._last_id = 0
         self._last_level = 0
+
+    def stored_text(self, source: Query | Expr) -> str:
+        """The text of what was bound, with relations and user-defined types named by id."""
+        text = source.text
+        for replacement in sorted(set(self.replacements), key=lambda r: r.start, reverse=True):
+            start, end = replacement.start - source.offset, replacement.end - source.offset
+            text = text[:start] + replacement.text + text[end:]
+        return text
 
     # -- dispatch ---------------------------------------------------------------------------------------------------
 

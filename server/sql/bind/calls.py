@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, NUMERIC, TEXT, PgType, array_of, bare_numeric, parse_type
+from protocol.pgwire.types import BOOL, NUMERIC, TEXT, PgType, array_of, bare_numeric, named_type
 from server.sql.bind.binder import Binder
 from server.sql.coerce import EXPLICIT, IMPLICIT
 from server.sql.expressions import Call, Case, Expression, Literal, precision
@@ -92,7 +92,7 @@ def call_or_cast(binder: Binder, name: str, arguments: list[Expression], tree: e
     """date(x), text(x), int4(x): a type name called with one argument is a cast."""
     if len(arguments) == 1:
         try:
-            return binder.coerce(arguments[0], parse_type(name), EXPLICIT, binder.at(tree))
+            return binder.coerce(arguments[0], named_type(name), EXPLICIT, binder.at(tree))
         except ValueError:
             pass  # neither a type nor a function
     shown = f"{name}({', '.join(a.type.base_display for a in arguments)})"

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from catalog.objects import Domain, DomainUse
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, PgType, parse_type
+from protocol.pgwire.types import INT4, PgType, array_of, named_type
 from server.sql.bind import mz_timestamps
 from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import apply
+from server.sql.bind.domains import checked
+from server.sql.bind.names import replace_name
 from server.sql.bind.shapes import unparenthesised
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
 from server.sql.grammar.lexer import words
 from server.sql.scope import Scope
+from server.sql.type_names import UserType, array_of_domain, by_id, check_schema, domain_use, find_type, type_of_item
 
 _TYPE_NAMES: dict[exp.DType, str] = {
     exp.DType.BOOLEAN: "bool",
@@ -66,8 +70,10 @@ _INSTEAD = {
 def type_of(binder: Binder, tree: exp.Expr) -> PgType:
     """The type that a tree names. 42704 if there is none."""
     try:
-        return parse_type(type_spelling(tree))
+        return named_type(type_spelling(tree))
     except ValueError as error:
+        if (user_defined := _user_defined_type(binder, tree)) is not None:
+            return user_defined
         if (name := type_spelling(tree).removesuffix("[]")) in _OTHER_TYPES or name == '"char"':
             raise binder.unsupported(f"type {name}", tree, _INSTEAD.get(name)) from None
         missing = "does not exist" in str(error)
@@ -80,6 +86,48 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
             else SqlState.INVALID_PARAMETER_VALUE
         )
         raise PgError(state, str(error), position=binder.at(tree)) from None
+
+
+def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
+    """The user-defined type that a tree names; None if there is none. The stored text references it by id."""
+    if not isinstance(tree, exp.DataType):
+        return None
+    if tree.this == exp.DType.ARRAY and tree.expressions:
+        inner = tree.expressions[0]
+        if isinstance(inner, exp.DataType) and isinstance(item := _named_type(binder, inner), Domain):
+            raise array_of_domain(item, binder.at(tree))
+        element = _user_defined_type(binder, inner)
+        return None if element is None or element.element is not None else array_of(element)
+    kind = tree.args.get("kind")
+    meta = kind.meta if isinstance(kind, exp.Expr) else {}
+    parts = meta.get("parts") or (type_spelling(tree),)
+    context = binder.context
+    item = find_type(context.state, parts, context.database, context.search_path)
+    if item is None:
+        check_schema(context.state, parts, context.database, binder.at(tree))
+        return None
+    if not binder.inside_view:
+        binder.types.add(item.id)
+        if isinstance(kind, exp.Expr):
+            replace_name(binder, [kind], by_id(item.id))
+    return type_of_item(context.state, item)
+
+
+def _domain(binder: Binder, tree: exp.Expr) -> DomainUse | None:
+    """The domain that a tree names."""
+    item = _named_type(binder, tree) if isinstance(tree, exp.DataType) else None
+    return domain_use(binder.context.state, item) if isinstance(item, Domain) else None
+
+
+def _named_type(binder: Binder, tree: exp.DataType) -> UserType | None:
+    """The definition of a user-defined type that a tree names; None if there is none."""
+    try:
+        named_type(type_spelling(tree))
+    except ValueError:
+        kind = tree.args.get("kind")
+        parts = (kind.meta if isinstance(kind, exp.Expr) else {}).get("parts") or (type_spelling(tree),)
+        return find_type(binder.context.state, parts, binder.context.database, binder.context.search_path)
+    return None
 
 
 def type_spelling(tree: exp.Expr) -> str:
@@ -133,6 +181,9 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
             for element, e in zip(elements, inner.expressions, strict=True)
         ]
         return constant_array(Array(tuple(binder.rescale(e, target.element) for e in coerced), target))
+    if (domain := _domain(binder, tree.args["to"])) is not None:
+        base = binder.coerce(binder.expression(inner, scope), target, EXPLICIT, _cast_position(binder, tree))
+        return checked(binder, domain, binder.rescale(base, target))
     operand = binder.expression(inner, scope)
     if type_spelling(tree.args["to"]) == mz_timestamps.NAME:
         return mz_timestamps.to_mz_timestamp(binder, operand, tree)

@@ -40,7 +40,7 @@ def sort_key(binder: Binder, tree: exp.Ordered, expression: Expression) -> SortK
 
 def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
     """42883 if the type has no order, 0A000 if Spark cannot sort by it."""
-    name = expression.type.name
+    name = expression.type.representation
     if name == "json":
         raise PgError(
             SqlState.UNDEFINED_FUNCTION,
@@ -56,7 +56,7 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
 
 def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, by_keys: bool = True) -> None:
     """42883 if the type has no equality. `by_keys` False: `group_keys` does not serve this clause, 0A000 if it must."""
-    name = expression.type.name
+    name = expression.type.representation
     if name == "json":
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))

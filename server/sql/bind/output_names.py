@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import named_type
 from server.sql.bind.casts import type_spelling
 from server.sql.bind.grammar import trim_name
 from server.sql.bind.session import session_name
@@ -79,7 +79,11 @@ def _figured(tree: exp.Expr) -> tuple[str, int]:
 
 def _type_name(tree: exp.Expr) -> str:
     spelling = type_spelling(tree).removesuffix("[]")
+    if isinstance(tree, exp.DataType) and tree.this == exp.DType.ARRAY and tree.expressions:
+        return _type_name(tree.expressions[0])
+    if isinstance(tree, exp.DataType) and isinstance(kind := tree.args.get("kind"), exp.Expr):
+        return str(kind.meta.get("parts", (spelling,))[-1])
     try:
-        return parse_type(spelling).name
+        return named_type(spelling).name
     except ValueError:
         return spelling.partition("(")[0]

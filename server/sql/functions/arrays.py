@@ -57,7 +57,7 @@ def _order(symbol: str) -> Form:
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         element = args[0].type.element
-        if element is None or element.name not in _NATIVE:
+        if element is None or element.representation not in _NATIVE:
             return ""
         if symbol in ("=", "<>"):
             return f"({texts[0]} {symbol} {texts[1]})"

@@ -65,6 +65,7 @@ for _symbol, _python in COMPARISONS.items():
         row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _form, python=_by(_float_key, _python))
     for _a in ("bool", "text", "bytea", "uuid"):
         row(OPERATORS, _symbol, f"{_a} {_a}", "bool", _form, python=_python)
+    row(OPERATORS, _symbol, "anyenum anyenum", "bool", _form, python=_python)  # of the positions
     row(OPERATORS, _symbol, "numeric numeric", "bool", _compare_numeric(_symbol), python=_python)
     row(OPERATORS, _symbol, "bpchar bpchar", "bool", f"(rtrim({{0}}) {_symbol} rtrim({{1}}))",
         python=_by(_without_spaces, _python))  # fmt: skip

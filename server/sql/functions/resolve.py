@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, TEXT, UNKNOWN, PgType, array_of
@@ -15,6 +15,7 @@ from server.sql.functions.table import (
     ANYCOMPATIBLE,
     ANYCOMPATIBLEARRAY,
     ANYELEMENT,
+    ANYENUM,
     FUNCTIONS,
     OPERATORS,
     SET_ARRAYS,
@@ -34,6 +35,8 @@ _PREFERRED = frozenset(("bool", "float8", "text", "timestamptz", "interval"))
 
 def category(type: PgType) -> str:
     """pg_type.typcategory."""
+    if type.enum is not None:
+        return "E"
     return "A" if type.element is not None else _CATEGORIES.get(type.name, "U")
 
 
@@ -51,20 +54,20 @@ class Resolved:
     result: PgType
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def resolve_function(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """The row for a call; None if none matches, 42725 if several match equally well. `types` are without modifiers."""
     return _choose(FUNCTIONS.get(name, ()), types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def resolve_set_array(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """The row that computes a column of a set-returning function's result, as an array."""
     rows = SET_ARRAYS.get(name) or FUNCTIONS.get(name) or []
     return _choose(rows, types, "function", f"{name}({', '.join(t.display for t in types)})")
 
 
-@cache
+@lru_cache(10_000)  # user-defined types have no bound
 def resolve_operator(name: str, types: tuple[PgType, ...]) -> Resolved | None:
     """Like `resolve_function`. A prefix operator has one argument, LIKE with ESCAPE three."""
     rows = OPERATORS.get(name, [])
@@ -114,7 +117,8 @@ def _choose(rows: Sequence[Function], types: tuple[PgType, ...], what: str, show
 
 def _is_undetermined(row: Function, types: tuple[PgType, ...]) -> bool:
     """Whether all arguments that would determine anyelement are of type unknown."""
-    polymorphic = [type for a, type in zip(row.arguments, types, strict=False) if a in (ANYELEMENT, ANYARRAY)]
+    pseudo = (ANYELEMENT, ANYARRAY, ANYENUM)
+    polymorphic = [type for a, type in zip(row.arguments, types, strict=False) if a in pseudo]
     return bool(polymorphic) and all(type == UNKNOWN for type in polymorphic)
 
 
@@ -142,13 +146,15 @@ def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[P
     """Replaces anyelement and anyarray by the types of the arguments; None if the arguments disagree."""
     if ANYCOMPATIBLEARRAY in arguments or ANYCOMPATIBLE in arguments:
         return _with_common_type(row, arguments, types)
-    if ANYELEMENT not in arguments and ANYARRAY not in arguments:
+    if ANYENUM in arguments and not any(type.enum is not None for type in types):
+        return None
+    if not {ANYELEMENT, ANYARRAY, ANYENUM}.intersection(arguments):
         return Resolved(row, arguments, row.result)
     elements: set[PgType] = set()
     for argument, type in zip(arguments, types, strict=True):
-        if type == UNKNOWN or argument not in (ANYELEMENT, ANYARRAY):
+        if type == UNKNOWN or argument not in (ANYELEMENT, ANYARRAY, ANYENUM):
             continue
-        if argument == ANYARRAY and type.element is None:
+        if (argument == ANYARRAY and type.element is None) or (argument == ANYENUM and type.enum is None):
             return None
         elements.add(type.element if argument == ANYARRAY and type.element is not None else type)
     if len(elements) > 1:
@@ -158,7 +164,7 @@ def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[P
         return None
     if element.element is not None and (ANYARRAY in arguments or row.result == ANYARRAY):
         return None
-    swap = {ANYELEMENT: element}
+    swap = {ANYELEMENT: element, ANYENUM: element}
     if ANYARRAY in arguments or row.result == ANYARRAY:
         swap[ANYARRAY] = array_of(element)
     return Resolved(row, tuple(swap.get(a, a) for a in arguments), swap.get(row.result, row.result))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL
 from server.sql.expressions import Call, Expression
 from server.sql.functions.arrays import element_at, elements_between
@@ -41,7 +43,34 @@ SLICE = Function(
     python=elements_between,
 )
 
-SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE)})
+
+def _required(value: Any, holds: bool | None, error: str) -> Any:
+    """The value, unless a condition is false; then the error, which is a SQLSTATE, a colon and the message."""
+    if holds is False:
+        state, _, message = error.partition(":")
+        raise PgError(SqlState(state), message)
+    return value
+
+
+REQUIRED = Function(
+    *("required", types_of("any bool text"), BOOL, "IF({1}, {0}, IF({1} IS NULL, {0}, raise_error({2})))"),
+    nulls=Nulls.MAYBE,
+    python=_required,
+)
+
+
+def _present(value: Any, error: str) -> Any:
+    """The value, unless it is NULL; then the error, as `_required` has it."""
+    return _required(value, value is not None, error)
+
+
+PRESENT = Function(
+    *("present", types_of("any text"), BOOL, "IF({0} IS NULL, raise_error({1}), {0})"),
+    nulls=Nulls.MAYBE,
+    python=_present,
+)
+
+SYNTAX.update({function.name: [function] for function in (SUBSCRIPT, SLICE, REQUIRED, PRESENT)})
 
 
 def conjuncts(condition: Expression) -> Sequence[Expression]:

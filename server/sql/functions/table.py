@@ -23,9 +23,10 @@ from server.sql.expressions import Expression, Literal, precision
 ANY = PgType("any", 2276, 4)  # any type, independently for each argument
 ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same for all such arguments
 ANYARRAY = PgType("anyarray", 2277, -1)  # an array of anyelement
+ANYENUM = PgType("anyenum", 3500, 4)  # an enumerated type, the same for all such arguments and anyelement
 ANYCOMPATIBLE = PgType("anycompatible", 5077, 4)  # types with a common type, to which they are cast
 ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of anycompatible
-_PSEUDO = {type.name: type for type in (RECORD, ANY, ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
+_PSEUDO = {type.name: type for type in (RECORD, ANY, ANYELEMENT, ANYENUM, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
 POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

@@ -19,8 +19,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from protocol.pgwire.enums import PREFIX
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, scalar
+from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, parse_type, scalar
 from server.sql.casts import find_cast
 from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of
 
@@ -64,7 +65,7 @@ _CARRIERS: dict[str, Carrier] = {
 def carrier(type: PgType) -> Carrier:
     """The carrier for results of the type."""
     if type.element is None:
-        return _CARRIERS[type.name]
+        return _CARRIERS[type.representation]
     inner = carrier(type.element)
     spark = {"type": "array", "elementType": inner.spark, "containsNull": True}
     restored = "{0}" if inner.restored == "{0}" else f"transform({{0}}, x -> {inner.restored.replace('{0}', 'x')})"
@@ -100,10 +101,14 @@ def cast_key(source: PgType, target: PgType, timezone: str) -> str:
 
 
 def _spelled(type: PgType) -> str:
-    return f"{type.element.name}[]" if type.element is not None else type.name
+    scalar = type.element or type
+    name = scalar.name if scalar.enum is None else str(scalar)
+    return f"{name}[]" if type.element is not None else name
 
 
 def _typed(spelling: str) -> PgType:
+    if spelling.startswith(PREFIX):
+        return parse_type(spelling)
     if spelling == RECORD.name:
         return RECORD
     return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)

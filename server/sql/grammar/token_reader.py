@@ -13,7 +13,7 @@ from copy import copy
 from typing import TypeVar
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType, parse_type
+from protocol.pgwire.types import PgType, named_type
 from server.sql.grammar import trees
 from server.sql.grammar.lexer import (
     COLUMN_NAME_WORDS,
@@ -25,12 +25,13 @@ from server.sql.grammar.lexer import (
     tokenize,
     words,
 )
-from server.sql.grammar.statements.parts import Expr, Ident, Name, Query
+from server.sql.grammar.statements.parts import Expr, Ident, Name, NamedType, Query
 from server.sql.grammar.trees import not_supported, unexpected
 
 T = TypeVar("T")
 
 QUERY_HEADS = ("select", "values", "with", "table", "(")
+SERIALS = words("smallserial serial bigserial serial2 serial4 serial8")
 _SYMBOL_NAMES = {  # as Materialize's lexer calls them
     "*": "star",
     "=": "equals sign",
@@ -241,8 +242,43 @@ class TokenReader:
     def if_not_exists(self) -> bool:
         return self.take("if", "not", "exists")
 
-    def type(self) -> PgType:
-        """A type (Typename in gram.y). 42704 if it does not exist."""
+    def type(self, *, user_defined: bool = False) -> PgType:
+        """A type (Typename in gram.y). 42704 if it does not exist.
+
+        `user_defined`: a name that is not one of PostgreSQL's types is returned as a `NamedType`.
+        """
+        first, start = self.token, self.index
+        try:
+            return self._built_in_type()
+        except PgError as error:
+            if not user_defined or error.sqlstate is not SqlState.UNDEFINED_OBJECT:
+                raise
+        self.move_to(start)
+        if self.token.value in SERIALS and self.token.kind is Kind.WORD:
+            raise NamedType.of((self.token.value,), first.start + 1, is_array=False).missing()
+        name = self.name()
+        is_array = self._array_bounds()
+        return NamedType.of(name.parts, name.position, is_array=is_array)
+
+    def _array_bounds(self) -> bool:
+        """[ARRAY] [[n]] after the name of a type. 0A000 for several dimensions."""
+        dimensions = 0
+        if self.take("array"):
+            dimensions = 1
+            if self.take("["):
+                self.integer()
+                self.expect("]")
+        while self.take("["):
+            if not self.at("]"):
+                self.integer()
+            self.expect("]")
+            dimensions += 1
+        if dimensions > 1:
+            message = "arrays of more than one dimension are not supported"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=self.token.start + 1)
+        return bool(dimensions)
+
+    def _built_in_type(self) -> PgType:
         first = self.token
         if self.at_all("pg_catalog", ".") or self.at_all("mz_catalog", ".", "mz_timestamp"):
             self.advance(2)
@@ -250,7 +286,7 @@ class TokenReader:
             raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{self.name()}" does not exist', position=first.start + 1)
         token = self.token
         spelling = self.ident(not_names=RESERVED_WORDS).name
-        if spelling in ("smallserial", "serial", "bigserial", "serial2", "serial4", "serial8"):
+        if spelling in SERIALS:
             # as in PostgreSQL, it is a type only in the definition of a column
             raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=first.start + 1)
         if spelling != spelling.lower():
@@ -286,7 +322,7 @@ class TokenReader:
 
     def known_type(self, spelling: str, token: Token) -> PgType:
         try:
-            return parse_type(spelling)
+            return named_type(spelling)
         except ValueError as error:
             message = str(error)
             if message.startswith("type modifier"):

@@ -212,10 +212,14 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         """Returns None: in PostgreSQL, a string is never a name."""
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.DataType:
+        """The parts of a qualified name are in `meta["parts"]`, and its end in `meta["end"]`."""
+        parts = [identifier.name]
         while self._match(TokenType.DOT):
-            name = f"{identifier.name}.{self._curr.text}"
+            parts.append(self._curr.text)
             self._advance()
-            identifier = exp.Identifier(this=name, quoted=True).update_positions(identifier)
+            end = self._prev.end
+            identifier = exp.Identifier(this=".".join(parts), quoted=True).update_positions(identifier)
+            identifier.meta.update(parts=tuple(parts), end=end)
         return exp.DataType(this=exp.DType.USERDEFINED, kind=identifier)
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:

@@ -32,7 +32,7 @@ def literal_text(literal: Literal) -> str:
             )
         items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
         return f"CAST(array({items}) AS {spark_type(type)})"
-    return _LITERALS[type.name](value, literal)
+    return _LITERALS[type.representation](value, literal)
 
 
 def _integer(value: int, literal: Literal) -> str:

@@ -18,4 +18,4 @@ def spark_type(type: PgType, digits: int = 0) -> str:
         return f"ARRAY<{spark_type(type.element)}>"
     if type.name == "numeric":
         return f"DECIMAL({digits or type.precision or 38},{type.scale})"
-    return _SPARK_TYPES[type.name]
+    return _SPARK_TYPES[type.representation]

@@ -137,7 +137,8 @@ def _hashed(key: JoinKey) -> JoinKey | None:
             key if a.name == b.name and a.scale == b.scale else JoinKey(_as(key.left, FLOAT8), _as(key.right, FLOAT8))
         )
     strings = ("text", "varchar")
-    return key if (a.name == b.name and a.name in _PLAIN) or (a.name in strings and b.name in strings) else None
+    is_plain = a.name == b.name and a.representation in _PLAIN
+    return key if is_plain or (a.name in strings and b.name in strings) else None
 
 
 def _decides(hashed: JoinKey, key: JoinKey) -> bool:

@@ -119,4 +119,19 @@ async def keys():
     await connection.close()
 
 
-run(pool, transactions, isolation, many, cursors, listen, types, keys)
+@step
+async def enums():
+    """Enumerated types, also with `set_type_codec`"""
+    connection = await asyncpg.connect(URL)
+    await connection.execute(
+        "CREATE TYPE ap_mood AS ENUM ('sad', 'ok'); CREATE TABLE ap_moods (m ap_mood, ms ap_mood[])"
+    )
+    await connection.execute("INSERT INTO ap_moods VALUES ($1, $2)", "ok", ["sad", None])
+    assert [*await connection.fetchrow("SELECT * FROM ap_moods WHERE m = $1", "ok")] == ["ok", ["sad", None]]
+    await connection.copy_records_to_table("ap_moods", records=[("sad", ["ok"])])
+    await connection.set_type_codec("ap_mood", encoder=str.lower, decoder=str.upper, format="text")
+    assert await connection.fetchval("SELECT m FROM ap_moods WHERE m < $1", "OK") == "SAD"
+    await connection.close()
+
+
+run(pool, transactions, isolation, many, cursors, listen, types, keys, enums)

@@ -1,6 +1,7 @@
 import psycopg
 from psycopg.types import TypeInfo
 from psycopg.types.composite import CompositeInfo
+from psycopg.types.enum import EnumInfo, register_enum
 from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 from steps import URL, run
@@ -121,6 +122,20 @@ def keys():
         assert connection.execute(upsert, ["a"]).fetchone() is None
 
 
+def enums():
+    """`EnumInfo.fetch` and `register_enum`"""
+    with psycopg.connect(URL) as connection:
+        connection.execute("CREATE TYPE p3_mood AS ENUM ('sad', 'ok'); CREATE TABLE p3_moods (m p3_mood, ms p3_mood[])")
+        info = EnumInfo.fetch(connection, "p3_mood")
+        register_enum(info, connection)
+        mood = info.enum
+        for template in ("INSERT INTO p3_moods VALUES (%t, %t)", "INSERT INTO p3_moods VALUES (%b, %b)"):
+            connection.execute(template, (mood.ok, [mood.sad, None]))
+        for binary in (False, True):
+            found = connection.cursor(binary=binary).execute("SELECT * FROM p3_moods").fetchall()
+            assert found == [(mood.ok, [mood.sad, None])] * 2, found
+
+
 run(
     default_transactions,
     nested_transactions,
@@ -133,4 +148,5 @@ run(
     types,
     type_info,
     keys,
+    enums,
 )

@@ -1,6 +1,7 @@
 import asyncio
 import datetime
 import decimal
+import enum
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -143,9 +144,33 @@ def upsert():
         assert connection.scalar(sa.select(Author.name).where(Author.id == 1)) == "U. K. Le Guin"
 
 
+class Status(enum.Enum):
+    new = "new"
+    done = "done"
+
+
+def enums():
+    """`Enum`: `create_all`, values, reflection, `drop_all`"""
+    metadata = sa.MetaData()
+    orders = sa.Table(
+        "orders", metadata, sa.Column("id", sa.Integer), sa.Column("status", sa.Enum(Status, name="status"))
+    )
+    metadata.create_all(ENGINE)
+    with ENGINE.begin() as connection:
+        connection.execute(orders.insert(), [{"id": 1, "status": Status.done}, {"id": 2, "status": Status.new}])
+        ordered = connection.execute(sa.select(orders).order_by(orders.c.status)).all()
+        assert ordered == [(2, Status.new), (1, Status.done)], ordered
+        assert connection.execute(sa.select(orders.c.id).where(orders.c.status == Status.done)).all() == [(1,)]
+    reflected = sa.Table("orders", sa.MetaData(), autoload_with=ENGINE)
+    assert reflected.c.status.type.enums == ["new", "done"]
+    assert [found["name"] for found in sa.inspect(ENGINE).get_enums()] == ["status"]
+    metadata.drop_all(ENGINE)
+    assert sa.inspect(ENGINE).get_enums() == []
+
+
 def drop_all():
     """`drop_all`"""
     Base.metadata.drop_all(ENGINE, tables=[Book.__table__, Author.__table__])
 
 
-run(create_all, create_foreign_key, orm, core, reflection, foreign_keys, asyncpg, integer_keys, upsert, drop_all)
+run(create_all, create_foreign_key, orm, core, reflection, foreign_keys, asyncpg, integer_keys, upsert, enums, drop_all)

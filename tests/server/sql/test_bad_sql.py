@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.objects import Column, ObjectId, Table
-from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import words
 from server.sql.grammar.parse import parse
@@ -21,7 +19,7 @@ from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.plan import PlanContext, plan_query
 from server.sql.write_plan import plan_delete, plan_insert, plan_update
 from tests.examples import examples
-from tests.server.states import empty_state
+from tests.sql import ours
 
 SCRIPTS = Path(__file__).parents[2] / "sql"
 SECONDS_MAX = 10.0  # CPU time of any statement; superlinear planning would take minutes
@@ -36,13 +34,7 @@ def statements() -> list[str]:
 
 @cache
 def context() -> PlanContext:
-    state: CatalogState = empty_state()
-    for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", (SCRIPTS / "tables.sql").read_text(), re.DOTALL):
-        id, state = state.new_id()
-        columns = (column.split(None, 1) for column in re.split(r",(?![^(]*\))", body))
-        typed = (Column(n, t.replace("NOT NULL", "").strip()) for n, t in columns)
-        state = state.with_item(Table(id, ObjectId("u2"), name, tuple(typed)))
-    return PlanContext(state, "materialize", ("public",), "tide")
+    return PlanContext(ours.state(), "materialize", ("public",), "tide")
 
 
 def outcome(text: str) -> SqlState | None:

@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from catalog.enum_positions import first_positions
+from protocol.pgwire.enums import Enum
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.types import PgType, array_of, scalar
-from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Kind
+from protocol.pgwire.types import PgType, array_of, enum_type, scalar
+from server.sql.functions.table import ANYENUM, FUNCTIONS, OPERATORS, Function, Kind
 from server.sql.functions.worker import evaluator
 
 CALLS = 400  # the maximum number per function
@@ -40,6 +42,8 @@ EXTREMES |= {
     "varchar": EXTREMES["text"], "bpchar": ["", "a  ", "  "], "timestamptz": EXTREMES["timestamp"],
     "jsonb": ["{}", "[]", "null", '"x"', "1.50", '{"a": {"b": [1, null]}}', '[1, "two", null]'],
 }  # fmt: skip
+POSITIONS = first_positions(3)
+_ENUM = enum_type(Enum("u1", 16385, 16386, "e", ("a", "", "ü"), POSITIONS))
 _ELEMENTS = ("int4", "text", "numeric", "interval", "jsonb")
 
 
@@ -47,12 +51,16 @@ def meant(type: PgType, element: str) -> PgType:
     """Returns the type, or the type that replaces a pseudo-type."""
     if not type.name.startswith("any"):
         return type
+    if type == ANYENUM:
+        return _ENUM
     return array_of(scalar(element)) if type.name.endswith("array") else scalar(element)
 
 
 def values(type: PgType, element: str) -> list[Any]:
     """Returns extreme values of a type. `element` is the type used for a pseudo-type."""
     type = meant(type, element)
+    if type == _ENUM:
+        return list(POSITIONS)
     return lists(type.element.name) if type.element is not None else EXTREMES[type.name]
 
 

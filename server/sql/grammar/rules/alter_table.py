@@ -73,7 +73,7 @@ def _parse_column_action(tokens: TokenReader) -> TableAction:
         tokens.expect("not", "null")
         return SetNotNull(column, wanted)
     if tokens.take("set", "data", "type") or tokens.take("type"):
-        type_ = tokens.type()
+        type_ = tokens.type(user_defined=True)
         tokens.reject("COLLATE", "collate", hint='Text is compared by its bytes, as under the collation "C".')
         using = tokens.expression(",") if tokens.take("using") else None
         return SetType(column, type_, using)

@@ -6,6 +6,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.checks import at_rule, parse_add_rule, parse_validate_check
+from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
 from server.sql.grammar.rules.retention import parse_alter_retention
@@ -29,6 +30,7 @@ from server.sql.grammar.rules.sources import (
     parse_drop_subsources,
 )
 from server.sql.grammar.rules.tables import parse_alter_constraint, parse_create_table
+from server.sql.grammar.rules.types import parse_alter_type, parse_create_type, parse_set_schema
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.objects import (
@@ -56,6 +58,8 @@ _NAME_PARTS: dict[ObjectKind | None, int] = {
 
 _ALTERATIONS = {
     ObjectKind.HOLD: "ADVANCE, RENAME TO",
+    ObjectKind.DOMAIN: "ADD, DROP, VALIDATE and RENAME CONSTRAINT, SET and DROP, SET SCHEMA, RENAME TO",
+    ObjectKind.TYPE: "ADD VALUE, RENAME VALUE, SET SCHEMA, RENAME TO",
     ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
 }
 _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SEQUENCE)
@@ -83,7 +87,7 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.take("view"):
         return parse_create_view(tokens, start, or_replace)
     if or_replace:
-        kinds = ("table", "schema", "database", "index", "hold", "source", "connection", "secret", "sink", "sequence")
+        kinds = [kind.value for kind in ObjectKind if " " not in kind.value]
         raise unsupported_kind(tokens, "CREATE OR REPLACE", *kinds)
     if tokens.at_all("default", "index") or tokens.at_all("unique", "index") or tokens.at("index"):
         return parse_create_index(tokens, start)
@@ -101,6 +105,10 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_sink(tokens, start)
     if tokens.take("sequence"):
         return parse_create_sequence(tokens, start)
+    if tokens.take("type"):
+        return parse_create_type(tokens, start)
+    if tokens.take("domain"):
+        return parse_create_domain(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -163,6 +171,12 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered
     if kind is ObjectKind.SEQUENCE and (changed := parse_alter_sequence(tokens, start, name, exists)) is not None:
         return changed
+    if kind in (ObjectKind.TYPE, ObjectKind.DOMAIN) and tokens.at_all("set", "schema"):
+        return parse_set_schema(tokens, start, kind, name)
+    if kind is ObjectKind.DOMAIN and (altered_domain := parse_alter_domain(tokens, start, name)) is not None:
+        return altered_domain
+    if kind is ObjectKind.TYPE and (retyped := parse_alter_type(tokens, start, name)) is not None:
+        return retyped
     if kind is ObjectKind.TABLE and at_rule(tokens):
         return parse_add_rule(tokens, start, name, exists)
     if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):

@@ -9,9 +9,9 @@ from server.sql.grammar.token_reader import TokenReader
 
 # Object kinds of CREATE, ALTER and DROP in PostgreSQL or Materialize that Tidewire lacks.
 _UNSUPPORTED_KINDS = words(
-    """access aggregate cast cluster collation constraint conversion default domain event extension foreign
+    """access aggregate cast cluster collation constraint conversion default event extension foreign
     function group language large operator policy procedure publication routine rule server
-    sink statistics subscription system tablespace text transform trigger type"""
+    sink statistics subscription system tablespace text transform trigger"""
 )
 
 _COMPUTE = "Define a view with the query, or compute in the client."

@@ -19,7 +19,7 @@ def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     if tokens.at_all("transaction") and tokens.ahead().kind is Kind.STRING:
         raise tokens.not_supported("PREPARE TRANSACTION")
     name = tokens.ident()
-    types = tokens.in_parentheses(tokens.type) if tokens.at("(") else ()
+    types = tokens.in_parentheses(lambda: tokens.type(user_defined=True)) if tokens.at("(") else ()
     tokens.expect("as")
     if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "merge"):
         raise tokens.syntax_error()

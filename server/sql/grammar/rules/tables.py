@@ -223,7 +223,7 @@ def _parse_column_type(tokens: TokenReader) -> tuple[PgType, Identity | None]:
     """The type of a column. For SERIAL, the type that it means and its sequence."""
     serial = SERIAL_TYPES.get(tokens.token.value) if tokens.token.kind is Kind.WORD else None
     if serial is None:
-        return tokens.type(), None
+        return tokens.type(user_defined=True), None
     spelling = tokens.token.value
     tokens.advance()
     if tokens.at("[", "array"):

@@ -19,6 +19,13 @@ from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
 from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
+from server.sql.grammar.statements.domains import (
+    ConstrainDomain,
+    CreateDomain,
+    DropDomainConstraint,
+    RenameDomainConstraint,
+    SetDomainDefault,
+)
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.maintenance import Maintain
@@ -73,12 +80,14 @@ from server.sql.grammar.statements.transactions import (
     Savepoint,
     SetTransaction,
 )
+from server.sql.grammar.statements.types import AddEnumValue, CreateEnum, RenameEnumValue, SetTypeSchema
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
     "AddCheck",
+    "AddEnumValue",
     "AddKey",
     "AddReference",
     "AddSubsources",
@@ -97,10 +106,13 @@ __all__ = [
     "CloseCursor",
     "CommentOn",
     "Commit",
+    "ConstrainDomain",
     "CopyFrom",
     "CopyTo",
     "CreateConnection",
     "CreateDatabase",
+    "CreateDomain",
+    "CreateEnum",
     "CreateHold",
     "CreateIndex",
     "CreateMaterializedView",
@@ -119,6 +131,7 @@ __all__ = [
     "Delete",
     "Discard",
     "DropConstraint",
+    "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
     "DropRoles",
@@ -140,14 +153,18 @@ __all__ = [
     "ReleaseSavepoint",
     "RenameColumn",
     "RenameConstraint",
+    "RenameDomainConstraint",
+    "RenameEnumValue",
     "RenameRole",
     "ResetVariable",
     "Rollback",
     "RollbackToSavepoint",
     "Savepoint",
     "Select",
+    "SetDomainDefault",
     "SetRole",
     "SetTransaction",
+    "SetTypeSchema",
     "SetVariable",
     "ShowColumns",
     "ShowCreate",
@@ -196,6 +213,15 @@ Statement = (
     | ValidateConnection
     | CreateSequence
     | AlterSequence
+    | CreateDomain
+    | ConstrainDomain
+    | DropDomainConstraint
+    | RenameDomainConstraint
+    | SetDomainDefault
+    | CreateEnum
+    | AddEnumValue
+    | RenameEnumValue
+    | SetTypeSchema
     | CreateSource
     | CreateSink
     | CreateSourceTable

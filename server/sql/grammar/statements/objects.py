@@ -25,6 +25,8 @@ class ObjectKind(StrEnum):
     SECRET = "secret"
     SINK = "sink"
     SEQUENCE = "sequence"
+    TYPE = "type"
+    DOMAIN = "domain"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sqlglot import exp
+
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
 
 
 def position_of(node: exp.Expr) -> int | None:
@@ -36,6 +39,26 @@ class Name:
     def __str__(self) -> str:
         """The name as PostgreSQL's messages quote it: `relation "s.t" does not exist`."""
         return ".".join(self.parts)
+
+
+@dataclass(frozen=True)
+class NamedType(PgType):
+    """The name of a type that is not one of PostgreSQL's, before it is resolved. `position`: of the name."""
+
+    parts: tuple[str, ...] = ()
+    position: int | None = field(default=None, compare=False)
+    is_array: bool = False
+
+    @classmethod
+    def of(cls, parts: tuple[str, ...], position: int | None, *, is_array: bool) -> NamedType:
+        return cls("unresolved", 0, -1, parts=parts, position=position, is_array=is_array)
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.parts)}{'[]' if self.is_array else ''}"
+
+    def missing(self) -> PgError:
+        """The error if there is no such type."""
+        return PgError(SqlState.UNDEFINED_OBJECT, f'type "{self}" does not exist', position=self.position)
 
 
 @dataclass(frozen=True, slots=True)

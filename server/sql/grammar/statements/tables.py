@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.objects import OnCommit
+from catalog.objects import DomainUse, OnCommit
 from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query
@@ -13,7 +13,10 @@ from server.sql.grammar.statements.sequences import Identity
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE. `identity`: it has a sequence of its own. `generated`: its value is computed."""
+    """A column of CREATE TABLE. `identity`: it has a sequence of its own. `generated`: its value is computed.
+
+    `domain`: set when the type is resolved, if it is a domain; `type` is then its base type.
+    """
 
     name: Ident
     type: PgType
@@ -21,6 +24,7 @@ class ColumnDefinition:
     default: Expr | None
     identity: Identity | None = None
     generated: Expr | None = None
+    domain: DomainUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,71 @@
+"""User-defined types in statements, and in the columns of relations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.ids import types_in
+from catalog.objects import Column, Domain, EnumType, Relation, Table
+from catalog.state import CatalogState
+from protocol.pgwire.types import PgType, array_of, parse_type
+from server.session_state.context import Context
+from server.sql.grammar.statements.parts import NamedType
+from server.sql.grammar.statements.tables import ColumnDefinition
+from server.sql.type_names import UserType, domain_use, resolved, type_of_item
+
+
+def known_type(context: Context, type: PgType) -> PgType:
+    """The type that a statement names. PgError 42704 if there is none."""
+    if not isinstance(type, NamedType):
+        return type
+    found, _ = resolved(context.state, type, context.settings["database"], context.search_path)
+    return found
+
+
+def known_column(context: Context, definition: ColumnDefinition) -> ColumnDefinition:
+    """The definition of a column with the type, and the domain, that it names. PgError 42704."""
+    if not isinstance(definition.type, NamedType):
+        return definition
+    state = context.state
+    type, item = resolved(state, definition.type, context.settings["database"], context.search_path)
+    return replace(definition, type=type, domain=domain_use(state, item) if isinstance(item, Domain) else None)
+
+
+def with_type(state: CatalogState, item: UserType) -> CatalogState:
+    """The state with a changed type or domain, also in the columns that have it."""
+    return with_domain(state, item) if isinstance(item, Domain) else with_enum(state, item)
+
+
+def with_domain(state: CatalogState, item: Domain) -> CatalogState:
+    """The state with a changed domain, also in the columns of the tables that have it."""
+    state = state.with_item(item)
+    use = domain_use(state, item)
+    for table in list(state.items_of(Table)):
+        if item.id in table.depends_on:
+            columns = (replace(c, domain=use) if c.domain and c.domain.id == item.id else c for c in table.columns)
+            state = state.with_item(replace(table, columns=tuple(columns)))
+    return state
+
+
+def with_enum(state: CatalogState, item: EnumType) -> CatalogState:
+    """The state with a changed type, also in the columns of the relations that have it.
+
+    A column's type contains the labels. So a change of the labels changes the relations, and what was planned or
+    computed with other labels is noticed in the same way as after ALTER TABLE.
+    """
+    state = state.with_item(item)
+    scalar = type_of_item(state, item)
+
+    def retyped(column: Column) -> Column:
+        if item.id not in types_in(column.type):
+            return column
+        is_array = parse_type(column.type).element is not None
+        return replace(column, type=str(array_of(scalar) if is_array else scalar))
+
+    for relation in list(state.items_of(Relation)):
+        if item.id in relation.depends_on:
+            state = state.with_item(replace(relation, columns=tuple(map(retyped, relation.columns))))
+    for domain in list(state.items_of(Domain)):
+        if item.id in types_in(domain.base):
+            state = state.with_item(replace(domain, base=retyped(Column("", domain.base)).type))
+    return state
