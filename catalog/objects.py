@@ -33,7 +33,14 @@ TIMESTAMPS, UPSTREAM = "timestamps", "upstream"  # an option of sources, and its
 TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
 
 _READ_AND_WRITE = frozenset(
-    (Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE)
+    (
+        Privilege.INSERT,
+        Privilege.SELECT,
+        Privilege.UPDATE,
+        Privilege.DELETE,
+        Privilege.TRUNCATE,
+        Privilege.REFERENCES,
+    )
 )
 _CONTAINER = frozenset((Privilege.USAGE, Privilege.CREATE))
 _USAGE = frozenset((Privilege.USAGE,))

@@ -337,7 +337,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
                 state = state.without_item(sequence.id, cascade=action.cascade)
             except InUse as error:
                 raise in_use(error) from None
-    state = _with_comments_moved(state, table.id, at + 1)
+    state = state.without_column(table.id, at + 1)
     names = collection_schema(table).names
 
     def converted(changes: pa.Table) -> pa.Table:
@@ -373,17 +373,6 @@ def _depended_on(state: CatalogState, table: Table, column: str, users: list[Ite
         detail="\n".join(lines),
         hint="Use DROP ... CASCADE to drop the dependent objects too.",
     )
-
-
-def _with_comments_moved(state: CatalogState, id: ObjectId, gone: int) -> CatalogState:
-    """The state in which the comments of the columns after a dropped one have their new positions."""
-    comments = {}
-    for (object, position), comment in state.comments.items():
-        if object != id or position < gone:
-            comments[object, position] = comment
-        elif position > gone:
-            comments[object, position - 1] = comment
-    return replace(state, comments=comments)
 
 
 # -- SET NOT NULL ---------------------------------------------------------------------------------------------------

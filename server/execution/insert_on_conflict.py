@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
-from catalog.roles import Privilege
 from protocol.columnar.gather import rows_at as gathered
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -63,7 +62,7 @@ async def insert_on_conflict(
     """Executes the statement once. PgError 42501 if the role lacks a privilege."""
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
-    _require(context, plan, conflict)
+    privileges.require_write(context.state, context.role, plan, "INSERT")
     transaction = context.transaction
     if transaction.has_effects and not transaction.ends_later:
         await context.commit()
@@ -111,17 +110,6 @@ async def insert_on_conflict(
     if not transaction.ends_later and not context.ends_at_sync:
         await context.commit()
     return result
-
-
-def _require(context: Context, plan: WritePlan, conflict: ConflictPlan) -> None:
-    state, role = context.state, context.role
-    privileges.require_names(state, role, (plan.table,))
-    privileges.require(state, role, plan.table, Privilege.INSERT)
-    if conflict.update is not None:
-        privileges.require(state, role, plan.table, Privilege.UPDATE)
-    if plan.reads_table:
-        privileges.require(state, role, plan.table, Privilege.SELECT)
-    privileges.require_query(state, role, plan.query)
 
 
 async def _source(

@@ -68,8 +68,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
     check_unaltered(context, plan.query)
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
-    for privilege in _privileges(plan, verb):
-        _require(context, plan, privilege)
+    privileges.require_write(context.state, context.role, plan, verb)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     if not plan.query.inputs:
@@ -125,7 +124,7 @@ def insert_constants(
 def require_insert(context: Context, plan: WritePlan) -> None:
     """PgError 42501 if the role lacks a privilege for an INSERT of constant rows."""
     if not privileges.is_superuser(context.state, context.role):
-        _require(context, plan, Privilege.INSERT)
+        privileges.require_write(context.state, context.role, plan, "INSERT")
 
 
 def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameters: tuple[object, ...]) -> Result | None:
@@ -178,15 +177,6 @@ def _with_literals(rows: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> p
     """The rows with the literals as columns."""
     columns = [literals.get(number, column).cast(column.type) for number, column in enumerate(rows.columns)]
     return pa.table(columns, names=rows.column_names)
-
-
-def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
-    state, role = context.state, context.role
-    privileges.require_names(state, role, (plan.table,))
-    privileges.require(state, role, plan.table, privilege)
-    if plan.reads_table:
-        privileges.require(state, role, plan.table, Privilege.SELECT)
-    privileges.require_query(state, role, plan.query)
 
 
 async def _enter(context: Context, verb: str) -> None:
@@ -326,13 +316,6 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
     return Result(f"MERGE {rows.num_rows}")
 
 
-def _privileges(plan: WritePlan, verb: str) -> Iterable[Privilege]:
-    """The privileges on the table that a statement needs."""
-    if plan.merge is None:
-        return (Privilege(verb),)
-    return [Privilege(a.upper()) for a in dict.fromkeys(plan.merge.actions) if a is not MergeAction.NOTHING]
-
-
 def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
     return shaped(rows.select(range(*columns.indices(rows.num_columns))), schema)
 
@@ -463,7 +446,7 @@ class CopyIn:
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
     """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
-    privileges.require(context.state, context.role, table.id, Privilege.INSERT)
+    privileges.require_columns(context.state, context.role, table.id, Privilege.INSERT, positions)
     await context.enter(Mode.WRITE, "COPY FROM")
     return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from catalog import builtin
 from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
 from server.pg_catalog import oids
+from server.pg_catalog.acls import acl_of, column_acl_of
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type, types_by_oid
 from server.pg_catalog.visible import Visible
@@ -77,6 +78,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             indexed=item.id in visible.indexed or bool(keys_of(item)),
             temporary=is_temporary(visible.state.schemas[item.schema_id]),
             checks=len(item.checks) if isinstance(item, Table) else 0,
+            acl=acl_of(visible, item.id),
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -93,6 +95,7 @@ def _class(
     indexed: bool = False,
     temporary: bool = False,
     checks: int = 0,
+    acl: list[str] | None = None,
 ) -> Row:
     return {
         "oid": oid,
@@ -125,6 +128,7 @@ def _class(
         "relrewrite": 0,
         "relfrozenxid": 0,
         "relminmxid": 0,
+        "relacl": acl,
     }
 
 
@@ -133,7 +137,8 @@ def attributes(visible: Visible) -> Iterator[Row]:
     for item in visible.listed:
         found = attributes_of(visible, item)
         for number, attribute in enumerate(found, 1):
-            yield _attribute(oids.oid_of(item.id), number, attribute)
+            acl = column_acl_of(visible, item.id, number)
+            yield _attribute(oids.oid_of(item.id), number, attribute, acl=acl)
         for key in keys_of(item):
             for number, column in enumerate(key.columns, 1):
                 yield _attribute(key.oid, number, found[column - 1], indexed=True)
@@ -144,7 +149,9 @@ def _has_expression(attribute: Attribute | Column) -> bool:
     return bool(attribute.generated) or (attribute.default is not None and not attribute.identity)
 
 
-def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
+def _attribute(
+    relation: int, number: int, attribute: Attribute, *, indexed: bool = False, acl: list[str] | None = None
+) -> Row:
     type = types_by_oid()[attribute.type]
     return {
         "attrelid": relation,
@@ -169,6 +176,7 @@ def _attribute(relation: int, number: int, attribute: Attribute, *, indexed: boo
         "attinhcount": 0,
         "attstattarget": -1,
         "attcollation": type["typcollation"],
+        "attacl": acl,
     }
 
 
