@@ -9,6 +9,7 @@ its owner.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from catalog.objects import (
     QUICKSTART,
@@ -222,6 +223,18 @@ def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     require_select(state, role, plan.uses, plan.reads)
     if not superuser and computes(state, plan):
         require(state, role, QUICKSTART.id, Privilege.USAGE)
+
+
+def refusal(state: CatalogState, role: ObjectId, plan: QueryPlan) -> PgError | None:
+    """Returns why the role may not run the query any more; None if it may. Dropped relations are not considered."""
+    if any(id not in state.items for id in plan.uses):
+        plan = replace(plan, uses=frozenset(id for id in plan.uses if id in state.items))
+    try:
+        require_query(state, role, plan)
+    except PgError as error:
+        error.detail = "The privilege was revoked after the query had begun."
+        return error
+    return None
 
 
 def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: str) -> None:
