@@ -70,9 +70,9 @@ async def insert_on_conflict(
     keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))
-    check_not_null(table, new)
+    check_not_null(context, table, new, plan.given)
     if plan.rules is not None:
-        await check_rows(context, table, plan.rules, new)
+        await check_rows(context, table, plan.rules, new, plan.given)
     reads_others = bool(read) or (conflict.update is not None and bool(conflict.update.inputs))
     locked = None if reads_others else _locked_keys(keys, new)
     others = conflict.update.inputs if conflict.update is not None else frozenset()
@@ -92,9 +92,9 @@ async def insert_on_conflict(
             matches = await _in_thread_if_many(keys, new, existing)
             old, updated, numbers = await _updated(context, table, conflict, parameters, new, existing, matches, time)
         inserted = gathered(new, matches.inserted)
-        check_not_null(table, updated)
+        check_not_null(context, table, updated, plan.given)
         if plan.rules is not None:
-            await check_rows(context, table, plan.rules, updated)
+            await check_rows(context, table, plan.rules, updated, plan.given)
         changes = [updates.with_diff(old, -1), updated, inserted]
         if updated.num_rows or inserted.num_rows:
             await _check_keys(context, table, conflict, changes, time)

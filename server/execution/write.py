@@ -150,10 +150,12 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
         for row in rows:
             if None in row and any(row[number] is None for number in added.required):
                 table = _table_of(context, plan)
-                check_not_null(table, table_of(rows, added.schema))  # raises
+                check_not_null(context, table, table_of(rows, added.schema), plan.given)  # raises
         if broken:
             row = next(row for row in rows if violated(added.conditions, bindings, row) is not None)
-            raise check_violation(_table_of(context, plan), broken[0], table_of([row], added.schema))
+            raise check_violation(
+                context, _table_of(context, plan), broken[0], table_of([row], added.schema), plan.given
+            )
         if not check_row_keys(context, plan.table, rows, added.schema):
             if bindings.volatile is not None:
                 bindings.volatile.undo()
@@ -270,9 +272,9 @@ async def _changed(context: Context, plan: WritePlan, table: Table, verb: str, r
             tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
         if plan.new is not None:
             new = _part(rows, plan.new, schema)
-            check_not_null(table, new)
+            check_not_null(context, table, new, plan.given)
             if plan.rules is not None:
-                await check_rows(context, table, plan.rules, new)
+                await check_rows(context, table, plan.rules, new, plan.given)
             tables.append(new)
         if rows.num_rows:
             await check_keys(context, table, tables, None if plan.old is None or plan.new is None else plan.assigned)
@@ -307,9 +309,9 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
         )
     old = updates.with_diff(_part(rows.filter(pa.array(before)), plan.old, schema), -1)
     new = _part(rows.filter(pa.array(after)), plan.new, schema)
-    check_not_null(table, new)
+    check_not_null(context, table, new, plan.given)
     if plan.rules is not None:
-        await check_rows(context, table, plan.rules, new)
+        await check_rows(context, table, plan.rules, new, plan.given)
     if rows.num_rows:
         await check_keys(context, table, [old, new])
         await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
@@ -421,10 +423,10 @@ class CopyIn:
         rows = await with_generated(self._context, self._rules, rows)
         for batch in rows.combine_chunks().to_batches():
             self._add(batch)
-        await check_rows(self._context, self._table, self._rules, rows)
+        await check_rows(self._context, self._table, self._rules, rows, self._positions)
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        check_not_null(self._table, pa.Table.from_batches([rows]))
+        check_not_null(self._context, self._table, pa.Table.from_batches([rows]), self._positions)
         self._batches.append(rows)
         self._bytes += rows.nbytes
 

@@ -111,6 +111,11 @@ class WritePlan:
     merge: MergeColumns | None = None
 
     @property
+    def given(self) -> frozenset[int]:
+        """The numbers of the columns to which it gives values."""
+        return (self.inserts or frozenset()) | (self.updates or frozenset())
+
+    @property
     def fields(self) -> tuple[Field, ...] | None:
         """The columns of RETURNING, None without it."""
         if self.conflict is not None:

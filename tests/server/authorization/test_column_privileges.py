@@ -77,6 +77,25 @@ bob: SELECT e FROM t
 boss: DROP OWNED BY ann
 ann: SELECT a FROM t
 """,
+    "details": """
+boss: CREATE TABLE d (k int PRIMARY KEY, n int NOT NULL, c int CHECK (c < 10), s text DEFAULT 'secret')
+boss: INSERT INTO d VALUES (1, 1, 1, 'x')
+boss: GRANT INSERT ON d TO ann, bob
+ann: INSERT INTO d (k, n) VALUES (1, 1)
+ann: INSERT INTO d (k) VALUES (2)
+ann: INSERT INTO d (k, n, c) VALUES (2, 2, 20)
+ann: INSERT INTO d DEFAULT VALUES
+boss: GRANT SELECT (c) ON d TO ann
+ann: INSERT INTO d (k, n) VALUES (1, 1)
+ann: INSERT INTO d (k) VALUES (2)
+ann: INSERT INTO d DEFAULT VALUES
+boss: GRANT SELECT (k) ON d TO ann
+ann: INSERT INTO d (k, n) VALUES (1, 1)
+boss: GRANT SELECT ON d TO bob
+bob: INSERT INTO d (k, n) VALUES (1, 1)
+bob: INSERT INTO d (k) VALUES (2)
+boss: INSERT INTO d (k, n, c) VALUES (2, 2, 20)
+""",
     "rows": """
 boss: INSERT INTO t VALUES (1, 2, 3)
 boss: GRANT SELECT (a), INSERT (a, b), UPDATE (b) ON t TO ann
