@@ -763,6 +763,9 @@ _SEQUENCE_FIELDS = (
 )
 
 
+_NUMBERS_OF_ROWS = frozenset(("mz_arrangements", "mz_dataflow_operators", "mz_sink_statistics", "mz_source_statistics"))
+
+
 @dataclass(frozen=True)
 class SystemTable(Relation):
     """A built-in relation, which is not stored. Its rows are computed from the server's memory when it is read."""
@@ -774,7 +777,8 @@ class SystemTable(Relation):
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:
-        return _SELECT
+        """Numbers of rows are shown to superusers only: the tables that have them show all relations."""
+        return frozenset() if self.name in _NUMBERS_OF_ROWS else _SELECT
 
 
 KINDS: Mapping[str, type[Item]] = {
