@@ -385,9 +385,7 @@ def test_subscribe_requires_select(sessions: Sessions) -> None:
     with ann.transaction():
         ann.execute("DECLARE c CURSOR FOR SUBSCRIBE v")
         assert ann.execute("FETCH 1 c").fetchall()[0][2] == 0
-        boss.execute("REVOKE SELECT ON v FROM ann")
-        boss.execute("INSERT INTO t VALUES (1)")
-        assert len(ann.execute("FETCH 2 c").fetchall()) == 2, "what runs is not ended"
+    boss.execute("REVOKE SELECT ON v FROM ann")
     with pytest.raises(errors.InsufficientPrivilege), ann.transaction():
         ann.execute("DECLARE c CURSOR FOR SUBSCRIBE v")
         ann.execute("FETCH 1 c")
