@@ -190,6 +190,23 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         -- know. Existing keys stay as they are: lists of columns, not enforced. See catalog/keys.py.
         """,
     ),
+    (
+        "privileges on columns",
+        """
+        -- Positions are counted from 1. The letters are those of the table privileges.
+        CREATE TABLE column_privileges (
+            id TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            role_id TEXT NOT NULL,
+            privileges TEXT NOT NULL,
+            PRIMARY KEY (id, position, role_id)
+        ) WITHOUT ROWID;
+        -- Owners of relations have REFERENCES, as of new ones.
+        UPDATE privileges SET privileges = replace(privileges, 'D', 'Dx')
+            WHERE id IN (SELECT id FROM items WHERE kind IN ('table', 'view', 'materialized view'))
+            AND role_id = coalesce((SELECT owners.role_id FROM owners WHERE owners.id = privileges.id), 's1000');
+        """,
+    ),
 )
 
 

@@ -35,7 +35,14 @@ TIMESTAMPS, UPSTREAM = "timestamps", "upstream"  # an option of sources, and its
 TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
 
 _READ_AND_WRITE = frozenset(
-    (Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE)
+    (
+        Privilege.INSERT,
+        Privilege.SELECT,
+        Privilege.UPDATE,
+        Privilege.DELETE,
+        Privilege.TRUNCATE,
+        Privilege.REFERENCES,
+    )
 )
 _CONTAINER = frozenset((Privilege.USAGE, Privilege.CREATE))
 _USAGE = frozenset((Privilege.USAGE,))
@@ -809,6 +816,9 @@ _SEQUENCE_FIELDS = (
 )
 
 
+_NUMBERS_OF_ROWS = frozenset(("mz_arrangements", "mz_dataflow_operators", "mz_sink_statistics", "mz_source_statistics"))
+
+
 @dataclass(frozen=True)
 class EnumType(Item):
     """A CREATE TYPE ... AS ENUM. `labels` and `positions` are parallel and in order (see `enum_positions`).
@@ -888,7 +898,8 @@ class SystemTable(Relation):
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:
-        return _SELECT
+        """Numbers of rows are shown to superusers only: the tables that have them show all relations."""
+        return frozenset() if self.name in _NUMBERS_OF_ROWS else _SELECT
 
 
 KINDS: Mapping[str, type[Item]] = {

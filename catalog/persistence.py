@@ -45,6 +45,10 @@ def load(store: Store) -> CatalogState:
     privileges: dict[ObjectId, Acl] = {}
     for id, role_id, granted in store.read("SELECT id, role_id, privileges FROM privileges"):
         privileges[id] = {**privileges.get(id, {}), role_id: from_letters(granted)}
+    columns_acl: dict[ObjectId, dict[int, Acl]] = {}
+    for id, position, role_id, granted in store.read("SELECT id, position, role_id, privileges FROM column_privileges"):
+        acls = columns_acl.setdefault(id, {})
+        acls[position] = {**acls.get(position, {}), role_id: from_letters(granted)}
     meta = dict(store.read("SELECT key, value FROM meta"))
     return CatalogState(
         databases={d.id: d for d in databases},
@@ -56,6 +60,7 @@ def load(store: Store) -> CatalogState:
         roles=roles,
         owners=dict(store.read("SELECT id, role_id FROM owners")),
         privileges=privileges,
+        column_privileges=columns_acl,
         comments={
             (id, position): text
             for id, position, text in store.read("SELECT object_id, position, comment FROM comments")
@@ -108,6 +113,12 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
         tx.execute("DELETE FROM privileges WHERE id = ?", (id,))
         tx.executemany(
             "INSERT INTO privileges VALUES (?, ?, ?)", [(id, grantee, letters(p)) for grantee, p in acl.items()]
+        )
+    for id, acls in _changed(tx, "column_privileges", old.column_privileges, new.column_privileges):
+        tx.execute("DELETE FROM column_privileges WHERE id = ?", (id,))
+        tx.executemany(
+            "INSERT INTO column_privileges VALUES (?, ?, ?, ?)",
+            [(id, at, grantee, letters(p)) for at, acl in acls.items() for grantee, p in acl.items()],
         )
     if new.settings != old.settings:
         tx.execute("DELETE FROM settings")

@@ -22,6 +22,7 @@ class Privilege(StrEnum):
     UPDATE = "UPDATE"
     DELETE = "DELETE"
     TRUNCATE = "TRUNCATE"
+    REFERENCES = "REFERENCES"
     USAGE = "USAGE"
     CREATE = "CREATE"
 
@@ -32,13 +33,17 @@ LETTERS: dict[Privilege, str] = {
     Privilege.UPDATE: "w",
     Privilege.DELETE: "d",
     Privilege.TRUNCATE: "D",
+    Privilege.REFERENCES: "x",
     Privilege.USAGE: "U",
     Privilege.CREATE: "C",
 }
 """The letters of PostgreSQL's aclitem (acl.h)."""
 
+COLUMN_PRIVILEGES = frozenset((Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.REFERENCES))
+"""The privileges that can be granted on a column."""
+
 Acl = Mapping[ObjectId, frozenset[Privilege]]
-"""The privileges that each role has on one object."""
+"""The privileges that each role has on one object, or on one column."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class CatalogState:
     """Owner of each object. An object without an entry is owned by `materialize`."""
     privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
     """Objects with privileges other than the defaults of their kind."""
+    column_privileges: Mapping[ObjectId, Mapping[int, Acl]] = field(default_factory=dict)
+    """Privileges on columns: by relation and column position, counted from 1. No entry is empty."""
     comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
     """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
 
@@ -290,6 +292,30 @@ class CatalogState:
         kept[owner] = acl.get(owner, frozenset())
         return replace(self, privileges={**self.privileges, id: kept})
 
+    def with_column_acl(self, id: ObjectId, position: int, acl: Acl) -> CatalogState:
+        """Replaces the privileges on a column."""
+        kept = {role: granted for role, granted in acl.items() if granted}
+        columns = {at: own for at, own in self.column_privileges.get(id, {}).items() if at != position}
+        return self._with_column_acls(id, {**columns, position: kept} if kept else columns)
+
+    def _with_column_acls(self, id: ObjectId, columns: Mapping[int, Acl]) -> CatalogState:
+        others = {key: own for key, own in self.column_privileges.items() if key != id}
+        return replace(self, column_privileges={**others, id: columns} if columns else others)
+
+    def without_column(self, id: ObjectId, gone: int) -> CatalogState:
+        """Removes the comment and the privileges of the column at a position. Those after it have their new positions.
+
+        The relation itself is not changed.
+        """
+        comments = {
+            (object, position - (object == id and position > gone)): comment
+            for (object, position), comment in self.comments.items()
+            if (object, position) != (id, gone)
+        }
+        own = self.column_privileges.get(id, {})
+        columns = {position - (position > gone): acl for position, acl in own.items() if position != gone}
+        return replace(self, comments=comments)._with_column_acls(id, columns)
+
     def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
         """Changes the owner of an object. The old owner's privileges on it are transferred to the new owner."""
         old = self.owner(id)
@@ -298,6 +324,10 @@ class CatalogState:
             acl = dict(self.privileges[id])
             moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
             state = state.with_acl(id, {**acl, role: moved})
+        for position, granted in self.column_privileges.get(id, {}).items() if old != role else ():
+            acl = dict(granted)
+            moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
+            state = state.with_column_acl(id, position, {**acl, role: moved})
         return state
 
     def settled(self, before: CatalogState, creator: ObjectId) -> CatalogState:
@@ -312,7 +342,8 @@ class CatalogState:
         if gone := old - new:
             owners = {id: role for id, role in state.owners.items() if id not in gone}
             privileges = {id: acl for id, acl in state.privileges.items() if id not in gone}
-            state = replace(state, owners=owners, privileges=privileges)
+            columns = {id: acls for id, acls in state.column_privileges.items() if id not in gone}
+            state = replace(state, owners=owners, privileges=privileges, column_privileges=columns)
         return state
 
     def _objects(self) -> set[ObjectId]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from catalog.objects import QUICKSTART, ObjectId, applicable_privileges
-from catalog.roles import Privilege
+from catalog.roles import COLUMN_PRIVILEGES, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.sql.constant import COLUMN_NUMBER_PRIVILEGE
 from server.sql.scope import find_relation
 from server.sql.sequence_names import find_sequence, name_parts
 
@@ -30,26 +31,54 @@ def evaluate_privilege_function(
     texts = [argument for argument in arguments if argument is not None]
     if len(texts) != len(arguments):
         return None
+    column = texts.pop(-2) if function in ("has_column_privilege", COLUMN_NUMBER_PRIVILEGE) else None
     *roles, name, wanted = texts
     subject = privileges.find_role(state, roles[0]).id if roles else role
-    words = [word.strip().lower() for word in wanted.split(",")]
+    words = [word.strip() for word in wanted.split(",")]
     if function == "pg_has_role":
         of = privileges.find_role(state, name).id
-        return any(_known(word, _ROLE_RIGHTS, wanted)(state, subject, of) for word in words)
+        return any(_known(word, _ROLE_RIGHTS)(state, subject, of) for word in words)
+    if function not in _OBJECTS:
+        relation = _relation(state, database, search_path, name)
+        at = None if column is None else int(column) if function == COLUMN_NUMBER_PRIVILEGE else column
+        return _has_column_privilege(state, subject, relation, at, words)
     object, kind = _OBJECTS[function](state, database, search_path, name), _KINDS[function]
     known = {privilege.value.lower(): privilege for privilege in applicable_privileges(kind)}
     if kind == "database":
         known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
-    return any(privileges.has(state, subject, object, _known(word, known, wanted)) for word in words)
+    return any(privileges.has(state, subject, object, _known(word, known)) for word in words)
+
+
+def _has_column_privilege(
+    state: CatalogState, role: ObjectId, relation: ObjectId, column: str | int | None, words: Sequence[str]
+) -> bool | None:
+    """`column` None: any column. NULL for a number that no column has. PgError 42703 for an unknown name."""
+    number: int | None = None
+    names = [known.name for known in state.relation(relation).columns]
+    if isinstance(column, int):
+        number = column - 1
+        if not 0 <= number < len(names):
+            return None
+    elif column is not None:
+        if column not in names:
+            message = f'column "{column}" of relation "{state.relation(relation).name}" does not exist'
+            raise PgError(SqlState.UNDEFINED_COLUMN, message)
+        number = names.index(column)
+    known = {privilege.value.lower(): privilege for privilege in COLUMN_PRIVILEGES}
+    for privilege in [_known(word, known) for word in words]:
+        granted = privileges.columns_with(state, role, relation, privilege)
+        if privileges.has(state, role, relation, privilege) or (granted if number is None else number in granted):
+            return True
+    return False
 
 
 T = TypeVar("T")
 
 
-def _known(word: str, known: dict[str, T], wanted: str) -> T:
-    if word not in known:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'unrecognized privilege type: "{wanted}"')
-    return known[word]
+def _known(word: str, known: dict[str, T]) -> T:
+    if word.lower() not in known:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'unrecognized privilege type: "{word}"')
+    return known[word.lower()]
 
 
 _ROLE_RIGHTS: dict[str, Callable[[CatalogState, ObjectId, ObjectId], bool]] = {

@@ -9,6 +9,7 @@ its owner.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from catalog.objects import (
     QUICKSTART,
@@ -25,7 +26,10 @@ from catalog.objects import (
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
+from server.sql.stored_query import plan_stored
+from server.sql.write_plan import WritePlan
 
 
 def login(state: CatalogState, name: str, *, any_user: bool) -> ObjectId:
@@ -83,6 +87,27 @@ def has(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privil
         return True
     acl = state.acl(object)
     return any(privilege in acl.get(grantee, ()) for grantee in (PUBLIC, *state.roles_of(role, inherited=True)))
+
+
+def columns_with(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> frozenset[int]:
+    """The numbers of the columns of a relation, counted from 0, on which the role was granted the privilege.
+
+    A privilege on the relation is not considered.
+    """
+    columns = state.column_privileges.get(object)
+    if not columns:
+        return frozenset()
+    grantees = (PUBLIC, *state.roles_of(role, inherited=True))
+    return frozenset(
+        position - 1 for position, acl in columns.items() if any(privilege in acl.get(g, ()) for g in grantees)
+    )
+
+
+def has_any(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
+    """Whether the role has any privilege on the object or on one of its columns."""
+    return any(
+        has(state, role, object, privilege) or columns_with(state, role, object, privilege) for privilege in Privilege
+    )
 
 
 def may_use_schema(state: CatalogState, role: ObjectId, schema: Schema) -> bool:
@@ -143,21 +168,50 @@ def require_names(state: CatalogState, role: ObjectId, objects: Iterable[ObjectI
                 require_schema_usage(state, role, state.schemas[state.items[id].schema_id])
 
 
-def require_select(state: CatalogState, role: ObjectId, objects: Iterable[ObjectId]) -> None:
-    """Requires SELECT on each relation, and on each view's inputs for the owner of the view."""
+def require_columns(
+    state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege, columns: Collection[int]
+) -> None:
+    """PgError 42501 if the role lacks the privilege on one of the columns, given by number.
+
+    Without columns, the privilege on any column is sufficient, as for count(*).
+    """
+    if has(state, role, object, privilege):
+        return
+    granted = columns_with(state, role, object, privilege)
+    if not granted or not granted.issuperset(columns):
+        raise denied(state, object)
+
+
+Reads = Iterable[tuple[ObjectId, int]]
+
+
+def require_select(
+    state: CatalogState, role: ObjectId, objects: Iterable[ObjectId], reads: Reads | None = None
+) -> None:
+    """Requires SELECT on each relation, and on each view's inputs for the owner of the view.
+
+    `reads`: the columns that are read, for which SELECT is sufficient. None: all columns, and those added later.
+    """
     checked: set[tuple[ObjectId, ObjectId]] = set()
-    queue = [(role, id) for id in sorted(objects, reverse=True)]
+    queue = [(role, id, reads) for id in sorted(objects, reverse=True)]
     while queue:
-        reader, id = queue.pop()
+        reader, id, named = queue.pop()
         if (reader, id) in checked:
             continue
         checked.add((reader, id))
-        require(state, reader, id, Privilege.SELECT)
+        if named is None:
+            require(state, reader, id, Privilege.SELECT)
+        elif not has(state, reader, id, Privilege.SELECT):
+            require_columns(state, reader, id, Privilege.SELECT, [number for of, number in named if of == id])
         item = state.items.get(id)
         if isinstance(item, View):
+            owner = state.owner(id)
             # which privilege a sequence requires depends on the function that is called
-            used = (key for key in sorted(item.uses, reverse=True) if not isinstance(state.items.get(key), Sequence))
-            queue.extend((state.owner(id), key) for key in used)
+            used = [key for key in sorted(item.uses, reverse=True) if not isinstance(state.items.get(key), Sequence)]
+            below = None
+            if any(key in state.column_privileges and not has(state, owner, key, Privilege.SELECT) for key in used):
+                below = plan_stored(item.query, state).reads
+            queue.extend((owner, key, below) for key in used)
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
@@ -166,9 +220,35 @@ def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     if superuser and not any(isinstance(state.items.get(id), View) for id in plan.uses):
         return
     require_names(state, role, plan.uses)
-    require_select(state, role, plan.uses)
+    require_select(state, role, plan.uses, plan.reads)
     if not superuser and computes(state, plan):
         require(state, role, QUICKSTART.id, Privilege.USAGE)
+
+
+def refusal(state: CatalogState, role: ObjectId, plan: QueryPlan) -> PgError | None:
+    """Returns why the role may not run the query any more; None if it may. Dropped relations are not considered."""
+    if any(id not in state.items for id in plan.uses):
+        plan = replace(plan, uses=frozenset(id for id in plan.uses if id in state.items))
+    try:
+        require_query(state, role, plan)
+    except PgError as error:
+        error.detail = "The privilege was revoked after the query had begun."
+        return error
+    return None
+
+
+def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: str) -> None:
+    """Requires the privileges to run INSERT, UPDATE, DELETE or MERGE (`verb`)."""
+    require_names(state, role, (plan.table,))
+    if verb == "DELETE" or (plan.merge is not None and MergeAction.DELETE in plan.merge.actions):
+        require(state, role, plan.table, Privilege.DELETE)
+    if plan.inserts is not None:
+        require_columns(state, role, plan.table, Privilege.INSERT, plan.inserts)
+    if plan.updates is not None:
+        require_columns(state, role, plan.table, Privilege.UPDATE, plan.updates)
+    if read := [number for id, number in plan.query.reads if id == plan.table]:
+        require_columns(state, role, plan.table, Privilege.SELECT, read)
+    require_query(state, role, plan.query)
 
 
 def computes(state: CatalogState, plan: QueryPlan) -> bool:

@@ -335,6 +335,9 @@ class Coordinator:
             self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
+            if _access(before) != _access(self.state):
+                for check in list(self.activity.privilege_checks.values()):
+                    check()
         self.system_tables.closed(time)
         if written:
             self.metrics.commits.inc()
@@ -424,3 +427,8 @@ def _has_other_nulls(before: object, after: object) -> bool:
     if before is after or not (isinstance(before, Relation) and isinstance(after, Relation)):
         return False
     return [column.nullable for column in before.columns] != [column.nullable for column in after.columns]
+
+
+def _access(state: CatalogState) -> tuple[object, ...]:
+    """What privileges follow from. Equal for most changes of definitions, which keep these objects."""
+    return (state.roles, state.owners, state.privileges, state.column_privileges)

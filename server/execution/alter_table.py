@@ -251,11 +251,11 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         value = pa.scalar(None, parse_type(column.type).arrow)
     if not column.nullable and not value.is_valid and not fills and await _has_rows(context, table):
         raise _contains_nulls(table, name)
-    if column.domain is not None and await _has_rows(context, table):
+    if column.domain is not None and not fills and await _has_rows(context, table):
         alone = replace(table, columns=(column,), checks=(), keys=())
         rules = rules_of(alone, context.plan_context())
         assert rules is not None
-        await check_rows(context, alone, rules, pa.table([[value.as_py()]], collection_schema(alone)))
+        await check_rows(context, alone, rules, pa.table([[value.as_py()]], collection_schema(alone)), ())
     after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
     schema = collection_schema(after)
 
@@ -389,7 +389,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
                 state = state.without_item(sequence.id, cascade=action.cascade)
             except InUse as error:
                 raise in_use(error) from None
-    state = _with_comments_moved(state, table.id, at + 1)
+    state = state.without_column(table.id, at + 1)
     names = collection_schema(table).names
 
     def converted(changes: pa.Table) -> pa.Table:
@@ -427,17 +427,6 @@ def _depended_on(state: CatalogState, table: Table, column: str, users: list[Ite
         detail="\n".join(lines),
         hint="Use DROP ... CASCADE to drop the dependent objects too.",
     )
-
-
-def _with_comments_moved(state: CatalogState, id: ObjectId, gone: int) -> CatalogState:
-    """The state in which the comments of the columns after a dropped one have their new positions."""
-    comments = {}
-    for (object, position), comment in state.comments.items():
-        if object != id or position < gone:
-            comments[object, position] = comment
-        elif position > gone:
-            comments[object, position - 1] = comment
-    return replace(state, comments=comments)
 
 
 # -- SET NOT NULL ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
-from catalog.roles import Privilege
 from protocol.columnar.gather import rows_at as gathered
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -63,7 +62,7 @@ async def insert_on_conflict(
     """Executes the statement once. PgError 42501 if the role lacks a privilege."""
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
-    _require(context, plan, conflict)
+    privileges.require_write(context.state, context.role, plan, "INSERT")
     transaction = context.transaction
     if transaction.has_effects and not transaction.ends_later:
         await context.commit()
@@ -71,9 +70,9 @@ async def insert_on_conflict(
     keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))
-    check_not_null(table, new)
+    check_not_null(context, table, new, plan.given)
     if plan.rules is not None:
-        await check_rows(context, table, plan.rules, new)
+        await check_rows(context, table, plan.rules, new, plan.given)
     reads_others = bool(read) or (conflict.update is not None and bool(conflict.update.inputs))
     locked = None if reads_others else _locked_keys(keys, new)
     others = conflict.update.inputs if conflict.update is not None else frozenset()
@@ -93,9 +92,9 @@ async def insert_on_conflict(
             matches = await _in_thread_if_many(keys, new, existing)
             old, updated, numbers = await _updated(context, table, conflict, parameters, new, existing, matches, time)
         inserted = gathered(new, matches.inserted)
-        check_not_null(table, updated)
+        check_not_null(context, table, updated, plan.given)
         if plan.rules is not None:
-            await check_rows(context, table, plan.rules, updated)
+            await check_rows(context, table, plan.rules, updated, plan.given)
         changes = [updates.with_diff(old, -1), updated, inserted]
         if updated.num_rows or inserted.num_rows:
             await _check_keys(context, table, conflict, changes, time)
@@ -111,17 +110,6 @@ async def insert_on_conflict(
     if not transaction.ends_later and not context.ends_at_sync:
         await context.commit()
     return result
-
-
-def _require(context: Context, plan: WritePlan, conflict: ConflictPlan) -> None:
-    state, role = context.state, context.role
-    privileges.require_names(state, role, (plan.table,))
-    privileges.require(state, role, plan.table, Privilege.INSERT)
-    if conflict.update is not None:
-        privileges.require(state, role, plan.table, Privilege.UPDATE)
-    if plan.reads_table:
-        privileges.require(state, role, plan.table, Privilege.SELECT)
-    privileges.require_query(state, role, plan.query)
 
 
 async def _source(

@@ -6,6 +6,7 @@ Few rows are computed as constants, many by Spark (`computed_columns`).
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +19,15 @@ from server.sql.constant import Bindings, NotCheap
 from server.sql.row_rules import RowRules, Rule, violated
 
 
-async def check_rows(context: Context, table: Table, rules: RowRules, rows: pa.Table) -> None:
-    """PgError 23514 for the first of the rows that violates a CHECK constraint. The columns are c0, c1, ..."""
+async def check_rows(context: Context, table: Table, rules: RowRules, rows: pa.Table, given: Iterable[int]) -> None:
+    """PgError 23514 for the first of the rows that violates a CHECK constraint. The columns are c0, c1, ...
+
+    `given`: the numbers of the columns to which the statement gives values.
+    """
     found = await first_violation(context, rules, rows)
     if found is not None:
         number, rule = found
-        raise check_violation(table, rule, rows.slice(number, 1))
+        raise check_violation(context, table, rule, rows.slice(number, 1), given)
 
 
 async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> tuple[int, Rule] | None:

@@ -65,7 +65,7 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
     for table in wanted.tables:
-        privileges.require(context.state, context.role, table, Privilege.UPDATE)
+        privileges.require_columns(context.state, context.role, table, Privilege.UPDATE, ())
     await context.admit(wanted.tables)
     for table in sorted(wanted.tables):
         try:

@@ -181,7 +181,7 @@ async def subscribe(
         activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
-    begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, exact=exact)
+    begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
     subscription: AnySubscription
     if as_of > context.coordinator.latest_time():
         subscription = ComingSubscription(begin, as_of, progress=statement.progress)
@@ -198,6 +198,7 @@ async def _begun(
     as_of: Timestamp,
     bounds: Bounds,
     output: str,
+    role: ObjectId,
     *,
     exact: bool,
 ) -> Subscription:
@@ -206,7 +207,14 @@ async def _begun(
     snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
-    joined.reader.on_close = context.coordinator.activity.subscribed(context.process_id, output, query.uses)
+
+    def check() -> None:
+        if (error := privileges.refusal(context.coordinator.state, role, query)) is not None:
+            subscription.end(error)
+
+    activity = context.coordinator.activity
+    joined.reader.on_close = activity.subscribed(context.process_id, output, query.uses, check)
+    check()  # AS OF may be much later than the statement
     snapshot_stream.start()
     try:
         if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:

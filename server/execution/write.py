@@ -68,8 +68,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
     check_unaltered(context, plan.query)
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
-    for privilege in _privileges(plan, verb):
-        _require(context, plan, privilege)
+    privileges.require_write(context.state, context.role, plan, verb)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     if not plan.query.inputs:
@@ -125,7 +124,7 @@ def insert_constants(
 def require_insert(context: Context, plan: WritePlan) -> None:
     """PgError 42501 if the role lacks a privilege for an INSERT of constant rows."""
     if not privileges.is_superuser(context.state, context.role):
-        _require(context, plan, Privilege.INSERT)
+        privileges.require_write(context.state, context.role, plan, "INSERT")
 
 
 def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameters: tuple[object, ...]) -> Result | None:
@@ -151,10 +150,12 @@ def add_constants(context: Context, plan: WritePlan, added: AddedRows, parameter
         for row in rows:
             if None in row and any(row[number] is None for number in added.required):
                 table = _table_of(context, plan)
-                check_not_null(table, table_of(rows, added.schema))  # raises
+                check_not_null(context, table, table_of(rows, added.schema), plan.given)  # raises
         if broken:
             row = next(row for row in rows if violated(added.conditions, bindings, row) is not None)
-            raise check_violation(_table_of(context, plan), broken[0], table_of([row], added.schema))
+            raise check_violation(
+                context, _table_of(context, plan), broken[0], table_of([row], added.schema), plan.given
+            )
         if not check_row_keys(context, plan.table, rows, added.schema):
             if bindings.volatile is not None:
                 bindings.volatile.undo()
@@ -178,15 +179,6 @@ def _with_literals(rows: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> p
     """The rows with the literals as columns."""
     columns = [literals.get(number, column).cast(column.type) for number, column in enumerate(rows.columns)]
     return pa.table(columns, names=rows.column_names)
-
-
-def _require(context: Context, plan: WritePlan, privilege: Privilege) -> None:
-    state, role = context.state, context.role
-    privileges.require_names(state, role, (plan.table,))
-    privileges.require(state, role, plan.table, privilege)
-    if plan.reads_table:
-        privileges.require(state, role, plan.table, Privilege.SELECT)
-    privileges.require_query(state, role, plan.query)
 
 
 async def _enter(context: Context, verb: str) -> None:
@@ -280,9 +272,9 @@ async def apply_rows(context: Context, plan: WritePlan, table: Table, verb: str,
             tables.append(updates.with_diff(_part(rows, plan.old, schema), -1))
         if plan.new is not None:
             new = _part(rows, plan.new, schema)
-            check_not_null(table, new)
+            check_not_null(context, table, new, plan.given)
             if plan.rules is not None:
-                await check_rows(context, table, plan.rules, new)
+                await check_rows(context, table, plan.rules, new, plan.given)
             tables.append(new)
         if rows.num_rows:
             await check_keys(context, table, tables, None if plan.old is None or plan.new is None else plan.assigned)
@@ -321,22 +313,15 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
         )
     old = updates.with_diff(_part(rows.filter(pa.array(before)), plan.old, schema), -1)
     new = _part(rows.filter(pa.array(after)), plan.new, schema)
-    check_not_null(table, new)
+    check_not_null(context, table, new, plan.given)
     if plan.rules is not None:
-        await check_rows(context, table, plan.rules, new)
+        await check_rows(context, table, plan.rules, new, plan.given)
     if rows.num_rows:
         await check_keys(context, table, [old, new])
         await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
     if plan.returning is None:
         return Result(f"MERGE {rows.num_rows}")
     return Result("MERGE {}", _returned(plan, plan.returning, rows))
-
-
-def _privileges(plan: WritePlan, verb: str) -> Iterable[Privilege]:
-    """The privileges on the table that a statement needs."""
-    if plan.merge is None:
-        return (Privilege(verb),)
-    return [Privilege(a.upper()) for a in dict.fromkeys(plan.merge.actions) if a is not MergeAction.NOTHING]
 
 
 def _part(rows: pa.Table, columns: slice, schema: pa.Schema) -> pa.Table:
@@ -444,10 +429,10 @@ class CopyIn:
         rows = await with_generated(self._context, self._rules, rows)
         for batch in rows.combine_chunks().to_batches():
             self._add(batch)
-        await check_rows(self._context, self._table, self._rules, rows)
+        await check_rows(self._context, self._table, self._rules, rows, self._positions)
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        check_not_null(self._table, pa.Table.from_batches([rows]))
+        check_not_null(self._context, self._table, pa.Table.from_batches([rows]), self._positions)
         self._batches.append(rows)
         self._bytes += rows.nbytes
 
@@ -469,7 +454,7 @@ class CopyIn:
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
     """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
-    privileges.require(context.state, context.role, table.id, Privilege.INSERT)
+    privileges.require_columns(context.state, context.role, table.id, Privilege.INSERT, positions)
     await context.enter(Mode.WRITE, "COPY FROM")
     return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
 

@@ -117,7 +117,10 @@ def _subject(
         message = f"EXPLAIN {statement.stage.upper()} PLAN of a write is not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="It shows how a query is kept up to date.")
     planned = plan if isinstance(plan, QueryPlan) else plan.query
-    privileges.require_query(context.state, context.role, planned)
+    if isinstance(plan, WritePlan):
+        privileges.require_write(context.state, context.role, plan, type(inner).__name__.upper())
+    else:
+        privileges.require_query(context.state, context.role, planned)
     query = bound(planned, parameters)
     subject = _Subject(query, _ms_since(begun), flow=context.coordinator.queries.dataflow(query.fingerprint))
     match inner, plan:

@@ -326,6 +326,7 @@ class Dispatcher:
         table = await result.rows.take(None)
         if declare.hold or table.nbytes > CURSOR_BYTES_MAX:
             table = await asyncio.to_thread(spill.on_disk, table, self.context.coordinator.scratch)
+        cursor.role = self.context.role
         cursor.result = Result(result.tag, CursorRows(result.rows.fields, table, scrolls=declare.scroll is not False))
 
     async def _rows_of(self, name: str) -> Rows:
@@ -337,6 +338,12 @@ class Dispatcher:
             inner = cursor.prepared.statement
             await offload("" if inner is None else inner.text, self.plan_cursor, cursor)
             cursor.result = await self.execute(cursor.prepared, cursor.parameters)
+        elif (
+            cursor.role is not None
+            and isinstance(plan := cursor.prepared.plan, QueryPlan)
+            and (error := privileges.refusal(self.context.state, cursor.role, plan)) is not None
+        ):
+            raise error
         assert cursor.result.rows is not None
         return cursor.result.rows
 

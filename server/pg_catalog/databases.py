@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from server.pg_catalog import oids
+from server.pg_catalog.acls import acl_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 
@@ -26,10 +27,16 @@ def databases(visible: Visible) -> Iterator[Row]:
             "dattablespace": 1663,
             "datcollate": "C",
             "datctype": "C",
+            "datacl": acl_of(visible, database.id),
         }
 
 
 def namespaces(visible: Visible) -> Iterator[Row]:
     """pg_namespace: the schemas of the viewpoint's database."""
     for schema in visible.schemas:
-        yield {"oid": oids.oid_of(schema.id), "nspname": schema.name, "nspowner": visible.owner(schema.id)}
+        yield {
+            "oid": oids.oid_of(schema.id),
+            "nspname": schema.name,
+            "nspowner": visible.owner(schema.id),
+            "nspacl": acl_of(visible, schema.id),
+        }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from catalog import builtin
 from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
 from server.pg_catalog import oids
+from server.pg_catalog.acls import acl_of, column_acl_of
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type
 from server.pg_catalog.visible import Visible
@@ -77,6 +78,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             temporary=is_temporary(visible.state.schemas[item.schema_id]),
             checks=len(item.checks) if isinstance(item, Table) else 0,
             triggers=item.id in visible.with_foreign_keys,
+            acl=acl_of(visible, item.id),
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -94,6 +96,7 @@ def _class(
     temporary: bool = False,
     checks: int = 0,
     triggers: bool = False,
+    acl: list[str] | None = None,
 ) -> Row:
     return {
         "oid": oid,
@@ -126,6 +129,7 @@ def _class(
         "relrewrite": 0,
         "relfrozenxid": 0,
         "relminmxid": 0,
+        "relacl": acl,
     }
 
 
@@ -134,7 +138,8 @@ def attributes(visible: Visible) -> Iterator[Row]:
     for item in visible.listed:
         found = attributes_of(visible, item)
         for number, attribute in enumerate(found, 1):
-            yield _attribute(visible, oids.oid_of(item.id), number, attribute)
+            acl = column_acl_of(visible, item.id, number)
+            yield _attribute(visible, oids.oid_of(item.id), number, attribute, acl=acl)
         for key in keys_of(item):
             for number, column in enumerate(key.columns, 1):
                 yield _attribute(visible, key.oid, number, found[column - 1], indexed=True)
@@ -145,7 +150,15 @@ def _has_expression(attribute: Attribute | Column) -> bool:
     return bool(attribute.generated) or (attribute.default is not None and not attribute.identity)
 
 
-def _attribute(visible: Visible, relation: int, number: int, attribute: Attribute, *, indexed: bool = False) -> Row:
+def _attribute(
+    visible: Visible,
+    relation: int,
+    number: int,
+    attribute: Attribute,
+    *,
+    indexed: bool = False,
+    acl: list[str] | None = None,
+) -> Row:
     type = visible.type(attribute.type)
     return {
         "attrelid": relation,
@@ -170,6 +183,7 @@ def _attribute(visible: Visible, relation: int, number: int, attribute: Attribut
         "attinhcount": 0,
         "attstattarget": -1,
         "attcollation": type["typcollation"],
+        "attacl": acl,
     }
 
 

@@ -17,6 +17,7 @@ from catalog import builtin
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import (
+    acls,
     comments,
     databases,
     definitions,
@@ -54,6 +55,7 @@ _TEXTS = [("oid", pa.uint32()), ("text", pa.string())]
 _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     "tw_relations": (pa.schema([*_TEXTS, ("visible", pa.bool_())]), definitions.relation_texts),
     "tw_definitions": (pa.schema([*_TEXTS, ("place", pa.int32())]), definitions.definitions),
+    "tw_grants": (acls.GRANTS, acls.grants),
     "tw_serials": (sequences.SERIALS, sequences.serials),
     "tw_constraints": (pa.schema(_TEXTS), definitions.constraint_definitions),
     "tw_types": (

@@ -200,8 +200,19 @@ CREATE VIEW info.routines AS
          fn.format_type(p.prorettype, NULL) AS data_type, 'EXTERNAL' AS routine_body, 'INTERNAL' AS external_language
   FROM pg.pg_proc p;
 CREATE VIEW info.table_privileges AS
-  SELECT r.rolname AS grantor, r.rolname AS grantee, t.table_catalog, t.table_schema, t.table_name, p.privilege_type,
-         'YES' AS is_grantable, CASE p.privilege_type WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
-  FROM info.tables t JOIN pg.pg_authid r ON r.oid = 10
-  CROSS JOIN (VALUES ('INSERT'), ('SELECT'), ('UPDATE'), ('DELETE'), ('TRUNCATE')) p(privilege_type);
-CREATE VIEW info.role_table_grants AS SELECT * FROM info.table_privileges;
+  SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
+         c.relname AS table_name, g.privilege AS privilege_type,
+         CASE WHEN g.grantable THEN 'YES' ELSE 'NO' END AS is_grantable,
+         CASE g.privilege WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
+  FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p');
+CREATE VIEW info.role_table_grants AS SELECT * FROM info.table_privileges WHERE grantee <> 'PUBLIC';
+CREATE VIEW info.column_privileges AS
+  SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
+         c.relname AS table_name, a.attname AS column_name, g.privilege AS privilege_type,
+         CASE WHEN bool_or(g.grantable) THEN 'YES' ELSE 'NO' END AS is_grantable
+  FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND g.place IN (0, a.attnum)
+  WHERE c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege IN ('INSERT', 'SELECT', 'UPDATE', 'REFERENCES')
+  GROUP BY g.grantor, g.grantee, n.nspname, c.relname, a.attname, g.privilege;
+CREATE VIEW info.role_column_grants AS SELECT * FROM info.column_privileges WHERE grantee <> 'PUBLIC';

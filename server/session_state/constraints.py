@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import Table
+from catalog.objects import Column, ObjectId, Table
+from catalog.roles import Privilege
+from catalog.state import CatalogState
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
+from server.authorization import privileges
 from server.sql.bind.domains import violation
 from server.sql.row_rules import Rule
 
 
-def check_not_null(table: Table, rows: pa.Table) -> None:
-    """PgError 23502, in PostgreSQL's words, if a NOT NULL column has a NULL. The columns of `rows` are c0, c1, ..."""
+class Reader(Protocol):
+    """The session that wrote the rows."""
+
+    @property
+    def state(self) -> CatalogState: ...
+    @property
+    def role(self) -> ObjectId: ...
+
+
+def check_not_null(reader: Reader, table: Table, rows: pa.Table, given: Iterable[int]) -> None:
+    """PgError 23502, in PostgreSQL's words, if a NOT NULL column has a NULL. The columns of `rows` are c0, c1, ...
+
+    `given`: the numbers of the columns to which the statement gives values.
+    """
     for index, column in enumerate(table.columns):
         values = rows.column(index)
         if not column.nullable and values.null_count:
@@ -23,23 +41,39 @@ def check_not_null(table: Table, rows: pa.Table) -> None:
             raise PgError(
                 SqlState.NOT_NULL_VIOLATION,
                 f'null value in column "{column.name}" of relation "{table.name}" violates not-null constraint',
-                detail=f"Failing row contains ({_printed(table, bad)}).",
+                detail=_failing_row(reader, table, bad, given),
             )
 
 
-def check_violation(table: Table, rule: Rule, row: pa.Table) -> PgError:
-    """The error for a row that violates a constraint, in PostgreSQL's words."""
+def check_violation(reader: Reader, table: Table, rule: Rule, row: pa.Table, given: Iterable[int]) -> PgError:
+    """The error for a row that violates a constraint, in PostgreSQL's words. `given`: as in `check_not_null`."""
     if rule.domain:
         return violation(rule.domain, rule.name)
     return PgError(
         SqlState.CHECK_VIOLATION,
         f'new row for relation "{table.name}" violates check constraint "{rule.name}"',
-        detail=f"Failing row contains ({_printed(table, row)}).",
+        detail=_failing_row(reader, table, row, given),
     )
 
 
-def _printed(table: Table, row: pa.Table) -> str:
-    types = [parse_type(column.type) for column in table.columns]
+def _failing_row(reader: Reader, table: Table, row: pa.Table, given: Iterable[int]) -> str | None:
+    """The row, or those of its columns that the role may read or has given; None if there are none.
+
+    A row may have values that the role has not given: defaults, and the old values of an UPDATE.
+    """
+    state, role = reader.state, reader.role
+    if privileges.has(state, role, table.id, Privilege.SELECT):
+        return f"Failing row contains ({_printed(table.columns, row)})."
+    numbers = sorted(privileges.columns_with(state, role, table.id, Privilege.SELECT).union(given))
+    if not numbers:
+        return None
+    columns = [table.columns[number] for number in numbers]
+    names = ", ".join(column.name for column in columns)
+    return f"Failing row contains ({names}) = ({_printed(columns, row.select(numbers))})."
+
+
+def _printed(columns: Sequence[Column], row: pa.Table) -> str:
+    types = [parse_type(column.type) for column in columns]
     encoder = CopyEncoder(types, CopyOptions(null="null", delimiter="\t"))
     line = encoder.encode(row.combine_chunks().to_batches()[0])[5:].decode()
     return ", ".join(line.rstrip("\n").split("\t"))

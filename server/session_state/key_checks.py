@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import ObjectId, Table
+from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import plain_column, text_column
 from protocol.pgwire.types import parse_type
+from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_codes import Codes
 from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
@@ -36,6 +38,8 @@ class Session(Protocol):
     def transaction(self) -> Transaction: ...
     @property
     def state(self) -> CatalogState: ...
+    @property
+    def role(self) -> ObjectId: ...
     @property
     def settings(self) -> Settings: ...
 
@@ -196,11 +200,15 @@ async def are_taken(context: Session, table: Table, key: EnforcedKey, codes: Cod
 
 
 def duplicate_key(context: Session, table: Table, key: EnforcedKey, rows: pa.Table, position: int) -> PgError:
-    """The error for a row that has the key of another one."""
+    """The error for a row that has the key of another one. Only a role that may read the key's columns gets values."""
+    state, role = context.state, context.role
+    may_read = privileges.has(state, role, table.id, Privilege.SELECT) or privileges.columns_with(
+        state, role, table.id, Privilege.SELECT
+    ).issuperset(key.layout.columns)
     return PgError(
         SqlState.UNIQUE_VIOLATION,
         f'duplicate key value violates unique constraint "{key.name}"',
-        detail=f"Key {_shown(context, key, table, rows, position)} already exists.",
+        detail=f"Key {_shown(context, key, table, rows, position)} already exists." if may_read else None,
         schema_name=context.state.schemas[table.schema_id].name,
         table_name=table.name,
         constraint_name=key.name,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
+from catalog.objects import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.prepared import Prepared
 from server.session_state.results import Result, SubscriptionRows
@@ -31,6 +32,8 @@ class Portal:
     hold: bool = False
     is_held: bool = False
     """Whether it is a cursor WITH HOLD of a transaction that has committed."""
+    role: ObjectId | None = None
+    """The role that opened the cursor. Its privileges are checked at each FETCH."""
     result: Result | None = None
     done: bool = False
     failure: PgError | None = None

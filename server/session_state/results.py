@@ -100,8 +100,8 @@ class SubscriptionRows:
         self._rest = self._none = envelope.schema.empty_table()
 
     def interrupt_by(self, interrupt: Callable[[PgError], None]) -> None:
-        """Sets the function to call with an error when the reader falls too far behind while it sends."""
-        self._subscription.on_overrun = interrupt
+        """Sets the function to call with an error that ends the stream while it sends."""
+        self._subscription.interrupt = interrupt
 
     @property
     def finished(self) -> bool:

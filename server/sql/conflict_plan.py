@@ -46,6 +46,14 @@ def returned_table(table: Table) -> Table:
     return Table(RETURNED, table.schema_id, table.name, table.columns)
 
 
+def arbiter_columns(table: Table, conflict: OnConflict) -> frozenset[int]:
+    """The numbers of the columns that ON CONFLICT names, also by a constraint; none if it names no key."""
+    names = {column.name for column in conflict.columns}
+    if conflict.constraint is not None:
+        names |= {name for key in table.keys if key.name == conflict.constraint.name for name in key.columns}
+    return frozenset(number for number, column in enumerate(table.columns) if column.name in names)
+
+
 def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozenset[str]:
     """The names of the enforced keys that ON CONFLICT names; all of them if it names none. PgError."""
     constraints = {key.name: frozenset(key.columns) for key in table.keys if key.is_enforced}

@@ -115,13 +115,20 @@ The argument is a process id; pg_reload_conf ignores it.
 
 PRIVILEGE_FUNCTIONS = (
     "has_table_privilege",
+    "has_column_privilege",
+    "has_any_column_privilege",
     "has_sequence_privilege",
     "has_schema_privilege",
     "has_database_privilege",
     "has_cluster_privilege",
     "pg_has_role",
 )
-"""Functions that test privileges. The argument is an array of texts: the role (optional), the object, the privilege."""
+"""Functions that test privileges. The argument is an array of texts: the role (optional), the object, the privilege.
+
+has_column_privilege has the name of a column after the object.
+"""
+COLUMN_NUMBER_PRIVILEGE = "has_column_privilege(smallint)"
+"""has_column_privilege with the number of the column, as a text, in place of its name."""
 
 SEQUENCE_VALUES = ("currval", "last_value", "log_cnt", "is_called")
 """currval(), whose argument is the name of a sequence, and the columns of a sequence with a given id."""
@@ -228,7 +235,7 @@ def _sequence_value(function: str, name: Evaluate) -> Evaluate:
 
 _FUNCTIONS: dict[str, Callable[[str, Evaluate], Evaluate]] = {
     **dict.fromkeys(SIGNALS, _signal),
-    **dict.fromkeys(PRIVILEGE_FUNCTIONS, _privilege_function),
+    **dict.fromkeys((*PRIVILEGE_FUNCTIONS, COLUMN_NUMBER_PRIVILEGE), _privilege_function),
     **dict.fromkeys(SEQUENCE_VALUES, _sequence_value),
 }
 """How each session function with an argument is evaluated. The argument of all others names a setting."""

@@ -131,7 +131,8 @@ class _MergePlanner(WritePlanner):
             slice(0, width),
             slice(width, 2 * width),
             returning,
-            True,
+            self.inserts,
+            self.updates,
             assigned=frozenset(range(width)),
             merge=MergeColumns(2 * width, 2 * width + 1, kinds),
             rules=self.rules,
@@ -177,6 +178,8 @@ class _MergePlanner(WritePlanner):
             common_tables=self.common_tables,
             real_names=sides.matched.real_names,
         )
+        binder.know(table.id, row.columns[:width])
+        binder.know(table.id, row.columns[width : 2 * width])
         items = returning_items(binder, [_with_action(item.tree) for item in statement.returning], scope)
         kept = [ColumnRef(column) for column in row.columns[: 2 * width + 2]]
         columns = (
@@ -252,7 +255,9 @@ class _MergePlanner(WritePlanner):
         """The new row of a clause, None if it has none."""
         match clause.action:
             case MergeAction.UPDATE:
-                return self._assigned_row(table, old, clause.assignments, replace(scope, clause="UPDATE"))[0]
+                row, assigned = self._assigned_row(table, old, clause.assignments, replace(scope, clause="UPDATE"))
+                self.updates = assigned | (self.updates or frozenset())
+                return row
             case MergeAction.INSERT:
                 return self._inserted_row(table, clause.columns, clause, replace(scope, clause="VALUES"))
             case _:
@@ -267,6 +272,7 @@ class _MergePlanner(WritePlanner):
             message = "INSERT has more expressions than target columns"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=first.position)
         given = dict(zip(targets, clause.values or (), strict=False))
+        self.inserts = frozenset(given) | (self.inserts or frozenset())
         row: list[Expression] = []
         for number, column in enumerate(table.columns):
             value = given.get(number)

@@ -82,6 +82,7 @@ class QueryPlan:
     index and is not expanded.
     `expanded`: plans the query with indexed views expanded, for when the index cannot be read; None if there are none.
     `uses`: the relations that its text names. `types`: the user-defined types.
+    `reads`: the columns that its text names, by relation and number.
     `lookups`: the scanned relations of which only rows with given keys are needed, so that an index can serve them.
     `key_filters`: the scanned relations of which only rows that meet key conditions are needed.
     `rowwise`: set if each output row is computed by Spark from one row of the only relation that is read.
@@ -114,6 +115,7 @@ class QueryPlan:
     template: str
     is_bound: bool
     uses_session: bool
+    reads: frozenset[tuple[ObjectId, int]] = frozenset()
     waits: bool = False
     recursive: tuple[Recursive, ...] = ()
     volatile: VolatilePlan | None = None
@@ -263,6 +265,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         template="",
         is_bound=False,
         uses_session=any(isinstance(node, SessionValue) for node in walk(relation)),
+        reads=frozenset(binder.reads),
         sequences=frozenset(binder.sequences),
         row_locks=binder.row_locks,
         tables=tuple(item for id in binder.inputs if isinstance(item := items.get(id), Table)),

@@ -23,6 +23,7 @@ from server.sql.conflict_plan import (
     CONFLICTS,
     RETURNED,
     ConflictPlan,
+    arbiter_columns,
     arbiters,
     conflicts_table,
     returned_table,
@@ -82,8 +83,10 @@ class MergeColumns:
 class WritePlan:
     """A planned write to `table`. The slices `old`, `new` and `returning` divide the query's columns.
 
-    `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. `reads_table`: a condition, a new value
-    or RETURNING names columns. The query's `uses` are the other relations that the statement names.
+    `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. The query's `uses` are the other
+    relations that the statement names; its `reads` also have the columns of the table that a condition, a new value or
+    RETURNING names. `inserts`, `updates`: the numbers of the columns to which it gives values in new or in existing
+    rows; None if it has no part that inserts or updates.
     `conflict`: for an INSERT with ON CONFLICT. Then `returning` is None, and `conflict` has the plan of RETURNING.
     `merge`: for a MERGE. Each row of the query has then a row before and after, of which its clause uses one or both.
     `assigned`: the numbers of the columns that an UPDATE assigns.
@@ -98,13 +101,19 @@ class WritePlan:
     old: slice | None
     new: slice | None
     returning: slice | None
-    reads_table: bool
+    inserts: frozenset[int] | None = None
+    updates: frozenset[int] | None = None
     added: AddedRows | None = None
     literals: Mapping[int, pa.ChunkedArray] | None = None
     assigned: frozenset[int] = frozenset()
     rules: RowRules | None = None
     conflict: ConflictPlan | None = None
     merge: MergeColumns | None = None
+
+    @property
+    def given(self) -> frozenset[int]:
+        """The numbers of the columns to which it gives values."""
+        return (self.inserts or frozenset()) | (self.updates or frozenset())
 
     @property
     def fields(self) -> tuple[Field, ...] | None:
@@ -196,6 +205,8 @@ class WritePlanner:
     ) -> None:
         self.context = context = replace(context, views_expanded=True)
         self.rules: RowRules | None = None
+        self.inserts: frozenset[int] | None = None
+        self.updates: frozenset[int] | None = None
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
         scope, query = Scope(), statement.common_tables
         self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
@@ -205,6 +216,7 @@ class WritePlanner:
         targets = self._targets(table, statement.columns)
         width = len(table.columns)
         given = self._source(statement, table, targets)
+        self.inserts = frozenset(targets[: len(given.columns)] if statement.source is not None else ())
         refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
         if statement.overriding == "user":
             refs = {number: ref for number, ref in refs.items() if not table.columns[number].identity}
@@ -217,10 +229,11 @@ class WritePlanner:
     def _with_conflict(self, statement: Insert, conflict: OnConflict, table: Table, row: Relation) -> WritePlan:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
         keys = arbiters(self.context.state, table, conflict)
+        self.binder.reads.update((table.id, number) for number in arbiter_columns(table, conflict))
         update = self._conflict_update(statement, conflict, table) if conflict.assignments is not None else None
         returning: Relation | None = None
         if statement.returning:
-            scan, scope = self._scanned(returned_table(table), statement.alias)
+            scan, scope = self._scanned(returned_table(table), statement.alias, table)
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             columns = tuple(self.binder.new_column(item.name, item.expression) for item in items)
             returning = Project(scan, columns, tuple(item.expression for item in items))
@@ -232,10 +245,19 @@ class WritePlanner:
             plans.append(None if plan is None else replace(plan, inputs=frozenset(own & read)))
         query, updates, returned = plans
         assert query is not None
-        reads_table = bool(conflict.columns or conflict.constraint or conflict.assignments or statement.returning)
         conflicts = ConflictPlan(keys, updates, returned)
         new = slice(0, len(table.columns))
-        return WritePlan(table.id, query, None, new, None, reads_table, rules=self.rules, conflict=conflicts)
+        return WritePlan(
+            table.id,
+            query,
+            None,
+            new,
+            None,
+            inserts=self.inserts,
+            updates=self.updates,
+            rules=self.rules,
+            conflict=conflicts,
+        )
 
     def _conflict_update(self, statement: Insert, conflict: OnConflict, table: Table) -> Relation:
         """The rows of `ConflictPlan.update`."""
@@ -244,10 +266,12 @@ class WritePlanner:
         name = statement.alias.name if statement.alias is not None else table.name
         if name == "excluded":
             raise PgError(SqlState.DUPLICATE_ALIAS, 'table name "excluded" specified more than once')
+        for first in (0, width):
+            self.binder.know(table.id, scan.columns[first : first + width])
         entries = [Entry(c.name, ColumnRef(c), name) for c in scan.columns[:width]]
         entries += [Entry(c.name, ColumnRef(c), "excluded") for c in scan.columns[width : 2 * width]]
         scope = Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
-        new, _ = self._assigned_row(
+        new, self.updates = self._assigned_row(
             table,
             list(map(ColumnRef, scan.columns[:width])),
             conflict.assignments or (),
@@ -283,7 +307,7 @@ class WritePlanner:
         scan, relation, scope, others = self._matched(table, statement)
         row_before: list[Expression] = [ColumnRef(column) for column in scan.columns]
         inner = replace(scope, clause="UPDATE")
-        new, assigned = self._assigned_row(table, row_before, statement.assignments, inner)
+        new, self.updates = self._assigned_row(table, row_before, statement.assignments, inner)
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._generated(
@@ -293,7 +317,7 @@ class WritePlanner:
             statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
             scope.entries[width:],
         )  # fmt: skip
-        return replace(plan, assigned=assigned)
+        return replace(plan, assigned=self.updates)
 
     def delete(self, statement: Delete) -> WritePlan:
         table = self._table(statement.table, "delete from")
@@ -486,8 +510,10 @@ class WritePlanner:
                 tree = assignment.value.tree
                 yield assignment.column, self.binder.expression(tree, scope), tree
 
-    def _scanned(self, table: Table, alias: Ident | None) -> tuple[Relation, Scope]:
+    def _scanned(self, table: Table, alias: Ident | None, known: Table | None = None) -> tuple[Relation, Scope]:
+        """`known`: the table whose columns these are, if it is another one."""
         scan = relation_of(self.binder, table)
+        self.binder.know((known or table).id, scan.columns)
         name = alias.name if alias is not None else table.name
         entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
         return scan, Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
@@ -502,7 +528,7 @@ class WritePlanner:
         statement: Insert | Update | Delete,
         table: Table,
         row: Relation,
-        visible: Sequence[object],
+        visible: Sequence[Column],
         old: slice,
         new: slice,
         others: Sequence[Entry] = (),
@@ -511,9 +537,9 @@ class WritePlanner:
         relation = row
         if statement.returning:
             name = statement.alias.name if statement.alias is not None else table.name
+            self.binder.know(table.id, visible)
             entries = [
-                Entry(column.name, ColumnRef(shown), name)  # type: ignore[arg-type]
-                for column, shown in zip(table.columns, visible, strict=True)
+                Entry(column.name, ColumnRef(shown), name) for column, shown in zip(table.columns, visible, strict=True)
             ]
             scope = Scope([*entries, *others], common_tables=self.common_tables, real_names={table.name: name})
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
@@ -531,7 +557,8 @@ class WritePlanner:
             old if old != slice(0, 0) else None,
             new if new != slice(0, 0) else None,
             returning,
-            any(tree.find(exp.Column, exp.Star) is not None for tree in _trees_with_names(statement)),
+            self.inserts,
+            self.updates,
             _added_rows(table, query, self.rules) if isinstance(statement, Insert) and returning is None else None,
             rules=self.rules,
         )
@@ -568,18 +595,3 @@ def _added_rows(table: Table, query: QueryPlan, rules: RowRules | None) -> Added
     required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
     conditions = rules.conditions() if rules is not None else ()
     return AddedRows(constant, rows_schema(types), required, conditions) if conditions is not None else None
-
-
-def _trees_with_names(statement: Insert | Update | Delete) -> Iterator[exp.Expr]:
-    """The trees of a write in which the table's columns can be named."""
-    yield from (item.tree for item in statement.returning)
-    if isinstance(statement, Insert):
-        return
-    if statement.where is not None:
-        yield statement.where.tree
-    if isinstance(statement, Update):
-        for assignment in statement.assignments:
-            if isinstance(assignment, RowAssignment):
-                yield assignment.query.tree
-            elif assignment.value is not None:
-                yield assignment.value.tree

@@ -5,7 +5,7 @@ are final. The first progress message is at AS OF and precedes the snapshot. Row
 `AS OF <= t < UP TO`; with SNAPSHOT false with `AS OF < t < UP TO`.
 
 After the snapshot is delivered, the changes buffered for a lagging reader are limited: beyond `buffered_bytes_max` the
-subscription ends with 54000, even while its session is blocked by a full socket (`on_overrun`).
+subscription ends with 54000, even while its session is blocked by a full socket (`interrupt`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class Subscription:
         self.reported = int(as_of)
         """The greatest progress returned so far; without PROGRESS, the one that would have been returned."""
         self._sent = 0  # the last progress > AS OF that the caller has sent: a point to resume from; 0 for none
-        self.on_overrun: Callable[[PgError], None] | None = None
+        self.interrupt: Callable[[PgError], None] | None = None
+        """Called with the error that ends the stream, while the rows are being sent."""
+        self._error: PgError | None = None
         self.reader.on_overrun = self._overran
         self._first: list[Message] = [Progress(as_of)] if bounds.progress else []
         self.finished = False
@@ -99,6 +101,8 @@ class Subscription:
         """The messages that are available without waiting, as `next`."""
         if self.finished:
             return []
+        if self._error is not None:
+            raise self._error
         if self.reader.overrun:
             raise self._fell_behind()
         messages, self._first = self._first, []
@@ -131,6 +135,7 @@ class Subscription:
             and self._snapshot_stream.finished
             and self.reader.is_at_end
             and not self.reader.overrun
+            and self._error is None
             and not self.finished
             and self._bounds.up_to is None
             and self.feed.failure is None
@@ -153,8 +158,17 @@ class Subscription:
             self._sent = message.time
 
     def _overran(self) -> None:
-        if self.on_overrun is not None:
-            self.on_overrun(self._fell_behind())
+        if self.interrupt is not None:
+            self.interrupt(self._fell_behind())
+
+    def end(self, error: PgError) -> None:
+        """Ends the stream with an error. The client gets no change that it has not received yet."""
+        if self._error is None and not self.finished:
+            self._error = error
+            self._snapshot_stream.moved.fire()
+            self.feed.moved.fire()
+            if self.interrupt is not None:
+                self.interrupt(error)
 
     def _fell_behind(self) -> PgError:
         """54000. The hint names the last progress that precedes the error in the byte stream."""
@@ -182,7 +196,7 @@ class ConstantSubscription:
     """A subscription to a relation without inputs: its rows are sent at `time`, then the stream ends."""
 
     def __init__(self, rows: pa.Table, *, snapshot: bool, progress: bool, time: int = TIMESTAMP_MAX) -> None:
-        self.on_overrun: Callable[[PgError], None] | None = None  # never called: nothing is buffered
+        self.interrupt: Callable[[PgError], None] | None = None  # never called: nothing is buffered
         self._messages: list[Message] = []
         if progress:
             self._messages.append(Progress(time))
@@ -210,7 +224,7 @@ class ComingSubscription:
     """A subscription AS OF a future time: the first progress is sent at once, the rest when it has `begun`."""
 
     def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
-        self.on_overrun: Callable[[PgError], None] | None = None
+        self.interrupt: Callable[[PgError], None] | None = None
         self._messages: list[Message] = [Progress(as_of)] if progress else []
         self._beginning = asyncio.create_task(begin)
         self.finished = False
@@ -222,7 +236,7 @@ class ComingSubscription:
             return None
         subscription = self._beginning.result()
         subscription.opened()
-        subscription.on_overrun = self.on_overrun
+        subscription.interrupt = self.interrupt
         return subscription
 
     async def next(self, bytes_max: int | None = None) -> list[Message]:

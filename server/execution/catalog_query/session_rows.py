@@ -50,6 +50,7 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
     found: dict[tuple[str, str], pa.Table] = {}
     for schema, name in named_in(query):
         if schema == "mz" and name in MZ_TABLES:
+            privileges.require(context.state, context.role, MZ_TABLES[name].id, Privilege.SELECT)
             table = context.coordinator.system_tables.current_rows(MZ_TABLES[name])
             found[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
         elif (schema, name) == ("pg", "pg_settings"):
@@ -117,11 +118,12 @@ def _last_values(context: Context) -> pa.Table:
 
 
 def _sizes(context: Context) -> pa.Table:
-    state = context.state
+    """The sizes of the collections on which the role has a privilege."""
+    state, role = context.state, context.role
     rows = []
     for id, (_, size) in context.coordinator.log.sizes().items():
         item = state.items.get(id)
         database = state.schemas[item.schema_id].database_id if item is not None else None
-        if database is not None:
+        if database is not None and privileges.has_any(state, role, id):
             rows.append({"oid": oids.oid_of(id), "database": oids.oid_of(database), "bytes": size})
     return pa.Table.from_pylist(rows, SIZES)

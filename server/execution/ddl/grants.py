@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from catalog.objects import QUICKSTART, ObjectId, Relation, Sequence, applicable_privileges, with_article
-from catalog.roles import PUBLIC, Privilege
+from catalog.roles import COLUMN_PRIVILEGES, PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
@@ -19,7 +19,7 @@ from server.sql.grammar.statements.parts import Definition, Ident, Name
 from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges, SpecialRole
 
 _CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name of this privilege on databases
-_OTHERS = ("references", "trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
+_OTHERS = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
 """PostgreSQL's privileges that Tidewire does not support."""
 
 
@@ -29,7 +29,10 @@ _PARTS_OF_SCHEMAS = {GrantKind.TABLES_IN_SCHEMA: "table", GrantKind.SEQUENCES_IN
 def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
     state = context.state
     kind = _PARTS_OF_SCHEMAS.get(statement.kind, statement.kind.value)
+    if statement.columns and statement.kind is not GrantKind.TABLE:
+        raise PgError(SqlState.INVALID_GRANT_OPERATION, "column privileges are only valid for relations")
     wanted = _privileges(statement.privileges, kind)
+    wanted_on_columns = [(_column_privileges(name), columns) for name, columns in statement.columns]
     grantees = [
         PUBLIC if name.special is SpecialRole.PUBLIC else role_named(context, name).id for name in statement.grantees
     ]
@@ -38,16 +41,56 @@ def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
         if statement.privileges is not None and statement.kind is GrantKind.TABLE:
             for privilege in sorted(wanted - object.privileges):
                 _refuse_privilege(privilege, object.kind)
+        positions = [(granted, _positions(state, id, columns)) for granted, columns in wanted_on_columns]
         if not privileges.owns(state, context.role, id):
-            _refuse(context, state, id, revoke=statement.revoke)
+            columns = [column for _, named in statement.columns for column in named]
+            name = state.object(id).name
+            refused = [f'"{name}"'] if wanted or statement.privileges is None else []
+            refused += [f'column "{column.name}" of relation "{name}"' for column in columns]
+            _refuse(context, state, id, refused, revoke=statement.revoke)
             continue
         acl = dict(state.acl(id))
         for grantee in grantees:
-            old = acl.get(grantee, frozenset())
-            acl[grantee] = old - wanted if statement.revoke else old | wanted & object.privileges
+            acl[grantee] = _changed(statement, acl.get(grantee, frozenset()), wanted & object.privileges)
         if any(acl[grantee] != state.acl(id).get(grantee, frozenset()) for grantee in grantees):
             state = state.with_acl(id, acl)
+        if statement.revoke and wanted:  # what is revoked on a relation is revoked on its columns, too
+            positions.append((wanted, list(state.column_privileges.get(id, {}))))
+        for granted, places in positions:
+            for position in places:
+                acl = dict(state.column_privileges.get(id, {}).get(position, {}))
+                for grantee in grantees:
+                    acl[grantee] = _changed(statement, acl.get(grantee, frozenset()), granted)
+                state = state.with_column_acl(id, position, acl)
     return state
+
+
+def _changed(
+    statement: GrantPrivileges, old: frozenset[Privilege], wanted: frozenset[Privilege]
+) -> frozenset[Privilege]:
+    return old - wanted if statement.revoke else old | wanted
+
+
+def _column_privileges(name: Ident | None) -> frozenset[Privilege]:
+    """The privileges on columns that a name, or ALL, denotes. PgError 0LP01 for one that columns do not have."""
+    if name is None:
+        return COLUMN_PRIVILEGES
+    others = {privilege.value.lower() for privilege in Privilege if privilege not in COLUMN_PRIVILEGES}
+    if name.name in others or name.name in _OTHERS:
+        message = f"invalid privilege type {name.name.upper()} for column"
+        raise PgError(SqlState.INVALID_GRANT_OPERATION, message)
+    return _privileges((name,), "table")
+
+
+def _positions(state: CatalogState, id: ObjectId, columns: Iterable[Ident]) -> list[int]:
+    """The positions of columns of a relation, counted from 1. PgError 42703."""
+    relation = state.relation(id)
+    positions = {column.name: position for position, column in enumerate(relation.columns, 1)}
+    for column in columns:
+        if column.name not in positions:
+            message = f'column "{column.name}" of relation "{relation.name}" does not exist'
+            raise PgError(SqlState.UNDEFINED_COLUMN, message)
+    return [positions[column.name] for column in columns]
 
 
 def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privilege]:
@@ -114,24 +157,17 @@ def _schema(context: Context, name: Name) -> ObjectId:
     return schema.id
 
 
-def _refuse(context: Context, state: CatalogState, id: ObjectId, *, revoke: bool) -> None:
-    """Only owners can grant. As in PostgreSQL, a role with any privilege on the object gets a warning, not an error."""
-    if not any(privileges.has(state, context.role, id, privilege) for privilege in Privilege):
+def _refuse(context: Context, state: CatalogState, id: ObjectId, refused: Iterable[str], *, revoke: bool) -> None:
+    """Only owners can grant. As in PostgreSQL, a role with any privilege on the object gets warnings, not an error.
+
+    `refused`: descriptions of the object and its columns, one for each warning.
+    """
+    if not privileges.has_any(state, context.role, id):
         raise privileges.denied(state, id)
-    name = state.object(id).name
-    if revoke:
-        warning = Notice(
-            f'no privileges could be revoked for "{name}"',
-            severity=Severity.WARNING,
-            sqlstate=SqlState.PRIVILEGE_NOT_REVOKED,
-        )
-    else:
-        warning = Notice(
-            f'no privileges were granted for "{name}"',
-            severity=Severity.WARNING,
-            sqlstate=SqlState.PRIVILEGE_NOT_GRANTED,
-        )
-    context.notice(warning)
+    act = "no privileges could be revoked" if revoke else "no privileges were granted"
+    sqlstate = SqlState.PRIVILEGE_NOT_REVOKED if revoke else SqlState.PRIVILEGE_NOT_GRANTED
+    for what in refused:
+        context.notice(Notice(f"{act} for {what}", severity=Severity.WARNING, sqlstate=sqlstate))
 
 
 CHANGES: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {GrantPrivileges: _grant}

@@ -190,6 +190,11 @@ def _dependents(context: Context, state: CatalogState, role: Role) -> Iterator[s
     for id, acl in state.privileges.items():
         if role.id in acl and state.owner(id) != role.id:
             yield f"privileges for {_described(context, state, id)}"
+    for id, acls in state.column_privileges.items():
+        names = [column.name for column in state.relation(id).columns]
+        for position in sorted(acls):
+            if role.id in acls[position] and state.owner(id) != role.id:
+                yield f"privileges for column {names[position - 1]} of {_described(context, state, id)}"
 
 
 def _described(context: Context, state: CatalogState, id: ObjectId) -> str:
@@ -274,6 +279,9 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
         for id, acl in state.privileges.items():
             if role.id in acl and state.owner(id) != role.id:
                 state = state.with_acl(id, {k: v for k, v in acl.items() if k != role.id})
+        for id, acls in state.column_privileges.items():
+            for position, acl in acls.items() if state.owner(id) != role.id else ():
+                state = state.with_column_acl(id, position, {k: v for k, v in acl.items() if k != role.id})
     return state
 
 

@@ -18,7 +18,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
-from server.sql.expressions import Column, Expression, name_of, precision
+from server.sql.expressions import Column, ColumnRef, Expression, name_of, precision, walk
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Expr, Query, position_of
 from server.sql.relations import Relation, RowLocks
@@ -50,7 +50,7 @@ class Replacement:
 
 
 class Binder(Coercer):
-    """Binds one statement. Afterwards `inputs`, `uses`, `replacements` and `parameters` describe it.
+    """Binds one statement. Afterwards `inputs`, `uses`, `reads`, `replacements` and `parameters` describe it.
 
     `inside_view`: the nesting depth in views' texts, where nodes have no position in the client's text. `maintained`:
     refuses constructs that a maintained query cannot contain.
@@ -76,6 +76,9 @@ class Binder(Coercer):
         self.uses: set[ObjectId] = set()
         self.types: set[ObjectId] = set()
         """The user-defined types that the text names."""
+        self.reads: set[tuple[ObjectId, int]] = set()
+        """The columns, by relation and number, that the text names, also by `*`."""
+        self._known: dict[int, tuple[ObjectId, int]] = {}
         self.sequences: set[ObjectId] = set()
         """Those that are named as arguments of functions."""
         self.implied_calls = False
@@ -136,6 +139,18 @@ class Binder(Coercer):
         return bound
 
     # -- columns and positions --------------------------------------------------------------------------------------
+
+    def know(self, relation: ObjectId, columns: Sequence[Column]) -> None:
+        """Declares that the first columns of a catalog relation have these ids, so that `read` recognizes them."""
+        self._known.update((column.id, (relation, number)) for number, column in enumerate(columns))
+
+    def read(self, expression: Expression) -> Expression:
+        """Adds the columns that a name denotes to `reads`. Returns the expression."""
+        if not self.inside_view:
+            for node in walk(expression):
+                if isinstance(node, ColumnRef) and (column := self._known.get(node.column.id)) is not None:
+                    self.reads.add(column)
+        return expression
 
     def new_id(self) -> int:
         """A column id, unique in the plan."""

@@ -146,7 +146,8 @@ def _own_form(
         return serial_sequence(binder, arguments, call)
     if name in VOLATILE_NAMES and not star:
         return volatile(binder, name, arguments, scope, call)
-    if name in PRIVILEGE_FUNCTIONS and len(arguments) in (2, 3) and not star:
+    widths = (3, 4) if name == "has_column_privilege" else (2, 3)
+    if name in PRIVILEGE_FUNCTIONS and len(arguments) in widths and not star:
         return privilege_function(binder, name, arguments, scope, call)
     return None
 

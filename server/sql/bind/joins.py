@@ -48,7 +48,9 @@ def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, oute
         raise PgError(SqlState.DUPLICATE_COLUMN, message)
     if names:
         merged = [(n, _using(n, left, "left"), _using(n, right, "right")) for n in names]
-        condition = conjunction([operator(binder, "=", [a.expression, b.expression], join) for _, a, b in merged])
+        condition = conjunction(
+            [operator(binder, "=", [binder.read(a.expression), binder.read(b.expression)], join) for _, a, b in merged]
+        )
     elif join.args.get("on") is not None:
         scope = Scope(
             left.entries + right.entries, outer.parent, outer.common_tables, "JOIN conditions", level=outer.level

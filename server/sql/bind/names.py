@@ -25,7 +25,7 @@ def column(binder: Binder, tree: exp.Column, scope: Scope) -> Expression:
         message = "DEFAULT is not allowed in this context"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
     try:
-        return find_column(scope, table, tree.name, binder.at(tree))
+        return binder.read(find_column(scope, table, tree.name, binder.at(tree)))
     except PgError as error:
         if error.sqlstate is not SqlState.FEATURE_NOT_SUPPORTED or whole_row(tree, scope) is None:
             raise

@@ -13,6 +13,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import (
     BOOL,
     DATE,
+    INT2,
     INT4,
     INT8,
     MZ_TIMESTAMP,
@@ -26,7 +27,8 @@ from protocol.pgwire.types import (
 )
 from server.sql.bind.binder import Binder, form
 from server.sql.casts import find_cast
-from server.sql.coerce import ASSIGNMENT, IMPLICIT
+from server.sql.coerce import ASSIGNMENT, EXPLICIT, IMPLICIT
+from server.sql.constant import COLUMN_NUMBER_PRIVILEGE
 from server.sql.expressions import Array, ColumnRef, Expression, SessionValue, Subquery, walk
 from server.sql.scope import Scope
 from server.sql.waiting import WAITING, per_row
@@ -128,7 +130,10 @@ def privilege_function(
 ) -> Expression:
     """has_table_privilege(...) etc., evaluated once per statement. 0A000 if the arguments depend on columns."""
     check_maintained(binder, name, tree)
-    texts = tuple(binder.coerce(binder.expression(argument, scope), TEXT) for argument in arguments)
+    bound = [binder.expression(argument, scope) for argument in arguments]
+    if name == "has_column_privilege" and bound[-2].type in (INT2, INT4):
+        bound[-2], name = binder.coerce(bound[-2], TEXT, EXPLICIT), COLUMN_NUMBER_PRIVILEGE
+    texts = tuple(binder.coerce(value, TEXT) for value in bound)
     if any(isinstance(node, ColumnRef | Subquery) for text in texts for node in walk(text)):
         raise binder.unsupported(f"{name}() of columns", tree)
     return SessionValue(name, BOOL, Array(texts, array_of(TEXT)))

@@ -39,7 +39,10 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
         identifiers = [tree.args[k] for k in ("catalog", "db", "this") if tree.args.get(k) is not None]
         alias = "" if tree.alias else f" AS {quoted(item.name)}"
         replace_name(binder, identifiers, f'"$id".{quoted(item.id)}{alias}')
-    return relation_of(binder, item)
+    relation = relation_of(binder, item)
+    if not binder.inside_view:
+        binder.know(item.id, relation.columns)
+    return relation
 
 
 def relation_of(binder: Binder, item: CatalogRelation) -> Relation:

@@ -385,9 +385,7 @@ def test_subscribe_requires_select(sessions: Sessions) -> None:
     with ann.transaction():
         ann.execute("DECLARE c CURSOR FOR SUBSCRIBE v")
         assert ann.execute("FETCH 1 c").fetchall()[0][2] == 0
-        boss.execute("REVOKE SELECT ON v FROM ann")
-        boss.execute("INSERT INTO t VALUES (1)")
-        assert len(ann.execute("FETCH 2 c").fetchall()) == 2, "what runs is not ended"
+    boss.execute("REVOKE SELECT ON v FROM ann")
     with pytest.raises(errors.InsufficientPrivilege), ann.transaction():
         ann.execute("DECLARE c CURSOR FOR SUBSCRIBE v")
         ann.execute("FETCH 1 c")
@@ -549,7 +547,7 @@ def test_system_tables_show_owners_and_privileges(sessions: Sessions) -> None:
             f"SELECT owner_id, privileges FROM {table} WHERE name = 't' AND owner_id = '{ids['ann']}'"  # type: ignore[arg-type]
         ).fetchall()
         assert owner == ids["ann"]
-        assert granted[0] == f"{owner}=arwdD/{owner}"
+        assert granted[0] == f"{owner}=arwdDx/{owner}"
         assert sorted(granted[1:]) == sorted([f"p=rw/{owner}", f"{ids['readers']}=rw/{owner}"])
     assert boss.execute(f"SELECT count(*) FROM mz_indexes WHERE owner_id = '{ids['ann']}'").fetchall() == [(1,)]  # type: ignore[arg-type]
     assert boss.execute("SELECT * FROM mz_role_members").fetchall() == [

@@ -27,7 +27,7 @@ class Stream:
     def __init__(self) -> None:
         self.finished = False
         self.error: PgError | None = None
-        self.on_overrun = None
+        self.interrupt = None
         self._came = asyncio.Event()
         self._messages: list[Entry] = []
 

@@ -72,7 +72,7 @@ def _parse_explained(tokens: TokenReader, parse_statement: Rule, start: int, *, 
         if tokens.at("view") and analyze:
             raise tokens.not_supported("EXPLAIN ANALYZE VIEW", "Write EXPLAIN ANALYZE SELECT ... FROM the view.")
         return StoredQuery(parse_object_kind(tokens, "EXPLAIN"), tokens.name())
-    if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "subscribe", "create", "execute"):
+    if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "merge", "subscribe", "create", "execute"):
         raise tokens.syntax_error()
     token = tokens.token
     statement = parse_statement(tokens)

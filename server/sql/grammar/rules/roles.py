@@ -234,14 +234,17 @@ def _parse_granted(tokens: TokenReader, start: int, preposition: str) -> GrantPr
     """The part of GRANT and REVOKE after the verb: privileges ON objects, or roles; then TO or FROM roles."""
     revoke = preposition == "from"
     privileges: tuple[Ident, ...] | None = None
+    columns: tuple[tuple[Ident | None, tuple[Ident, ...]], ...] = ()
     is_all = tokens.take("all")
     if is_all:
         tokens.take("privileges")
+        if named := _parse_columns(tokens):
+            privileges, columns = (), ((None, named),)
     else:
-        privileges = tokens.comma_list(lambda: _parse_privilege(tokens))
-    tokens.reject("a privilege on columns", "(", hint="Grant it on the table, or on a view of the columns.")
-    if not is_all and tokens.take(preposition):
-        assert privileges is not None
+        granted = tokens.comma_list(lambda: (_parse_privilege(tokens), _parse_columns(tokens)))
+        privileges = tuple(privilege for privilege, named in granted if not named)
+        columns = tuple((privilege, named) for privilege, named in granted if named)
+    if privileges and not columns and tokens.take(preposition):
         roles = tuple(RoleName(p.name, p.position) for p in privileges)
         members = _parse_roles(tokens)
         _reject_options(tokens)
@@ -255,7 +258,16 @@ def _parse_granted(tokens: TokenReader, start: int, preposition: str) -> GrantPr
     _reject_options(tokens)
     if revoke:
         tokens.drop_behavior()  # it has no effect: without grant options, nothing depends on a privilege
-    return GrantPrivileges(*tokens.text_from(start), privileges, kind, objects, grantees, revoke)
+    return GrantPrivileges(*tokens.text_from(start), privileges, columns, kind, objects, grantees, revoke)
+
+
+def _parse_columns(tokens: TokenReader) -> tuple[Ident, ...]:
+    """The columns of a privilege in parentheses; none without them."""
+    if not tokens.take("("):
+        return ()
+    columns = tokens.comma_list(tokens.ident)
+    tokens.expect(")")
+    return columns
 
 
 def _parse_privilege(tokens: TokenReader) -> Ident:

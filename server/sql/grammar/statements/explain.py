@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name, Parsed
 from server.sql.grammar.statements.prepared import Execute
@@ -38,6 +39,7 @@ Explained = (
     | Insert
     | Update
     | Delete
+    | Merge
     | Subscribe
     | CreateTableAs
     | CreateView

@@ -111,9 +111,13 @@ class GrantRoles(Definition):
 
 @dataclass(frozen=True, slots=True)
 class GrantPrivileges(Definition):
-    """GRANT privileges ON objects TO grantees, or with `revoke` REVOKE ... FROM. `privileges` None: ALL."""
+    """GRANT privileges ON objects TO grantees, or with `revoke` REVOKE ... FROM. `privileges` None: ALL.
+
+    `columns`: the privileges on columns, None for ALL, each with its columns. They are not among `privileges`.
+    """
 
     privileges: tuple[Ident, ...] | None
+    columns: tuple[tuple[Ident | None, tuple[Ident, ...]], ...]
     kind: GrantKind
     objects: tuple[Name, ...]
     grantees: tuple[RoleName, ...]

@@ -246,7 +246,7 @@ def test_the_overrun_error_names_the_last_broadcast_progress(tmp_path: Path) -> 
         crowd.add(limit=0)
         (stream,) = crowd.subscriptions
         errors: list[PgError] = []
-        stream.on_overrun = errors.append
+        stream.interrupt = errors.append
         await crowd.until(lambda: crowd.live == 1)
         crowd.commit(10)
         await crowd.until(lambda: crowd.sockets[0].taken.endswith(progressed(11)))

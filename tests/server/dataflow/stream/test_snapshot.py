@@ -228,7 +228,7 @@ def test_entries_that_wait_during_the_snapshot_do_not_count(tmp_path: Path) -> N
         feed = Feed(Timestamp(6), tmp_path)
         stream = subscription(feed, entries(), limit=20_000)
         errors: list[Any] = []
-        stream.on_overrun = errors.append
+        stream.interrupt = errors.append
         for time in range(6, 26):
             feed.append(Timestamp(time), changes(0))
             feed.advance(Timestamp(time + 1))
