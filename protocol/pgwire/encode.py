@@ -63,9 +63,7 @@ class RowEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The batch's rows as messages, in order; b"" for no rows."""
-        return in_chunks(
-            batch, self._types, lambda columns, rows: _sized_rows(_DATA_ROW, self._columns, columns, rows)
-        )
+        return in_chunks(batch, self._types, lambda columns, rows: _sized_rows(_DATA_ROW, self._columns, columns, rows))
 
 
 class CopyEncoder:

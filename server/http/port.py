@@ -1,11 +1,12 @@
 """The HTTP port, on aiohttp.
 
-It answers GET and HEAD, one request per connection. It shares the event loop with the sessions.
+Each connection serves one request. The port shares the event loop with the sessions.
 
-aiohttp bounds the size of a request's head and closes a connection that does not send one in time. This module adds a
-bound on the number of connections, a bound on the time that a client may take to read an answer, and the check of the
-Host header, which prevents DNS rebinding: a web page whose own name resolves to this server's address could read the
-answers under that name. IP addresses cannot be rebound and are accepted. Names are accepted only if they are known.
+aiohttp bounds the size of a request's head and closes a connection that does not send one in time. This module adds
+bounds on the number of connections and on the times that a client may take to send a body and to read an answer, and
+the check of the Host header, which prevents DNS rebinding: a web page whose own name resolves to this server's address
+could read the answers under that name. IP addresses cannot be rebound and are accepted. Names are accepted only if they
+are known. `origins` refuses requests of other pages.
 """
 
 from __future__ import annotations
@@ -15,26 +16,35 @@ import ipaddress
 import logging
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import cast
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
-from server.introspection.tls_transport import TlsConnection
+from protocol.pgwire.errors import PgError, SqlState
+from server.http.origins import Origins
+from server.http.responses import API, Refused, refusal, text_response
+from server.http.tls_transport import TlsConnection
 from server.runtime.tls_stream import Handshakes
 
 LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
+BODY_BYTES_MAX = 16 * 1024 * 1024
 REQUEST_S = 5.0  # from the connection to the end of the request's head
-ANSWER_S = 10.0  # for the client to read the answer
+BODY_S = 60.0  # to the end of the request's body
+ANSWER_S = 10.0  # for the client to read an answer that is complete
+LINGER_S = 2.0  # for the client to stop sending a body that is not read
 SHUTDOWN_S = 0.5  # for the requests that are in progress at shutdown
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 500  # in addition to those that have a session, which `max_connections` limits
 
-Check = Callable[[web.Request], Awaitable[web.Response | None]]
-"""Returns the refusal of a request, None if it may be answered."""
+Check = Callable[[web.Request], Awaitable[None]]
+"""Refused if the client may not have what it requests."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
 _FOREIGN_NAME = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
@@ -44,52 +54,70 @@ _aiohttp_log = logging.getLogger("tidewire.aiohttp")
 _aiohttp_log.disabled = True  # it would log a stack trace for each malformed request
 
 
-def text_response(status: int, text: str) -> web.Response:
-    return web.Response(status=status, text=f"{text}\n")
+class Kind(Enum):
+    PUBLIC = "public"
+    """Needs no authentication."""
+    PAGE = "page"
+    API = "API"
+    """Has a session. Its answer may be of any length and take any time. Other origins may be accepted."""
 
 
-def _last(response: web.StreamResponse) -> web.StreamResponse:
-    """Completes the headers of the only response of a connection."""
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["Server"] = "tidewire"  # instead of the versions of Python and aiohttp
-    response.force_close()
-    return response
+@dataclass(frozen=True, slots=True)
+class Route:
+    path: str
+    handler: Handler
+    kind: Kind = Kind.PAGE
+    method: str = hdrs.METH_GET
+    """GET includes HEAD, except for the API."""
 
 
 class HttpPort:
-    """Serves `pages` by path."""
+    """Serves `routes`."""
 
     def __init__(
         self,
-        pages: Mapping[str, Handler],
+        routes: Iterable[Route],
         *,
         host_names: Iterable[str] = (),
+        origins: Iterable[str] = (),
         check: Check | None = None,
-        public: Iterable[str] = (),
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         """`host_names`: the Host names that are accepted in addition to localhost and IP addresses.
 
-        `check`: who may have the pages, except those whose paths are `public`. `tls`: the certificate for a new
-        connection; None for connections without TLS.
+        `origins`: of pages whose requests are accepted. `check`: who may have what is not public. `tls`: the
+        certificate for a new connection; None for connections without TLS.
         """
-        self._pages = pages
+        self._methods: dict[str, set[str]] = defaultdict(set)
+        self._kinds: dict[str, Kind] = {}
         self._check = check
-        self._public = frozenset(public)
+        self._origins = Origins(origins)
         self._tls = tls
         self._handshakes = Handshakes()
         self._pending: set[TlsConnection] = set()
+        self._with_session = 0
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
-        application = web.Application(middlewares=[self._answer])
-        for path, page in pages.items():
-            application.router.add_get(path, page)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        application = web.Application(middlewares=[self._answer], client_max_size=BODY_BYTES_MAX)
+        application.on_response_prepare.append(self._complete)
+        for route in routes:
+            is_api = route.kind is Kind.API
+            if route.method == hdrs.METH_GET:
+                application.router.add_get(route.path, route.handler, allow_head=not is_api)
+            else:
+                application.router.add_route(route.method, route.path, route.handler)
+            self._kinds[route.path] = route.kind
+            self._methods[route.path].add(route.method)
+            if route.method == hdrs.METH_GET and not is_api:
+                self._methods[route.path].add(hdrs.METH_HEAD)
+        self._runner = web.AppRunner(
+            application, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
+        )
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Starts accepting. Returns the address, with the actual port if `port` is 0. OSError if it is in use."""
         await self._runner.setup()
-        self._listener = await asyncio.get_running_loop().create_server(self._connection, host, port)
+        self._listener = await asyncio.get_running_loop().create_server(self._connection, host, port, backlog=2_000)
         address = self._listener.sockets[0].getsockname()
         return address[0], address[1]
 
@@ -102,7 +130,7 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        if len(server.connections) + len(self._pending) >= CONNECTIONS_MAX:
+        if len(server.connections) + len(self._pending) - self._with_session >= CONNECTIONS_MAX:
             return _Refusal()
         connection = _Connection(server)
         context = self._tls()
@@ -113,15 +141,31 @@ class HttpPort:
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The middleware of all requests."""
-        refusal = self._refusal(request)
-        if refusal is None and self._check is not None and request.path not in self._public:
-            refusal = await self._check(request)
-        response = _last(refusal or await self._page(request, handler))
+        try:
+            response = self._malformed(request) or await self._handled(request, handler)
+        except Refused as refused:
+            response = refusal(request, refused)
         if request.transport is not None:
             asyncio.get_running_loop().call_later(ANSWER_S, request.transport.abort)
         return response
 
-    def _refusal(self, request: web.Request) -> web.Response | None:
+    async def _handled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        kind = self._kinds.get(request.path, Kind.PAGE)
+        if kind is not Kind.PUBLIC:
+            self._origins.check(request, api=kind is Kind.API)
+            if kind is Kind.API and request.method == hdrs.METH_OPTIONS:
+                return self._origins.preflight(self._methods[request.path])
+            if self._check is not None:
+                await self._check(request)
+        if kind is not Kind.API:
+            return await self._page(request, handler)
+        self._with_session += 1
+        try:
+            return await self._page(request, handler)
+        finally:
+            self._with_session -= 1
+
+    def _malformed(self, request: web.Request) -> web.Response | None:
         """Returns the answer to a request that is malformed or has a foreign name; None if there is no such fault."""
         hosts = request.headers.getall("Host", [])
         if request.version < (1, 0) and request.transport is not None:
@@ -150,12 +194,34 @@ class HttpPort:
         try:
             return await handler(request)
         except web.HTTPNotFound:
-            return text_response(404, f"there are: {' '.join(sorted(self._pages))}")
+            error = PgError(SqlState.UNDEFINED_OBJECT, f"there are: {' '.join(sorted(self._kinds))}")
+            raise Refused(404, error) from None
         except web.HTTPMethodNotAllowed:
-            return web.Response(status=405, text="use GET\n", headers={"Allow": "GET, HEAD"})
-        except Exception as error:
-            _log.error("http request failed", path=request.path, error=str(error), exc_info=error)
-            return text_response(500, "the server's log says why")
+            allowed = sorted(self._methods[request.path])
+            error = PgError(SqlState.FEATURE_NOT_SUPPORTED, f"use {allowed[0]}")
+            raise Refused(405, error, {hdrs.ALLOW: ", ".join(allowed)}) from None
+        except (Refused, ConnectionError):  # a client that has disconnected
+            raise
+        except Exception as bug:
+            _log.error("http request failed", path=request.path, error=str(bug), exc_info=bug)
+            raise Refused(500, PgError(SqlState.INTERNAL_ERROR, "the server's log says why")) from None
+
+    async def _complete(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Adds the headers of all responses."""
+        _last(response)
+        if request.path.startswith(API):
+            response.headers.update(self._origins.headers(request))
+
+
+def _last(response: web.StreamResponse) -> web.StreamResponse:
+    """Completes the headers of the only response of a connection."""
+    response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
+    response.headers[hdrs.SERVER] = "tidewire"  # instead of the versions of Python and aiohttp
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    if response.status != 101:
+        response.force_close()
+    return response
 
 
 class _Connection(web.RequestHandler):
@@ -168,7 +234,8 @@ class _Connection(web.RequestHandler):
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=REQUEST_S,
-            lingering_time=0,  # does not read the body of a request
+            lingering_time=LINGER_S,
+            auto_decompress=False,  # a small body could become a large one
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             max_headers=HEADERS_MAX,
