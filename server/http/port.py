@@ -145,6 +145,8 @@ class HttpPort:
             response = self._malformed(request) or await self._handled(request, handler)
         except Refused as refused:
             response = refusal(request, refused)
+        if not response.prepared:
+            response.force_close()
         if request.transport is not None:
             asyncio.get_running_loop().call_later(ANSWER_S, request.transport.abort)
         return response
@@ -208,19 +210,16 @@ class HttpPort:
 
     async def _complete(self, request: web.Request, response: web.StreamResponse) -> None:
         """Adds the headers of all responses."""
-        _last(response)
+        _with_headers(response)
         if request.path.startswith(API):
             response.headers.update(self._origins.headers(request))
 
 
-def _last(response: web.StreamResponse) -> web.StreamResponse:
-    """Completes the headers of the only response of a connection."""
+def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
     response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
     response.headers[hdrs.SERVER] = "tidewire"  # instead of the versions of Python and aiohttp
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
-    if response.status != 101:
-        response.force_close()
     return response
 
 
@@ -256,8 +255,11 @@ class _Connection(web.RequestHandler):
         if exc is not None:
             exc.__traceback__ = None  # a reference cycle that keeps what was received in memory
         if isinstance(exc, LineTooLong):
-            return _last(text_response(431, "the request's head is too large"))
-        return _last(text_response(400, "malformed HTTP request"))
+            response = text_response(431, "the request's head is too large")
+        else:
+            response = text_response(400, "malformed HTTP request")
+        response.force_close()
+        return _with_headers(response)
 
 
 class _Refusal(asyncio.Protocol):

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from aiohttp import hdrs, web
 
-from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import (
     CommandComplete,
     EmptyQueryResponse,
@@ -194,7 +194,7 @@ def error_of(answer: Answer) -> PgError:
         hint=report.hint,
         position=report.position,
         where=report.where,
-        severity=report.severity,  # type: ignore[arg-type]
+        severity=Severity(report.severity),
         schema_name=report.schema_name,
         table_name=report.table_name,
         constraint_name=report.constraint_name,
@@ -221,6 +221,7 @@ class _Output:
     async def _send(self) -> None:
         if self._response is None:
             self._response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: self.content_type})
+            self._response.force_close()
             await self._response.prepare(self._request)
         for part in self._parts:
             await self._response.write(part)
@@ -257,9 +258,8 @@ class _JsonOutput(_Output):
     async def receive(self, answer: Answer) -> None:
         match answer.code:
             case RowDescription.code:
-                await self._write(
-                    self._comma(), b'{"columns":', json_bytes(columns_of(described(answer))), b',"rows":['
-                )
+                columns = json_bytes(columns_of(described(answer)))
+                await self._write(self._comma(), b'{"columns":', columns, b',"rows":[')
                 self._is_open, self._rows = True, 0
             case CopyData.code:
                 await self._write(b",\n" if self._rows else b"", answer.body)

@@ -103,6 +103,7 @@ async def _as_events(
     request: web.Request, _: web.WebSocketResponse, first: Event, events: AsyncIterator[Event]
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: EVENT_STREAM, "X-Accel-Buffering": "no"})
+    response.force_close()
     await response.prepare(request)
     await response.write(_event_text(first))
     async for event in events:
