@@ -133,6 +133,7 @@ class App:
         # Imported here because the import takes 0.2 s, in which the JVM starts and clients can already connect.
         from server.http.access import http_access
         from server.http.api import api
+        from server.http.files import files
         from server.http.monitoring import monitoring
         from server.http.port import HttpPort
 
@@ -142,7 +143,7 @@ class App:
             registry=self.coordinator.metrics.registry,
         )
         self._http = HttpPort(
-            [*pages, *api(self.listener.sessions, self.listener.clients)],
+            [*pages, *files(), *api(self.listener.sessions, self.listener.clients)],
             host_names=self._config.http_names,
             origins=self._config.http_origins,
             check=http_access(self.access, self.coordinator),

@@ -83,7 +83,9 @@ async def _events(session: ApiSession, query: SubscriptionQuery) -> AsyncIterato
                     yield Event("progress", json_bytes({"progress": time, "token": token}), token)
                 else:
                     has_begun = True
-                    yield Event("start", json_bytes({"columns": columns, "as_of": time}))
+                    yield Event(
+                        "start", json_bytes({"columns": columns, "as_of": time, "fingerprint": query.fingerprint})
+                    )
             case NoticeResponse.code:
                 yield Event("notice", json_bytes(error_object(error_of(answer))))
             case ErrorResponse.code:
