@@ -40,6 +40,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 BUFFER_BYTES = 256 * 1024
 THREAD_BYTES = 64 * 1024  # from this length on a body is parsed in a thread
 STATEMENTS_MAX = 1_000  # of one request
+PARAMETERS_MAX = 65_535  # of one statement, as in PostgreSQL
 
 OpenSession = Callable[[web.Request, Mapping[str, str], RowFormat], ApiSession]
 """Opens the session of a request, with these startup parameters. PgError."""
@@ -73,7 +74,7 @@ class _Body:
     settings: dict[str, str]
 
     @classmethod
-    def parse(cls, data: bytes) -> Self:
+    def parse(cls, data: bytes | bytearray) -> Self:
         """ValueError if it is not valid; RecursionError if it is nested too deeply."""
         value = json.loads(data)
         if not isinstance(value, dict):
@@ -109,8 +110,8 @@ def _check_keys(value: Mapping[str, object], known: Sequence[str]) -> None:
 
 def parameters_of(values: object) -> tuple[bytes | None, ...]:
     """The values of a JSON array in the text format of parameters. ValueError if it is no array."""
-    if not isinstance(values, list):
-        raise ValueError('"parameters" must be an array')
+    if not isinstance(values, list) or len(values) > PARAMETERS_MAX:
+        raise ValueError(f'"parameters" must be an array of at most {PARAMETERS_MAX} values')
     return tuple(map(_parameter, values))
 
 
@@ -148,16 +149,19 @@ async def _read(request: web.Request) -> _Body:
         raise _invalid(415, f"the content type must be {JSON}")
     if hdrs.CONTENT_ENCODING in request.headers:
         raise _invalid(415, "encoded bodies are not supported")
-    too_long = Refused(413, PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"the body is longer than {BODY_BYTES_MAX} bytes"))
     if (request.content_length or 0) > BODY_BYTES_MAX:
-        raise too_long
+        raise _too_long()
+    data = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
-            data = await request.read()
+            async for chunk in request.content.iter_any():
+                if len(data) + len(chunk) > BODY_BYTES_MAX:
+                    data.clear()  # the exception's traceback keeps it
+                    raise _too_long()
+                data += chunk
     except TimeoutError:
+        data.clear()
         raise _invalid(408, "the body took too long") from None
-    except web.HTTPRequestEntityTooLarge:
-        raise too_long from None
     except web.RequestPayloadError:
         raise _invalid(400, "malformed body") from None
     try:
@@ -166,6 +170,11 @@ async def _read(request: web.Request) -> _Body:
         return await asyncio.to_thread(_Body.parse, data)
     except (ValueError, RecursionError) as error:
         raise _invalid(400, f"invalid body: {str(error).splitlines()[0]}") from None
+
+
+def _too_long() -> Refused:
+    error = PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"the body is longer than {BODY_BYTES_MAX} bytes")
+    return Refused(413, error)
 
 
 def _invalid(status: int, message: str) -> Refused:

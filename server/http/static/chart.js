@@ -41,7 +41,7 @@ export function line(name, points) {
   if (points.length < 2) return null;
   const [width, height, left, bottom] = [520, 130, 60, 20];
   const values = points.map(([, value]) => value);
-  const [high, low] = [Math.max(...values), Math.min(...values)];
+  const [high, low] = [Math.max(0, ...values), Math.min(0, ...values)];
   const [first, last] = [points[0][0], points[points.length - 1][0]];
   const x = (time) => left + ((time - first) / (last - first || 1)) * (width - left - 10);
   const y = (value) => 20 + (1 - (value - low) / (high - low || 1)) * (height - bottom - 30);

@@ -28,7 +28,7 @@ const TABLES = {
   sinkNumbers: "SELECT * FROM mz_internal.mz_sink_statistics",
   sessions: "SELECT * FROM mz_internal.mz_sessions",
   subscriptions: "SELECT * FROM mz_internal.mz_subscriptions",
-  activity: "SELECT pid, usename, application_name, client_addr, backend_start, state FROM pg_catalog.pg_stat_activity",
+  activity: "SELECT pid, usename, client_addr, backend_start FROM pg_catalog.pg_stat_activity",
   sizes: "SELECT n.nspname, c.relname, pg_total_relation_size(c.oid)::text AS bytes FROM pg_catalog.pg_class c "
     + "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm') "
     + "AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'mz_catalog', 'mz_internal')",
@@ -176,17 +176,13 @@ async function activityPage() {
     await tidewire.query(`SELECT ${call}($1::int)`, [pid]);
     refresh();
   } }, label);
-  const idle = found.activity.filter(({ state }) => state !== "active").length;
   return [
-    h("div", { class: "tiles" }, tile("Sessions", count(found.activity.length)), tile("Running", count(found.activity.length - idle)),
-      tile("Subscribers", count(found.subscriptions.length))),
+    h("div", { class: "tiles" }, tile("Sessions", count(found.activity.length)), tile("Subscribers", count(found.subscriptions.length))),
     h("section", { class: "card" }, h("h2", {}, "Sessions"), table([
       { name: "Process", number: true, of: ({ pid }) => pid },
       { name: "User", of: (row) => row.usename },
-      { name: "Application", of: (row) => row.application_name },
       { name: "Address", of: (row) => row.client_addr },
       { name: "Since", of: (row) => row.backend_start?.slice(0, 19) },
-      { name: "State", of: (row) => badge(row.state, { active: "good" }) },
       { name: "Subscribed to", of: ({ pid }) => followed(pid).flatMap((row) => row.referenced_object_ids).map(name).join(", ") || null },
       { name: "", of: ({ pid }) => h("span", {}, act("Cancel", "pg_cancel_backend", pid), " ", act("End", "pg_terminate_backend", pid)) },
     ], found.activity, { empty: "There are no sessions." })),
@@ -200,7 +196,7 @@ const PAGES = { objects: objectsPage, dataflows: dataflowsPage, holds: holdsPage
 let catalogNames = [];
 const editor = editorPage(tidewire, () => catalogNames);
 let shown = null;
-let refreshing = null;
+let refreshing = null; // the page that is being read
 
 async function readNames() {
   const { schemas, objects, columns } = await read("schemas", "objects", "columns");
@@ -223,10 +219,11 @@ function quoted(name) {
 async function refresh() {
   const page = location.hash.slice(1) || "sql";
   if (page === "sql" || !PAGES[page]) return;
-  const turn = refreshing = {};
+  if (refreshing === page) return;
+  refreshing = page;
   try {
     const elements = await PAGES[page]();
-    if (turn !== refreshing || page !== (location.hash.slice(1) || "sql")) return;
+    if (page !== location.hash.slice(1)) return;
     const scrolled = [...main.querySelectorAll(".scroll")].map(({ scrollTop, scrollLeft }) => [scrollTop, scrollLeft]);
     const focused = [...main.querySelectorAll("button, .scroll")].indexOf(document.activeElement);
     main.replaceChildren(...elements);
@@ -235,7 +232,9 @@ async function refresh() {
     report(null);
   } catch (error) {
     report(error);
-    if (turn === refreshing && !main.hasChildNodes()) main.replaceChildren(described(error));
+    if (page === location.hash.slice(1) && !main.hasChildNodes()) main.replaceChildren(described(error));
+  } finally {
+    if (refreshing === page) refreshing = null;
   }
 }
 

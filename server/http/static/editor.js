@@ -136,7 +136,8 @@ export function editorPage(tidewire, names) {
         points.push([batch.progress, size]);
         if (points.length > POINTS_MAX) points.shift();
         const late = Math.max(0, Date.now() - batch.progress);
-        state.textContent = `following: ${updates} updates, ${late} ms behind, resume with ${batch.token}`;
+        state.textContent = `following: ${updates} updates, ${late} ms behind`;
+        state.title = `resume with ${batch.token}`;
         drawing ??= requestAnimationFrame(draw);
       }
       state.textContent = `ended after ${updates} updates`;
