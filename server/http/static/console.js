@@ -114,7 +114,7 @@ async function dataflowsPage() {
         tile("Waiting commits", count(lag?.commits ?? 0)),
         tile("Hydration", one.hydrated ? duration(progress?.last_ms) ?? "done" : `${progress?.operators_done ?? 0} of ${progress?.operators ?? "?"}`)),
       one.error ? h("p", { class: "error" }, one.error) : null,
-      operators.length ? h("div", { class: "scroll", tabindex: 0 }, graph(operators, memory))
+      operators.length ? h("div", { class: "scroll tall", tabindex: 0 }, graph(operators, memory))
         : h("p", { class: "empty" }, "The whole query is computed again for each change, or it is an arrangement of one relation."))),
   ];
 }

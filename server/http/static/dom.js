@@ -64,6 +64,7 @@ export function bytes(value) {
 export function duration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return null;
   const ms = Number(milliseconds);
+  if (ms < 0.05) return "0 ms";
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
   const s = ms / 1000;
   if (s < 120) return `${s.toFixed(s < 10 ? 1 : 0)} s`;

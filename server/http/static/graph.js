@@ -39,7 +39,7 @@ export function graph(operators, memory) {
     return svg("g", { class: "operator" },
       svg("title", {}, operator.name),
       svg("rect", { class: "node", x, y, width: WIDTH, height: HEIGHT, rx: 6 }),
-      svg("text", { x: x + 10, y: y + 20 }, clipped(operator.name, 30)),
+      svg("text", { x: x + 10, y: y + 20 }, clipped(operator.name.replaceAll("materialize.public.", ""), 30)),
       svg("text", { class: "soft", x: x + 10, y: y + 38 }, `${count(operator.rows_in)} rows in, ${count(operator.rows_out)} out`),
       svg("text", { class: "soft", x: x + 10, y: y + 54 },
         `${duration(operator.ticks_ms)} in ${count(operator.ticks)} ticks${held === undefined ? "" : `, ${bytes(held)}`}`),
