@@ -16,7 +16,7 @@ PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients or console
 
 .PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
-	test-kafka test-clients test-console check bench score clean
+	test-kafka test-clients test-console check bench score site clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -137,6 +137,16 @@ bench: $(VENV)/.installed
 # Prints how much of each chapter of PostgreSQL's manual is supported and tested. ARGS=--missing lists the rest.
 score: $(VENV)/.installed
 	$(BIN)/python -m tests.sql.score $(ARGS)
+
+# The documentation as a website in build/site. Fails at links to what does not exist.
+site: $(VENV)/site/.installed
+	$(VENV)/site/bin/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/site
+
+$(VENV)/site/.installed: docs/requirements.txt | $(VENV)/.installed
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

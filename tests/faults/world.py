@@ -37,6 +37,7 @@ from tests.faults.writers import PARITIES, SETUP, Operation, Row, Teller, Writer
 from tests.fix_server import ServerProcess
 
 FLAGS = ("--timestamp-interval", "50ms", "--spark-master", "local[1]")
+START_S = 90.0  # at most, until Spark has started and computed the first results
 CLOCK_MS_MAX = 30 * 60 * 1_000  # the clock is wrong by at most half an hour: less than a hold's MAX LAG
 HOLDS = {"h_events_1": "events", "h_events_2": "events", "h_ledger": "ledger", "h_totals": "totals"}
 HOLDS["h_accounts"] = HOLDS["h_parities"] = "accounts"
@@ -255,7 +256,11 @@ class World:
             self._created_at = dict(self._query("SELECT name, at FROM mz_catalog.mz_holds"))
         for client in self._clients:
             client.start()
-        self._await("every subscriber has progress", lambda: all(client.place for client in self._clients))
+        self._await(
+            "every subscriber has progress",
+            lambda: all(client.place for client in self._clients),
+            patience_s=max(self.patience_s, START_S),
+        )
         kinds = (Writer, Writer, Teller) if self.spark else (Writer, Writer)
         for number, kind in enumerate(kinds, start=1):
             self._writers.append(kind(self._proxy.dsn, number, self._dice.randrange(2**32)))
@@ -364,8 +369,8 @@ class World:
                 text = f"{client.name} is at {found.get(client.name)}, but was advanced to {lower} (tried: {upper})"
                 self.found.append(Violation("hold", text))
 
-    def _await(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + self.patience_s
+    def _await(self, what: str, condition: Callable[[], bool], *, patience_s: float | None = None) -> None:
+        deadline = time.monotonic() + (patience_s or self.patience_s)
         while not condition():
             if broken := [text for client in self._clients if (text := self._broken(client))]:
                 raise Unsettled(broken[0])

@@ -102,16 +102,17 @@ _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
     "explain": parse_explain,
     "prepare": parse_prepare,
 }
+_BLOCK = "Send the statements between BEGIN and COMMIT."
 # Statements that Tidewire lacks, with the hint for each.
 _UNSUPPORTED: dict[str, str | None] = {
-    "call": None,
-    "checkpoint": None,
-    "cluster": None,
-    "do": None,
-    "import": None,
-    "load": None,
+    "call": _BLOCK,
+    "checkpoint": "Every acknowledged commit is on disk.",
+    "cluster": "CREATE INDEX makes lookups by a key fast.",
+    "do": _BLOCK,
+    "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
+    "load": "COPY ... FROM STDIN inserts rows that the client sends.",
     "refresh": "A materialized view is always up to date.",
-    "reindex": None,
+    "reindex": "Every commit keeps the indexes up to date.",
     "security": None,
 }
 

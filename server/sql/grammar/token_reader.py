@@ -69,6 +69,10 @@ class TokenReader:
         self.token = self.tokens[index]
 
     def advance(self, count: int = 1) -> None:
+        """Moves past `count` tokens. A syntax error if the statement has fewer."""
+        if self.index + count >= len(self.tokens):
+            self.move_to(len(self.tokens) - 1)
+            raise self.syntax_error()
         self.move_to(self.index + count)
 
     def ahead(self, count: int = 1) -> Token:

@@ -86,6 +86,7 @@ _LITERALS: dict[str, Sequence[str]] = {
 _FIELDS = ("'year'", "'month'", "'day'", "'hour'", "'minute'", "'second'", "'epoch'", "'dow'", "'week'", "'quarter'")
 _FORMATS = ("'YYYY-MM-DD'", "'HH24:MI:SS.US'", "'Day, DDth Mon'", "'999.99'", "'FM000'")
 _PATTERNS = ("'a'", "'^[a-c]+'", "'(b|c)'", r"'\d+'", "'.*'", "'B'")
+_PATHS = ("'$'", "'$.a[*]'", "'strict $.b'", "'$.a[*] ? (@ > 1)'", "'$[*].type()'", "'exists($.a)'", "'$.a[0] + 1'")
 _CODES = ("'hex'", "'base64'", "'escape'")
 _LIKES = ("'%b%'", "'a_c'", "'%'", "''", "'A%'")
 # Arguments for which most values are invalid: the functions, the argument's index, the values.
@@ -97,6 +98,8 @@ _SPECIAL: Sequence[tuple[str, int, Sequence[str]]] = (
     ("~ ~* !~ !~* regexp_like regexp_count regexp_replace regexp_match regexp_substr regexp_instr", 1, _PATTERNS),
     ("regexp_split_to_array", 1, _PATTERNS),
     ("~~ !~~ ~~* !~~*", 1, _LIKES),
+    ("jsonb_path_exists jsonb_path_match jsonb_path_query_array jsonb_path_query_first @? @@", 1, _PATHS),
+    ("jsonb_path_exists_tz jsonb_path_match_tz jsonb_path_query_array_tz jsonb_path_query_first_tz", 1, _PATHS),
     ("timezone", 0, ("'UTC'", "'America/New_York'", "'+03'")),
     ("make_date", 0, ("2024", "1970")),
     ("make_date", 1, ("2", "12", "13")),

@@ -119,6 +119,7 @@ select 1 in (|select not|select f(1|select a[1|select a..b|select array[|select 
 select distinct on|select count(*) over|select select|select check|values|values 1|values (1,|values (1) (2)|table
 table t t2|with|with x|with x as|with x as (|with x as (select 1)|select 1 from t limit 1 limit 2|select (select 1
 select order from t|select * a from t
+create table t (a int) with (fillfactor =|vacuum (
 explain (foo) select 1|explain (format x) select 1|explain (format 3) select 1
 """
 
@@ -367,6 +368,22 @@ def test_damaged_statements_are_parsed_or_refused(text: str, data: st.DataObject
     for statement in parsed_or_refused(text):
         for node in slices(statement):
             assert text[node.offset : node.offset + len(node.text)] == node.text
+
+
+@pytest.mark.parametrize(
+    "text", ["create function f() returns int", "create trigger t", "do $$ begin end $$", "reindex table t"]
+)
+def test_refused_statements_have_a_hint(text: str) -> None:
+    with pytest.raises(PgError) as refused:
+        parse(text)
+    assert refused.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED
+    assert refused.value.hint
+
+
+def test_statements_that_end_early_are_parsed_or_refused() -> None:
+    for text in GOOD:
+        for token in tokenize(text):
+            parsed_or_refused(text[: token.start])
 
 
 @examples(300)

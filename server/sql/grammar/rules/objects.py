@@ -14,6 +14,26 @@ _UNSUPPORTED_KINDS = words(
     sink statistics subscription system tablespace text transform trigger type"""
 )
 
+_COMPUTE = "Define a view with the query, or compute in the client."
+_REACT = "A materialized view is kept up to date when its tables change, and SUBSCRIBE sends the changes to a client."
+# What to do instead.
+_HINTS = {
+    "aggregate": _COMPUTE,
+    "collation": 'Text is compared by its bytes, as under the collation "C".',
+    "event": _REACT,
+    "extension": "Functions such as gen_random_uuid() are built in.",
+    "foreign": "CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.",
+    "function": _COMPUTE,
+    "policy": "Grant SELECT on a view with the condition, instead of the table.",
+    "procedure": "Send the statements between BEGIN and COMMIT.",
+    "publication": "CREATE SINK and SUBSCRIBE send the changes of a table.",
+    "rule": _REACT,
+    "server": "CREATE CONNECTION describes another server, from which CREATE SOURCE reads.",
+    "subscription": "CREATE SOURCE ... FROM POSTGRES follows the tables of a publication.",
+    "tablespace": "All data is in the data directory of the server (--data-dir).",
+    "trigger": _REACT,
+}
+
 
 def parse_temporary(tokens: TokenReader) -> bool:
     """[[LOCAL | GLOBAL] TEMPORARY]. Returns whether it is there."""
@@ -25,7 +45,8 @@ def parse_temporary(tokens: TokenReader) -> bool:
 def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:
     """0A000 if the token is a kind that Tidewire lacks or one of `kinds`, which `verb` does not support; else 42601."""
     if tokens.at(*kinds, *_UNSUPPORTED_KINDS):
-        return tokens.not_supported(f"{verb} {tokens.token.value.upper()}")
+        kind = tokens.token.value
+        return tokens.not_supported(f"{verb} {kind.upper()}", _HINTS.get(kind) if verb == "CREATE" else None)
     return tokens.syntax_error()
 
 
