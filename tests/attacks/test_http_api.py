@@ -10,7 +10,6 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import aiohttp
 import psycopg
@@ -27,9 +26,9 @@ pytestmark = pytest.mark.attacks
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path_factory.mktemp("data"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
     yield server
     assert '"level": "error"' not in server.log_path.read_text()
     assert server.stop() == 0
@@ -38,7 +37,7 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
 @pytest.fixture
 def api(own_server: ServerProcess) -> Api:
     api = Api(own_server.http_port)
-    api.sql("CREATE TABLE t (k int, v text); INSERT INTO t VALUES (1, 'a')")
+    api.sql("DROP TABLE IF EXISTS t; CREATE TABLE t (k int, v text); INSERT INTO t VALUES (1, 'a')")
     return api
 
 
