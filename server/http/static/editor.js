@@ -117,15 +117,23 @@ export function editorPage(tidewire, names) {
       const points = [];
       let [columns, updates, last, size] = [[], 0, 0, 0];
       let drawing = null;
+      let isDrawn = false; // the table has all changes
       const draw = () => {
         drawing = null;
         if (signal.aborted) return;
+        const charts = output.querySelector("#charts");
+        if (isDrawn && charts) { // a new table would begin its animation again
+          charts.lastElementChild.replaceWith(line("rows", points) ?? "");
+          return;
+        }
+        isDrawn = points.length > 1;
         const shown = [...rows.values()].slice(0, ROWS_MAX);
         output.replaceChildren(view(columns, shown.map(({ row }) => row), size, points, new Set(shown.filter(({ time }) => time === last).map(({ row }) => row))));
       };
       state.textContent = "waiting for the snapshot";
       for await (const batch of tidewire.subscribe(query, { signal })) {
         columns = batch.columns;
+        if (batch.changes.length) isDrawn = false;
         for (const { diff, row } of batch.changes) {
           const json = JSON.stringify(row);
           const number = (rows.get(json)?.count ?? 0) + diff;
