@@ -124,11 +124,6 @@ class ApiSession:
             self._arrived.clear()
             await self._arrived.wait()
 
-    @property
-    def has_answers(self) -> bool:
-        """Whether `answers` can yield the next one without waiting."""
-        return bool(self._answers)
-
     # -- the session's side -------------------------------------------------------------------------------------
 
     def write(self, data: Data) -> None:
