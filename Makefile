@@ -13,10 +13,10 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
-OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients
+OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients or console
 
 .PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
-	test-kafka test-clients check bench score site clean
+	test-kafka test-clients test-console check bench score site clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -117,6 +117,11 @@ $(CLIENTS)/.installed: $(addprefix tests/clients/,requirements.txt requirements-
 	-$(CLIENTS)/python/bin/python -c "import duckdb; duckdb.connect().execute('INSTALL postgres')" \
 		&& touch $(CLIENTS)/duckdb-extension
 	touch $@
+
+# The console in headless Chromium, with the commands chromium and chromedriver. TIDEWIRE_REWRITE=1 writes the images of
+# docs/console.md.
+test-console: $(VENV)/.installed
+	$(PYTEST) tests/console -m console -rs $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

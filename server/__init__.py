@@ -30,9 +30,10 @@ the changes of each commit. `dataflow.stream.subscription.Subscription` combines
 The packages are layers: a package imports only packages that are listed below it.
 
 `app`, `config`   assembly and configuration; `process` starts and stops a server, `__main__` is the command line
+`http`            the HTTP port: the API, the console, metrics
 `frontend`        the listener, sessions, portals, COPY
 `explain`         EXPLAIN
-`introspection`   system tables, metrics, the HTTP port and its pages
+`introspection`   system tables and metrics
 `execution`       one module for each family of statements
 `session_state`   what a session has between two statements: settings, transaction, results
 `authorization`   privileges

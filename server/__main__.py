@@ -31,12 +31,23 @@ def serve(
     ] = None,
     http_listen: Annotated[
         str | None,
-        typer.Option(help="Address for /metrics, /healthz and /readyz; empty for none.", show_default="127.0.0.1:6876"),
+        typer.Option(
+            help="Address of the HTTP port: the API, the console, metrics; empty for none.",
+            show_default="127.0.0.1:6876",
+        ),
     ] = None,
     http_host_names: Annotated[
         str | None,
         typer.Option(
             help="Host names of HTTP requests, in addition to localhost and IP addresses: NAME,NAME,...",
+            show_default="none",
+        ),
+    ] = None,
+    http_origins: Annotated[
+        str | None,
+        typer.Option(
+            help="Origins whose web pages may use the HTTP API, in addition to the server's own: "
+            "https://app.example,...",
             show_default="none",
         ),
     ] = None,
@@ -110,6 +121,7 @@ def serve(
         "listen": listen,
         "http_listen": http_listen,
         "http_host_names": http_host_names,
+        "http_origins": http_origins,
         "auth": auth,
         "hba_file": hba_file,
         "tls_cert": tls_cert,

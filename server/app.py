@@ -33,7 +33,7 @@ from server.spark.measured_engine import MeasuredEngine
 from server.sql.functions import worker
 
 if TYPE_CHECKING:
-    from server.introspection.http import HttpPort
+    from server.http.port import HttpPort
 
 log = structlog.get_logger()
 
@@ -131,20 +131,22 @@ class App:
         if (address := self._config.http_address) is None:
             return None
         # Imported here because the import takes 0.2 s, in which the JVM starts and clients can already connect.
-        from server.introspection.http import HttpPort
-        from server.introspection.http_access import http_access
-        from server.introspection.pages import PUBLIC_PAGES, monitoring_pages
+        from server.http.access import http_access
+        from server.http.api import api
+        from server.http.files import files
+        from server.http.monitoring import monitoring
+        from server.http.port import HttpPort
 
-        pages = monitoring_pages(
+        pages = monitoring(
             engine=self.engine,
             is_listening=lambda: self.listener.is_listening,
             registry=self.coordinator.metrics.registry,
         )
         self._http = HttpPort(
-            pages,
+            [*pages, *files(), *api(self.listener.sessions, self.listener.clients)],
             host_names=self._config.http_names,
+            origins=self._config.http_origins,
             check=http_access(self.access, self.coordinator),
-            public=PUBLIC_PAGES,
             tls=lambda: self.access.tls.http_context if self.access.tls is not None else None,
         )
         return await self._http.listen(*address)

@@ -119,6 +119,13 @@ def _host_names(value: object) -> object:
     return [name for name in re.split(r"[,\s]+", value) if name] if isinstance(value, str) else value
 
 
+def _origins(value: list[str]) -> list[str]:
+    for origin in value:
+        if re.fullmatch(r"https?://[^/?#@\s]+", origin) is None:
+            raise ValueError(f"{origin}: use the form of the header Origin, such as https://app.example")
+    return [origin.lower() for origin in value]
+
+
 def _spark_conf(value: dict[str, str]) -> dict[str, str]:
     for key in value:
         if key in _DRIVER_CONF:
@@ -138,6 +145,7 @@ class Config(BaseSettings):
     listen: Annotated[str, AfterValidator(_address)] = "127.0.0.1:6875"
     http_listen: Annotated[str, AfterValidator(_address_or_none)] = "127.0.0.1:6876"
     http_host_names: Annotated[list[str], NoDecode, BeforeValidator(_host_names)] = []
+    http_origins: Annotated[list[str], NoDecode, BeforeValidator(_host_names), AfterValidator(_origins)] = []
     auth: Method | None = None
     hba_file: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None
     tls_cert: Annotated[Path | None, AfterValidator(_absolute_or_none)] = None

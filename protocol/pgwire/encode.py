@@ -63,9 +63,7 @@ class RowEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The batch's rows as messages, in order; b"" for no rows."""
-        return _in_chunks(
-            batch, self._types, lambda columns, rows: _sized_rows(_DATA_ROW, self._columns, columns, rows)
-        )
+        return in_chunks(batch, self._types, lambda columns, rows: _sized_rows(_DATA_ROW, self._columns, columns, rows))
 
 
 class CopyEncoder:
@@ -107,7 +105,7 @@ class CopyEncoder:
         return bytes(self.frame(self.encode_rows(batch)))
 
     def encode_rows(self, batch: pa.RecordBatch) -> bytes:
-        return _in_chunks(batch, self._types, self._rows)
+        return in_chunks(batch, self._types, self._rows)
 
     @property
     def has_begun(self) -> bool:
@@ -143,7 +141,7 @@ class CopyFileEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The batch's rows, in order; b"" for no rows."""
-        return _in_chunks(batch, self._types, lambda columns, rows: _sized_rows(None, self._columns, columns, rows))
+        return in_chunks(batch, self._types, lambda columns, rows: _sized_rows(None, self._columns, columns, rows))
 
 
 _SIGNATURE = CopyFileEncoder.HEADER
@@ -154,7 +152,7 @@ def _copy_data(payload: bytes) -> bytes:
     return b"d" + (len(payload) + 4).to_bytes(4, "big") + payload
 
 
-def _in_chunks(batch: pa.RecordBatch, types: Sequence[PgType], encode: _ChunkEncoder) -> bytes:
+def in_chunks(batch: pa.RecordBatch, types: Sequence[PgType], encode: _ChunkEncoder) -> bytes:
     """Applies `encode` to slices small enough for int32 offsets and the CPU cache."""
     rows = batch.num_rows
     if rows == 0:
@@ -168,7 +166,7 @@ def _in_chunks(batch: pa.RecordBatch, types: Sequence[PgType], encode: _ChunkEnc
         columns = [plain_column(column, type) for column, type in zip(batch.columns, types, strict=True)]
         return encode(columns, rows)
     step = CHUNK_ROWS if rows > CHUNK_ROWS else rows // 2
-    return b"".join(_in_chunks(batch.slice(start, step), types, encode) for start in range(0, rows, step))
+    return b"".join(in_chunks(batch.slice(start, step), types, encode) for start in range(0, rows, step))
 
 
 def _refuse_too_long(size: int) -> None:
@@ -268,7 +266,7 @@ def _sized_rows(tag: int | None, fields: Sequence[_Field], columns: list[pa.Arra
     if struct.formats:
         parts.append(struct)
     arrays = [_fixed_width(p.rows(count)) if isinstance(p, _Struct) else p for p in parts if not _is_empty(p)]
-    return bytes(_body(pc.call_function("binary_join_element_wise", [*arrays, _EMPTY], _REPLACE_NULL_BY_NOTHING)))
+    return bytes(body_of(pc.call_function("binary_join_element_wise", [*arrays, _EMPTY], _REPLACE_NULL_BY_NOTHING)))
 
 
 def _is_empty(part: _Struct | pa.Array) -> bool:
@@ -293,7 +291,7 @@ def _fixed_width(rows: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(_BINARY, count, [None, pa.py_buffer(offsets[: count + 1]), pa.py_buffer(rows)])
 
 
-def _body(array: pa.Array) -> memoryview:
+def body_of(array: pa.Array) -> memoryview:
     """The concatenated values of a binary array without nulls."""
     offsets = offsets_of(array)
     return memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]
@@ -352,7 +350,7 @@ class _LineEncoder:
         joined = self._join([_fixed_width(head), texts[0]], _EMPTY)
         if len(texts) > 1:
             joined = self._join([joined, *texts[1:]], self._delimiter)
-        return b"".join((_body(joined)[1:], b"\n"))
+        return b"".join((body_of(joined)[1:], b"\n"))
 
     def _join(self, arrays: list[pa.Array], separator: pa.Scalar) -> pa.Array:
         return pc.call_function("binary_join_element_wise", [*arrays, separator], self._replace_null)

@@ -61,17 +61,22 @@ class CallAnswer(NamedTuple):
 
 
 class ConstantQueries:
-    """The constant queries of one session."""
+    """The constant queries of one session. `answers_select`: whether its rows are DataRow messages."""
 
-    def __init__(self, dispatcher: Dispatcher, connection: Connection, cache: QueryCache) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, connection: Connection, cache: QueryCache, *, answers_select: bool
+    ) -> None:
         self._dispatcher = dispatcher
         self._connection = connection
         self._cache = cache
+        self._answers_select = answers_select
         self._calls: Cache[tuple[Prepared, _Call | None]] = Cache()
         """The calls of statements, by the statement's name. None: they cannot be answered in one step."""
 
     def answer_query(self, text: str) -> bytes | None:
         """Returns the cached answer to a Query message, without ReadyForQuery."""
+        if not self._answers_select:
+            return None
         context = self._dispatcher.context
         answer = self._cache.answer(context, text)
         if answer is None or not self._is_possible():
@@ -134,7 +139,7 @@ class ConstantQueries:
     def answer_call(self) -> CallAnswer | None:
         """Answers and consumes the messages of a call that arrived together, if they are next."""
         dispatcher, connection = self._dispatcher, self._connection
-        if dispatcher.context.transaction.failed:
+        if dispatcher.context.transaction.failed or not self._answers_select:
             return None
         name = connection.bound_statement()
         prepared = None if name is None else dispatcher.statements.find(name.decode(errors="replace"))
@@ -189,6 +194,8 @@ class ConstantQueries:
         """Runs a portal of one constant row or of an INSERT. Returns the answer to Execute. PgError."""
         context = self._dispatcher.context
         if portal.result is not None or context.transaction.failed:
+            return None
+        if not self._answers_select and isinstance(portal.prepared.plan, QueryPlan):
             return None
         execute = _execution(context, portal.prepared, portal.column_formats())
         if execute is None:

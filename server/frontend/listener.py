@@ -17,7 +17,7 @@ from server.spark import Engine
 
 
 class Listener:
-    """Accepts connections. `clients`: those that are connected."""
+    """Accepts connections. `clients`: those that are connected. `sessions`: opens a session for a client."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Listener:
             "pg_terminate_backend": self.clients.terminate_backend,
             "pg_reload_conf": self._reload,
         }
-        self._sessions = Sessions(coordinator, engine, evaluator, catalog_engine, signals=signals)
+        self.sessions = Sessions(coordinator, engine, evaluator, catalog_engine, signals=signals)
         self._output = OutputQueue()
         self._server: asyncio.Server | None = None
 
@@ -48,7 +48,7 @@ class Listener:
 
     def new_client(self) -> Client:
         """Returns the protocol object of a new connection."""
-        return Client(self.clients, self._sessions, self._access, self._output, self._handshakes)
+        return Client(self.clients, self.sessions, self._access, self._output, self._handshakes)
 
     def _reload(self, _: int) -> bool:
         self._access.reload_soon()

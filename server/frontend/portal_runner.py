@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.messages.backend import (
     CommandComplete,
@@ -17,7 +16,8 @@ from server.frontend.dispatch import Dispatcher
 from server.session_state.context import Context
 from server.session_state.portals import Portal
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows, row_description
-from server.session_state.sender import Sender, encode_table
+from server.session_state.row_format import RowFormat
+from server.session_state.sender import Sender
 from server.sql.grammar import statements as s
 from server.sql.plan import QueryPlan
 
@@ -25,11 +25,14 @@ from server.sql.plan import QueryPlan
 class PortalRunner:
     """Runs the portals of one session. `data_received` is set when the connection has received data, for COPY."""
 
-    def __init__(self, dispatcher: Dispatcher, sender: Sender, data_received: asyncio.Event) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, sender: Sender, data_received: asyncio.Event, row_format: RowFormat
+    ) -> None:
         self._dispatcher = dispatcher
         self._context = dispatcher.context
         self._sender = sender
         self._data_received = data_received
+        self._row_format = row_format
 
     async def run(self, portal: Portal, limit: int, *, describe: bool) -> None:
         """Runs or continues a portal. Sends at most `limit` rows, 0: all. `describe`: sends RowDescription first."""
@@ -41,6 +44,7 @@ class PortalRunner:
         self._dispatcher.transactions.check_not_failed(statement)
         is_first_run = portal.result is None
         if portal.result is None:
+            self._row_format.check(statement)
             context.begin_statement()
             match statement:
                 case s.CopyTo():
@@ -68,7 +72,8 @@ class PortalRunner:
             return
         if describe:
             sender.connection.send(row_description(rows.fields, portal.column_formats()))
-        if isinstance(rows, SubscriptionRows) and is_first_run and not portal.cursor:
+        is_streamed = isinstance(rows, SubscriptionRows) and is_first_run and not portal.cursor
+        if is_streamed and self._row_format.is_wire:
             sender.connection.send(NoticeResponse.of(_streaming_notice(context)))
         await self._send_rows(portal, portal.result, rows, limit)
 
@@ -86,10 +91,7 @@ class PortalRunner:
 
     async def _send_rows(self, portal: Portal, result: Result, rows: Rows, limit: int) -> None:
         sender, style = self._sender, self._context.settings.output_style
-        formats = portal.column_formats()
-        encoder = RowEncoder([field.type for field in rows.fields], formats, style)
-        encode = encode_table(encoder.encode)
-        key = ("rows", tuple(formats), style)
+        key, encode = self._row_format.encoding(rows.fields, portal.column_formats(), style)
         sent = 0
         if isinstance(rows, SubscriptionRows) and limit == 0:
             rows.interrupt_by(self._context.interrupt)

@@ -45,6 +45,7 @@ from server.pg_catalog.engine import Undescribed
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import CANCELED
 from server.session_state.context import Context
+from server.session_state.row_format import WIRE_ROWS, RowFormat
 from server.session_state.sender import Sender
 
 log = structlog.get_logger()
@@ -58,7 +59,14 @@ _SYNC = Sync()
 class Session:
     """One connection after startup. The listener calls `received`, `lost`, `cancel` and `terminate`."""
 
-    def __init__(self, context: Context, connection: Connection, transport: Transport, cache: QueryCache) -> None:
+    def __init__(
+        self,
+        context: Context,
+        connection: Connection,
+        transport: Transport,
+        cache: QueryCache,
+        row_format: RowFormat = WIRE_ROWS,
+    ) -> None:
         self.context = context
         context.interrupt = self._interrupt
         self._connection = connection
@@ -67,9 +75,9 @@ class Session:
         self._dispatcher = dispatcher = Dispatcher(context)
         self._responses = Responses(context, self._sender, dispatcher.transactions, self.terminate)
         context.listening.receiver = self._responses.notifications
-        self._constants = ConstantQueries(dispatcher, connection, cache)
+        self._constants = ConstantQueries(dispatcher, connection, cache, answers_select=row_format.is_wire)
         self._data_received = asyncio.Event()
-        runner = PortalRunner(dispatcher, self._sender, self._data_received)
+        runner = PortalRunner(dispatcher, self._sender, self._data_received, row_format)
         self._simple = SimpleQuery(
             dispatcher, self._sender, self._responses, runner=runner, constants=self._constants, cache=cache
         )

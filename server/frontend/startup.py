@@ -21,6 +21,7 @@ from server.frontend.query_cache import QueryCache
 from server.frontend.session import Session
 from server.pg_catalog.engine import CatalogEngine
 from server.session_state.context import Context
+from server.session_state.row_format import WIRE_ROWS, RowFormat
 from server.session_state.transaction import Transaction
 from server.settings import VARIABLES, Settings, checked_value
 from server.spark import Engine
@@ -111,7 +112,14 @@ class Sessions:
             if hasattr(socket, option) and (value := int(self.coordinator.setting(name))):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
-    def open(self, login: Login, process_id: int, connection: Connection, transport: Transport) -> Session:
+    def open(
+        self,
+        login: Login,
+        process_id: int,
+        connection: Connection,
+        transport: Transport,
+        row_format: RowFormat = WIRE_ROWS,
+    ) -> Session:
         context = Context(
             self.coordinator,
             self._engine,
@@ -124,7 +132,7 @@ class Sessions:
             signals=self._signals,
             login=login.role,
         )
-        return Session(context, connection, transport, self._query_cache)
+        return Session(context, connection, transport, self._query_cache, row_format)
 
 
 def user_of(parameters: Mapping[str, str]) -> str:

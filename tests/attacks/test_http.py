@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 
-from server.introspection.http import CONNECTIONS_MAX, LINE_BYTES_MAX
+from server.http.port import CONNECTIONS_MAX, LINE_BYTES_MAX
 from tests.fix_server import ServerProcess
 from tests.server.execution.test_large_snapshot import anonymous_kib
 

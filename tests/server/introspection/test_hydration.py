@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from server.dataflow.runtime import hydration
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
-from tests.server.introspection.test_http import scrape
+from tests.server.http.test_port import scrape
 
 Connection = psycopg.Connection[Any]
 

@@ -20,7 +20,8 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg import errors
 
-from server.introspection.http import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, text_response
+from server.http.port import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, Route
+from server.http.responses import text_response
 from tests.fix_server import ServerProcess, ServerThread
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -89,7 +90,7 @@ async def pages() -> Any:
     async def broken(_: web.Request) -> web.Response:
         raise RuntimeError("a bug")
 
-    port = HttpPort({"/hello": hello, "/broken": broken}, host_names=["Metrics.Example"])
+    port = HttpPort([Route("/hello", hello), Route("/broken", broken)], host_names=["Metrics.Example"])
     _, number = await port.listen("127.0.0.1", 0)
     yield number
     await port.close()
@@ -169,7 +170,7 @@ async def test_requests_without_headers_are_refused(pages: int, request_: bytes)
 
 
 async def test_an_incomplete_request_times_out(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.introspection.http.REQUEST_S", 0.05)
+    monkeypatch.setattr("server.http.port.REQUEST_S", 0.05)
     assert await exchange(pages, b"GET /hello HTTP/1.1\r\n") == b""
 
 
@@ -180,8 +181,8 @@ async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.M
         served.set_result(request.task)
         return web.Response(body=bytes(64 << 20))
 
-    monkeypatch.setattr("server.introspection.http.ANSWER_S", 0.05)
-    port = HttpPort({"/large": large})
+    monkeypatch.setattr("server.http.port.ANSWER_S", 0.05)
+    port = HttpPort([Route("/large", large)])
     with socket.create_connection(await port.listen("127.0.0.1", 0)) as client:
         client.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         async with asyncio.timeout(20):
@@ -197,7 +198,7 @@ async def test_close_ends_requests_in_progress() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    port = HttpPort({"/endless": endless})
+    port = HttpPort([Route("/endless", endless)])
     _, number = await port.listen("127.0.0.1", 0)
     answer = asyncio.create_task(exchange(number, b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     await started.wait()

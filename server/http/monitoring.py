@@ -1,35 +1,34 @@
-"""The pages of the HTTP port: /metrics, /healthz and /readyz."""
+"""The pages for monitoring: /metrics, /healthz and /readyz."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from server.introspection.http import text_response
+from server.http.port import Kind, Route
+from server.http.responses import text_response
 from server.introspection.metrics import CONTENT_TYPE, rendered
 from server.spark import Engine
 
-PUBLIC_PAGES = ("/healthz", "/readyz")
-"""Probes, which need no authentication: they show only whether the server works."""
 
+def monitoring(*, engine: Engine, is_listening: Callable[[], bool], registry: CollectorRegistry) -> list[Route]:
+    """Returns the routes. `is_listening`: whether clients are accepted.
 
-def monitoring_pages(
-    *, engine: Engine, is_listening: Callable[[], bool], registry: CollectorRegistry
-) -> Mapping[str, Callable[[web.Request], Awaitable[web.Response]]]:
-    """Returns the pages by path. `is_listening`: whether clients are accepted."""
+    The probes need no authentication: they show only whether the server works.
+    """
 
-    async def page_of_metrics(_: web.Request) -> web.Response:
+    async def metrics(_: web.Request) -> web.Response:
         families = list(registry.collect())
         text = await asyncio.to_thread(rendered, families, engine.jvm_pid)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
-    async def page_of_liveness(_: web.Request) -> web.Response:
+    async def liveness(_: web.Request) -> web.Response:
         return text_response(200, "ok") if is_listening() else text_response(503, "clients are not accepted")
 
-    async def page_of_readiness(_: web.Request) -> web.Response:
+    async def readiness(_: web.Request) -> web.Response:
         if not is_listening():
             return text_response(503, "clients are not accepted")
         if (why := engine.unavailable) is not None:
@@ -39,4 +38,8 @@ def monitoring_pages(
             return text_response(503, "Spark is starting: queries that need it wait")
         return text_response(200, "ready")
 
-    return {"/metrics": page_of_metrics, "/healthz": page_of_liveness, "/readyz": page_of_readiness}
+    return [
+        Route("/metrics", metrics),
+        Route("/healthz", liveness, Kind.PUBLIC),
+        Route("/readyz", readiness, Kind.PUBLIC),
+    ]

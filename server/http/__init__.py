@@ -1,0 +1,11 @@
+"""The HTTP port: the API, the console, metrics and probes.
+
+`port`            the port and its limits; `tls_transport`: HTTPS; `access`: who may use it; `origins`: which web pages
+`responses`       text, errors
+`monitoring`      /metrics, /healthz, /readyz
+`api`             the routes of the API; `openapi`: their description
+`files`           the console and the JavaScript client, in `static/`
+`sql`             POST /api/sql
+`subscribe`       GET /api/subscribe; `subscription_query`: its parameters and tokens
+`api_session`     the session of a request; `row_formats`: the forms in which it sends rows
+"""

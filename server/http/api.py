@@ -1,0 +1,36 @@
+"""The routes of the HTTP API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import hdrs, web
+
+from server.frontend.client_registry import ClientRegistry
+from server.frontend.startup import Sessions
+from server.http.access import ANY_USER, USER
+from server.http.api_session import ApiSession, Peer
+from server.http.openapi import DESCRIPTION
+from server.http.port import Kind, Route
+from server.http.sql import sql_handler
+from server.http.subscribe import subscribe_handler
+from server.session_state.row_format import RowFormat
+
+
+def api(sessions: Sessions, clients: ClientRegistry) -> list[Route]:
+    """Returns the routes. The check of the port must have accepted a request (`http_access`)."""
+
+    def open_session(request: web.Request, parameters: Mapping[str, str], row_format: RowFormat) -> ApiSession:
+        if request.transport is None:
+            raise ConnectionResetError
+        peer = Peer(request.transport, request.remote, request[USER], request[ANY_USER])
+        return ApiSession(sessions, clients, peer, parameters, row_format)
+
+    async def describe(_: web.Request) -> web.Response:
+        return web.json_response(DESCRIPTION)
+
+    return [
+        Route("/api/sql", sql_handler(open_session), Kind.API, hdrs.METH_POST),
+        Route("/api/subscribe", subscribe_handler(open_session), Kind.API),
+        Route("/api/openapi.json", describe, Kind.API),
+    ]

@@ -1,0 +1,146 @@
+// The JavaScript client in Node.js. TIDEWIRE_URL is the server's; TIDEWIRE_CLIENT the file that it serves.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const { Tidewire, TidewireError } = await import(process.env.TIDEWIRE_CLIENT);
+const tidewire = new Tidewire(process.env.TIDEWIRE_URL);
+
+async function table(name) {
+  await tidewire.query(`DROP TABLE IF EXISTS ${name} CASCADE; CREATE TABLE ${name} (k int, v text)`);
+  return name;
+}
+
+/** The rows of a stream's batches, as a multiset: JSON text to multiplicity. */
+class Mirror {
+  constructor() { this.rows = new Map(); }
+
+  apply(batch) {
+    for (const { diff, row } of batch.changes) {
+      const text = JSON.stringify(row);
+      const count = (this.rows.get(text) ?? 0) + diff;
+      if (count) this.rows.set(text, count); else this.rows.delete(text);
+    }
+  }
+
+  get sorted() { return [...this.rows.keys()].sort(); }
+}
+
+test("query returns rows, objects and tags", async () => {
+  await table("queried");
+  await tidewire.query("INSERT INTO queried VALUES ($1, $2)", [1, "it's"]);
+  const result = await tidewire.query("SELECT * FROM queried WHERE k = $1", [1]);
+  assert.deepEqual(result.rows, [[1, "it's"]]);
+  assert.deepEqual(result.objects(), [{ k: 1, v: "it's" }]);
+  assert.equal(result.tag, "SELECT 1");
+  assert.equal((await tidewire.query("DROP TABLE queried")).rows, null);
+});
+
+test("settings and database", async () => {
+  const settings = { timezone: "Asia/Tokyo" };
+  const other = new Tidewire(process.env.TIDEWIRE_URL, { user: "materialize", settings });
+  assert.deepEqual((await other.query("SHOW timezone")).rows, [["Asia/Tokyo"]]);
+  const nowhere = new Tidewire(process.env.TIDEWIRE_URL, { database: "nowhere" });
+  await assert.rejects(nowhere.query("SELECT 1"), { sqlstate: "3D000" });
+});
+
+test("statements are one transaction", async () => {
+  await table("together");
+  const insert = { query: "INSERT INTO together VALUES ($1, 'x')", parameters: [1] };
+  const results = await tidewire.execute([insert, { query: "SELECT * FROM together" }]);
+  assert.deepEqual(results.map(({ tag }) => tag), ["INSERT 0 1", "SELECT 1"]);
+  await assert.rejects(tidewire.execute([insert, { query: "SELECT nothing" }]), (error) => {
+    assert(error instanceof TidewireError);
+    assert.deepEqual([error.sqlstate, error.status, error.position, error.isTransient], ["42703", 400, 8, false]);
+    return true;
+  });
+  assert.equal((await tidewire.query("SELECT * FROM together")).rows.length, 1);
+});
+
+test("a server that does not answer is a transient error", async () => {
+  const nobody = new Tidewire("http://127.0.0.1:1");
+  await assert.rejects(nobody.query("SELECT 1"), (error) => error.sqlstate === null && error.isTransient);
+});
+
+test("subscribe yields whole timestamps, and resumes from a token", async () => {
+  await table("followed");
+  await tidewire.query("INSERT INTO followed VALUES (1, 'a'), (2, 'b')");
+  await tidewire.query("DROP HOLD IF EXISTS keeper; CREATE HOLD keeper ON followed");
+  const mirror = new Mirror();
+  let token;
+  for await (const batch of tidewire.subscribe("followed", { hold: "keeper" })) {
+    mirror.apply(batch);
+    token = batch.token;
+    if (batch.kind === "snapshot") {
+      assert.deepEqual(batch.columns.map(({ name }) => name), ["k", "v"]);
+      assert.deepEqual(mirror.sorted, ['[1,"a"]', '[2,"b"]']);
+      await tidewire.query("INSERT INTO followed VALUES (1, 'c'), (1, 'd')");
+    } else if (batch.kind === "update") {
+      assert.equal(batch.changes.length, 2);
+      assert.equal(batch.progress, batch.time + 1);
+      await batch.ack();
+      const { rows: [[at]] } = await tidewire.query("SELECT at FROM mz_holds");
+      assert.equal(Number(at), batch.time);
+      break;
+    }
+  }
+  await tidewire.query("INSERT INTO followed VALUES (3, 'd')");
+  for await (const batch of tidewire.subscribe("followed", { token })) {
+    assert.notEqual(batch.kind, "snapshot");
+    mirror.apply(batch);
+    if (batch.kind === "update") break;
+  }
+  assert.deepEqual(mirror.sorted, ['[1,"a"]', '[1,"c"]', '[1,"d"]', '[2,"b"]', '[3,"d"]']);
+});
+
+test("a lost connection is resumed without loss or repetition", async () => {
+  await table("interrupted");
+  await tidewire.query("DROP HOLD IF EXISTS held; CREATE HOLD held ON interrupted");
+  const mirror = new Mirror();
+  let inserted = 0;
+  for await (const batch of tidewire.subscribe("interrupted")) {
+    mirror.apply(batch);
+    assert(batch.kind !== "snapshot" || inserted === 0);
+    if (mirror.rows.size === 5) break;
+    if (batch.kind === "progress") continue;
+    assert.equal(mirror.rows.size, inserted);
+    inserted += 1;
+    const { rows } = await tidewire.query("SELECT session_id FROM mz_internal.mz_subscriptions");
+    const sessions = (await tidewire.query("SELECT id, connection_id FROM mz_internal.mz_sessions")).rows;
+    for (const [id] of rows) {
+      const pid = sessions.find(([session]) => session === id)[1];
+      await tidewire.query(`SELECT pg_terminate_backend(${pid})`);
+    }
+    await tidewire.query(`INSERT INTO interrupted VALUES (${inserted}, 'x')`);
+  }
+  assert.deepEqual([...mirror.rows.values()], [1, 1, 1, 1, 1]);
+});
+
+test("errors of subscriptions, envelopes, ends and signals", async () => {
+  await table("various");
+  await tidewire.query("INSERT INTO various VALUES (1, 'a')");
+  const first = async (query, options) => {
+    for await (const batch of tidewire.subscribe(query, options)) return batch;
+    return null;
+  };
+  await assert.rejects(first("nothing"), { sqlstate: "42P01", position: 1 });
+  await assert.rejects(first("various", { token: "tw1:0000000000000000:5" }), { sqlstate: "22023" });
+  const { columns, changes } = await first("various", { key: "k", envelope: "upsert" });
+  assert.deepEqual([columns.map(({ name }) => name), changes], [["k", "v"], [{ state: "upsert", row: [1, "a"] }]]);
+  assert.deepEqual((await first("SELECT * FROM various WHERE k = $1", { parameters: [2] })).changes, []);
+  const kinds = [];
+  for await (const { kind } of tidewire.subscribe("VALUES (1)")) kinds.push(kind);
+  assert.deepEqual(kinds, ["snapshot"]);
+  const controller = new AbortController();
+  await assert.rejects(async () => {
+    for await (const _ of tidewire.subscribe("various", { signal: controller.signal })) controller.abort();
+  }, { name: "AbortError" });
+});
+
+test("no session remains", async () => {
+  for (;;) {
+    const { rows } = await tidewire.query("SELECT id FROM mz_internal.mz_sessions");
+    if (rows.length === 1) break;
+    await new Promise((resolve) => { setTimeout(resolve, 20); });
+  }
+});
