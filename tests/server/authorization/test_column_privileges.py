@@ -339,3 +339,30 @@ def test_subscribe_needs_the_columns_that_it_names(sessions: Sessions) -> None:
     with ann.transaction():
         ann.execute("DECLARE c CURSOR FOR SUBSCRIBE (SELECT a FROM t)")
         assert [row[2:] for row in ann.execute("FETCH 1 c").fetchall()] == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # PostgreSQL 16 does not have RETURNING here.
+        "EXPLAIN MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT (a) VALUES (u.a) RETURNING t.b",
+        "EXPLAIN MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT (a) VALUES (u.a) RETURNING *",
+        "WITH x AS (INSERT INTO t (a) VALUES (1) RETURNING b) SELECT * FROM x",
+        "WITH x AS (INSERT INTO t (b) VALUES (1)) SELECT 1",
+        "WITH x AS (INSERT INTO t (a) VALUES (1) RETURNING a) DELETE FROM u USING x WHERE u.a = x.a",
+    ],
+)
+def test_returning_and_writes_in_with_need_privileges(sessions: Sessions, statement: str) -> None:
+    boss, ann = sessions["boss"], sessions["ann"]
+    boss.execute("CREATE TABLE t (a int PRIMARY KEY, b int); CREATE TABLE u (a int, x int)")
+    boss.execute("GRANT SELECT (a), INSERT (a) ON t TO ann; GRANT SELECT ON u TO ann")
+    with pytest.raises(errors.InsufficientPrivilege):
+        ann.execute(statement.encode())
+    assert boss.execute("SELECT * FROM t").fetchall() == []
+
+
+def test_writes_in_with_need_no_other_privileges(sessions: Sessions) -> None:
+    boss, ann = sessions["boss"], sessions["ann"]
+    boss.execute("CREATE TABLE t (a int PRIMARY KEY, b int); GRANT SELECT (a), INSERT (a) ON t TO ann")
+    query = b"WITH x AS (INSERT INTO t (a) VALUES (1) RETURNING a) SELECT a FROM x"
+    assert ann.execute(query).fetchall() == [(1,)]
