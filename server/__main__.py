@@ -175,6 +175,32 @@ def check(
         raise SystemExit(1)
 
 
+@app.command()
+def top(
+    url: Annotated[
+        str, typer.Argument(help="The server, postgres://USER@HOST:PORT/DATABASE.", envvar="TIDEWIRE_URL")
+    ] = "postgres://materialize@127.0.0.1:6875/materialize",
+    interval: Annotated[float, typer.Option(help="Seconds between two readings.", min=0.1)] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the tables once, and end.")] = False,
+) -> None:
+    """Shows what a server does: frontiers, dataflows, holds, sources, sinks and sessions. Ctrl-C ends it.
+
+    A rate is the difference between two readings. Superusers see all columns.
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from server.top.top import Unreachable, show, show_once
+
+    try:
+        asyncio.run(show_once(url, Console()) if once else show(url, interval, Console()))
+    except Unreachable as error:
+        _die(str(error), None)
+    except KeyboardInterrupt:
+        pass
+
+
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
