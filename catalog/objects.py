@@ -864,7 +864,7 @@ class Domain(Item):
     checks: tuple[Check, ...] = ()
 
     kind = "domain"
-    plural = "domains"
+    plural = "types"
     privileges = _USAGE
 
     @property

@@ -152,6 +152,12 @@ def test_catalogs_show_types(theirs: Connection, passing: Connection) -> None:
         assert answer(passing, query) == answer(theirs, query), query
 
 
+def test_show_lists_types(passing: Connection) -> None:
+    passing.execute("CREATE TYPE mood AS ENUM ('sad'); CREATE DOMAIN age AS int; CREATE TYPE colour AS ENUM ()")
+    assert passing.execute("SHOW TYPES").fetchall() == [("age",), ("colour",), ("mood",)]
+    assert passing.execute("SHOW TYPES LIKE 'm%'").fetchall() == [("mood",)]
+
+
 def test_values_are_transferred_in_all_formats(theirs: Connection, passing: Connection) -> None:
     """Parameters and results in text and binary, by psycopg's EnumInfo, and COPY."""
     received = []

@@ -37,8 +37,6 @@ def parse_show(tokens: TokenReader) -> ShowStatement:
             return ShowObjects(*tokens.text_from(start), shown, schema, on, like)
     if tokens.at("subscriptions"):
         tokens.reject("SHOW SUBSCRIPTIONS", "subscriptions", hint="Query mz_internal.mz_subscriptions.")
-    if tokens.at("types"):
-        tokens.reject("SHOW TYPES", "types", hint="Query pg_catalog.pg_type.")
     variable = parse_shown_name(tokens)
     return ShowVariable(*tokens.text_from(start), variable)
 

@@ -28,6 +28,7 @@ class ShowKind(StrEnum):
     SECRETS = "secrets"
     SINKS = "sinks"
     SEQUENCES = "sequences"
+    TYPES = "types"
 
 
 @dataclass(frozen=True, slots=True)
