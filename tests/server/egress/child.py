@@ -40,9 +40,8 @@ async def define(coordinator: Coordinator, *items: Table | Sink) -> None:
 async def write(coordinator: Coordinator, *changes: tuple[int, str | None, int]) -> None:
     """Commits changes of rows."""
     n, v, diff = zip(*changes, strict=True)
-    rows = pa.table(
-        [pa.array(n, pa.int64()), pa.array(v, pa.string()), pa.array(diff, pa.int64())], ["c0", "c1", updates.DIFF]
-    )
+    schema = pa.schema([*updates.rows_schema([pa.int64(), pa.string()]), updates.DIFF_FIELD])
+    rows = pa.table([list(n), list(v), list(diff)], schema=schema)
     await coordinator.commit(Request(writes=await prepare_payloads(coordinator.log, {TABLE.id: [rows]})))
 
 

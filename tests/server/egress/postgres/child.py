@@ -73,10 +73,8 @@ async def change(coordinator: Coordinator, rows: dict[int, str | None], choice: 
             rows[n] = choice.choice((None, "", f"v{choice.randrange(10)}"))
             changes.append((n, rows[n], 1))
     n_s, values, diffs = zip(*changes, strict=True) if changes else ((), (), ())
-    table = pa.table(
-        [pa.array(n_s, pa.int64()), pa.array(values, pa.string()), pa.array(diffs, pa.int64())],
-        ["c0", "c1", updates.DIFF],
-    )
+    schema = pa.schema([*updates.rows_schema([pa.int64(), pa.string()]), updates.DIFF_FIELD])
+    table = pa.table([list(n_s), list(values), list(diffs)], schema=schema)
     consolidated = updates.consolidate(table)
     if consolidated.num_rows:
         writes = await prepare_payloads(coordinator.log, {TABLE.id: [consolidated]})
