@@ -215,12 +215,17 @@ def require_select(
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
-    """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes."""
+    """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes.
+
+    Locking rows requires UPDATE of any column of their table.
+    """
     superuser = is_superuser(state, role)
     if superuser and not any(isinstance(state.items.get(id), View) for id in plan.uses):
         return
     require_names(state, role, plan.uses)
     require_select(state, role, plan.uses, plan.reads)
+    for table in plan.row_locks.tables if plan.row_locks is not None else ():
+        require_columns(state, role, table, Privilege.UPDATE, ())
     if not superuser and computes(state, plan):
         require(state, role, QUICKSTART.id, Privilege.USAGE)
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from catalog import builtin, updates
 from catalog.objects import DerivedRelation, ObjectId, SystemTable, Table, Timestamp
-from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
@@ -45,6 +44,9 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if not plan.inputs:
         return Result("SELECT {}", TableRows(plan.columns, await rows_without_inputs(context, plan, parameters)))
     await context.enter(Mode.READ, "SELECT")
+    if plan.row_locks is not None and context.transaction.read_only:
+        message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
+        raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
     locks = plan.row_locks if context.transaction.ends_later else None
     if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
         schema = updates.rows_schema([field.type.arrow for field in plan.columns])
@@ -61,11 +63,6 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
     All rows of a table are locked, unless they are searched by key. PgError 55P03 with NOWAIT. False with SKIP LOCKED
     if another session holds a lock.
     """
-    if context.transaction.read_only:
-        message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
-        raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
-    for table in wanted.tables:
-        privileges.require_columns(context.state, context.role, table, Privilege.UPDATE, ())
     await context.admit(wanted.tables)
     for table in sorted(wanted.tables):
         try:

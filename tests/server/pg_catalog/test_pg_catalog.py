@@ -384,6 +384,8 @@ EVERY_KIND = {
     "subsource": ("ALTER SOURCE s ADD SUBSOURCE bids AS sub", {"sub": "r"}),
     "source table": ("CREATE TABLE st FROM SOURCE s (REFERENCE users)", {"st": "r"}),
     "sequence": ("CREATE SEQUENCE q", {"q": "S"}),
+    "type": ("CREATE TYPE t AS ENUM ('one')", {}),
+    "domain": ("CREATE DOMAIN d AS t NOT NULL", {}),
     "sink": ("CREATE SINK out FROM a INTO FILE '{directory}/changes.json' FORMAT JSON ENVELOPE MATERIALIZE", {}),
 }
 """The statement that creates an object of each kind, and the rows of pg_class that it adds: relname and relkind."""
@@ -407,7 +409,7 @@ def test_catalog_relations_are_whole_with_one_object_of_every_kind(tidewire: Ser
             expected |= classes
             query = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace"
             assert dict(connection.execute(query).fetchall()) == expected, kind
-            names = "('a', 'v', 'm', 'i', 'h', 'pw', 'c', 's', 'sub', 'st', 'q', 'out')"
+            names = "('a', 'v', 'm', 'i', 'h', 'pw', 'c', 's', 'sub', 'st', 'q', 't', 'd', 'out')"
             found = connection.execute(f"SELECT type FROM mz_objects WHERE name IN {names}".encode()).fetchall()
             assert kind.replace(" ", "-") in {type.replace(" ", "-") for (type,) in found}
         for schema, name in relations:
