@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import assert_never
 
 from catalog import spill
@@ -352,7 +353,8 @@ class Dispatcher:
         rows = await self._rows_of(statement.cursor.name)
         timeout_s = fetch_timeout_s(statement.timeout)
         if isinstance(rows, CursorRows):
-            table = rows.fetch(statement.direction, statement.count)
+            with self._failing(statement.cursor.name):
+                table = rows.fetch(statement.direction, statement.count)
         else:
             _check_forward(statement.direction)
             if isinstance(rows, SubscriptionRows) and timeout_s is not None:
@@ -364,9 +366,20 @@ class Dispatcher:
     async def _move(self, statement: s.Move) -> Result:
         rows = await self._rows_of(statement.cursor.name)
         if isinstance(rows, CursorRows):
-            return Result(f"MOVE {rows.move(statement.direction, statement.count)}")
+            with self._failing(statement.cursor.name):
+                return Result(f"MOVE {rows.move(statement.direction, statement.count)}")
         _check_forward(statement.direction)
         return Result(f"MOVE {(await rows.take(statement.count)).num_rows}")
+
+    @contextmanager
+    def _failing(self, name: str) -> Iterator[None]:
+        """As in PostgreSQL, a cursor that could not be moved as demanded cannot be used any more."""
+        try:
+            yield
+        except PgError:
+            message = f'portal "{name}" cannot be run'
+            self.portals.cursor(name).failure = PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            raise
 
 
 def _check_forward(direction: Direction) -> None:

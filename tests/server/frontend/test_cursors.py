@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from psycopg import errors
 
@@ -69,6 +69,8 @@ def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Callable[[], 
 
     @examples(150)
     @given(st.lists(STEPS, min_size=4, max_size=25), st.booleans())
+    @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH -1 FROM c"], False)
+    @example(["DECLARE c NO SCROLL CURSOR FOR SELECT 1", "SAVEPOINT s", "MOVE -1 FROM c", "ROLLBACK TO s"], True)
     def compare(steps: list[str], in_block: bool) -> None:
         for connection in (theirs, ours):
             connection.execute("ROLLBACK")
