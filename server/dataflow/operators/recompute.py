@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.updates import DIFF
 from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
+from server.dataflow.arrangements.arrangement import Arrangement
+from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.operator import (
     VERSION_FIELD,
     ArrangingOperator,
@@ -24,10 +26,12 @@ from server.dataflow.operators.operator import (
 )
 from server.dataflow.operators.versions import (
     Touched,
+    replacements,
     rows_by_version,
     signed_differences,
     touched_keys,
 )
+from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows, Statement
 from server.runtime.threads import in_thread
 
@@ -41,6 +45,17 @@ class RecomputeOperator(ArrangingOperator):
     def __init__(self, node: Recompute, context: OperatorContext) -> None:
         super().__init__(node, node.branches, context, [sorting_of(node.top_k, key) for key in node.keys])
         self._recompute = node
+        self._results: Arrangement | None = None
+        if node.results_by is not None:
+            self._results = context.shared.arranger.arrangement(ByKey(names_of(node.results_by)), node.schema)
+            self._own.append(self._results)
+
+    @property
+    def arrangements(self) -> list[tuple[str, Arrangement]]:
+        found = super().arrangements
+        if self._results is not None and self._recompute.results_by is not None:
+            found.append((column_names(self.node, self._recompute.results_by), self._results))
+        return found
 
     @property
     def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
@@ -63,7 +78,8 @@ class RecomputeOperator(ArrangingOperator):
         if node.top_k is None and tick.since is not None:
             found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
-            self._step_cost.expect(max(2 * found_rows, changed), self.row_cost)
+            read_rows = found_rows if node.results_by is not None else 2 * found_rows
+            self._step_cost.expect(max(read_rows, changed), self.row_cost)
         elif node.top_k is not None and not any(node.keys):  # its statement reads few rows, but all are stored
             self._step_cost.add(sum(changes.num_rows for changes in branches), STORED_ROW_COST)
         await self._take(tick, branches)
@@ -78,17 +94,44 @@ class RecomputeOperator(ArrangingOperator):
                 own = changes.filter(pa.array(np.isin(hashes, alone[number])))
                 before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
             views[f"d{number}"] = await in_thread(self._versions, tick, number, before, changes, touched)
+        if self._results is not None:
+            return await self._replaced(tick, self._results, every, touched, views)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.none
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
         return await in_thread(signed_differences, found, tick, self.schema)
+
+    async def _replaced(
+        self,
+        tick: Tick,
+        results: Arrangement,
+        key_hashes: Hashes,
+        touched: Sequence[Touched],
+        views: Mapping[str, pa.Table],
+    ) -> pa.Table:
+        """The changes from the kept results of the touched keys to those of the rows in `views`."""
+        node = self._recompute
+        assert node.results_by is not None
+        old = await slice_of(results, key_hashes, tick)
+        found = self.none.drop_columns([DIFF])
+        if any(view.num_rows for view in views.values()):
+            found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
+        changes = await in_thread(replacements, found, old, node.results_by, touched, tick, self.schema)
+        kept = changes.drop_columns([VERSION])
+        if len(tick.times) > 1:
+            kept = await in_thread(updates.consolidate, kept)
+        if kept.num_rows:
+            self._pending.append((results, tick.times[-1], kept))
+        return changes
 
     def _versions(
         self, tick: Tick, number: int, before: pa.Table, changes: pa.Table, touched: Sequence[Touched]
     ) -> pa.Table:
         """The rows of an input before and after each version, as the statement reads them (see `Recompute`)."""
         node = self._recompute
-        rows = updates.expand(rows_by_version(before, changes, node.keys[number], touched, tick, node.top_k))
+        with_before = node.results_by is None
+        found = rows_by_version(before, changes, node.keys[number], touched, tick, node.top_k, with_before=with_before)
+        rows = updates.expand(found)
         return _marked(rows, touched, tick) if node.marked else rows
 
     async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:

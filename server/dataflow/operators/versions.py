@@ -99,18 +99,20 @@ def rows_by_version(
     touched: Sequence[Touched],
     tick: Tick,
     top_k: TopK | None,
+    *,
+    with_before: bool = True,
 ) -> pa.Table:
     """The rows of `changed_rows` of all versions: those before a version with the negative version as `v`.
 
-    In hydration only those in the version. The last column is the multiplicity.
+    In hydration, and if not `with_before`, only those in the version. The last column is the multiplicity.
     """
     if len(tick.times) > 1:
         pairs = _Pairs.of(before, changes, key, touched)
         if pairs.count <= PAIRS_PER_VERSION * len(touched):
-            return pairs.rows(key, top_k)
+            return pairs.rows(key, top_k, with_before=with_before)
     parts = []
     for one in changed_rows(before, changes, key, touched, tick, top_k):
-        if tick.since is not None:
+        if tick.since is not None and with_before:
             parts.append(_with_version(one.before, -one.version))
         parts.append(_with_version(one.after, one.version))
     return pa.concat_tables(parts)
@@ -154,12 +156,13 @@ class _Pairs:
     def count(self) -> int:
         return int(self.counts.sum())
 
-    def rows(self, key: tuple[int, ...], top_k: TopK | None) -> pa.Table:
+    def rows(self, key: tuple[int, ...], top_k: TopK | None, *, with_before: bool) -> pa.Table:
         """As `rows_by_version`."""
         entry = np.repeat(np.arange(len(self.counts)), self.counts)
         at = np.arange(len(entry)) + np.repeat(self.first - np.cumsum(self.counts) + self.counts, self.counts)
         later = self.versions[at] - self.entry_versions[entry]
-        sides = [np.flatnonzero(later > 0), np.flatnonzero(later >= 0)]  # before the version, and in it
+        # Before the version, and in it.
+        sides = [np.flatnonzero(later > 0) if with_before else np.empty(0, np.intp), np.flatnonzero(later >= 0)]
         entry, at = entry[np.concatenate(sides)], at[np.concatenate(sides)]
         is_after = np.repeat([0, 1], list(map(len, sides)))
         group = at * 2 + is_after
@@ -233,6 +236,36 @@ def _with_version(changes: pa.Table, version: int) -> pa.Table:
     return changes.add_column(
         changes.num_columns - 1, VERSION_FIELD, pa.array(np.full(changes.num_rows, version, np.int64))
     )
+
+
+def replacements(
+    found: pa.Table, old: pa.Table, key: tuple[int, ...], touched: Sequence[Touched], tick: Tick, schema: pa.Schema
+) -> pa.Table:
+    """The changes that follow from the results in each version, and the `old` ones of the step's keys, with `diff`.
+
+    Results in a version replace those in the last version that touches the key, or the old ones.
+    """
+    rows, versions = found.drop_columns([VERSION]), found[VERSION].to_numpy()
+    ended, ends, old_ends = rows.slice(0, 0), versions[:0], np.ones(len(old), np.int64)
+    if len(tick.times) > 1:
+        names = names_of(key)
+        each = [one.key_hashes for one in touched if one.key_hashes is not None]
+        numbers = np.repeat(np.array([one.version for one in touched], np.uint64), list(map(len, each)))
+        hashes = np.concatenate(each).astype(np.uint64)
+        order = np.lexsort((numbers, hashes))
+        hashes, numbers = hashes[order], numbers[order]
+        width = np.uint64(len(tick.times) + 1)
+        codes = hashes * width + numbers
+        row_hashes = key_codes(rows, names).astype(np.uint64)
+        later = np.searchsorted(codes, row_hashes * width + versions.astype(np.uint64), "right")
+        has_end = later < len(codes)
+        has_end[has_end] = hashes[later[has_end]] == row_hashes[has_end]
+        ended, ends = rows.filter(pa.array(has_end)), numbers[later[has_end]].astype(np.int64)
+        old_ends = numbers[np.searchsorted(hashes, key_codes(old, names).astype(np.uint64))].astype(np.int64)
+    every = pa.concat_tables([rows, ended, updates.rows_of(old)])
+    diffs = np.concatenate([np.ones(len(rows), np.int64), np.full(len(ended), -1, np.int64), -old[DIFF].to_numpy()])
+    columns = [*every.columns, pa.array(np.concatenate([versions, ends, old_ends])), pa.array(diffs)]
+    return consolidated(pa.table(columns, schema=schema), tick)
 
 
 def signed_differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:

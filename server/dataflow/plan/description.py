@@ -145,8 +145,9 @@ def arrangements_of(node: Node) -> tuple[OperatorArrangement, ...]:
     match node:
         case InnerJoin(keys=keys):
             return tuple(OperatorArrangement(below, key) for below, key in zip(node.inputs, keys, strict=True))
-        case Recompute(branches=branches, keys=keys, top_k=top_k):
-            return tuple(OperatorArrangement(branch, key, top_k) for branch, key in zip(branches, keys, strict=True))
+        case Recompute(branches=branches, keys=keys, top_k=top_k, results_by=by):
+            read = [OperatorArrangement(branch, key, top_k) for branch, key in zip(branches, keys, strict=True)]
+            return (*read, *([] if by is None else [OperatorArrangement(node, by, own="its results")]))
         case AccumulableAggregate(input=below, key=key, top_rows=top_rows):
             totals = OperatorArrangement(below, key, own="sums and counts")
             return (

@@ -51,7 +51,7 @@ from server.dataflow.plan.nodes import (
     Temporal,
     TopK,
 )
-from server.dataflow.plan.partitions import moved, partitioned
+from server.dataflow.plan.partitions import moved, partitioned, passed_on
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
 from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
@@ -309,7 +309,8 @@ class _Planner:
 
     def _aggregate(self, base: Aggregate, relation: Relation) -> Node:
         if base.keys:
-            return self._recomputed(base, relation, [base.input], [_positions(base.keys, base.input)], "aggregate")
+            by = _positions(base.keys, base.input)
+            return _keeping_results(self._recomputed(base, relation, [base.input], [by], "aggregate"), base)
         mark = Column(self._bigint().id, "", BOOL, False)
         marked = []
         for call in base.calls:
@@ -458,6 +459,8 @@ class _Planner:
         keys = [key for key in partition_keys(window) if isinstance(key, ColumnRef)]
         what = "window and aggregate" if isinstance(base, Aggregate) else "window"
         node = self._recomputed(window, relation, [input], [_positions(keys, input)], what)
+        if isinstance(base, Aggregate):
+            node = _keeping_results(node, window)
         return replace(node, top_k=top_k_by_row_number(window, found.relation))
 
     def _recomputed(
@@ -572,6 +575,15 @@ def _over(base: Relation, scans: Sequence[Relation]) -> Relation:
     if isinstance(base, Limit) and isinstance(base.input, Sort):
         return replace(base, input=replace(base.input, input=scans[0]))
     return with_inputs(base, scans)
+
+
+def _keeping_results(node: Recompute, base: Relation) -> Recompute:
+    """The node keeps its results if they have the key: an aggregate's are few."""
+    (key,), (input,) = node.keys, inputs_of(base)
+    passed = passed_on(node.relation, base)
+    found = [passed.get(input.columns[position].id) for position in key]
+    positions = tuple(position for position in found if position is not None)
+    return replace(node, results_by=positions) if key and len(positions) == len(key) else node
 
 
 def _only_projects(relation: Relation, base: Relation) -> bool:

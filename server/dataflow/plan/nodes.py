@@ -272,7 +272,8 @@ class Recompute(Node):
     `keys`: the positions of the key columns in each input; without them all rows. `top_k`: only the first rows
     of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
     input changed. `marked`: the result has a row even for an empty input, so each version has one more row; a
-    column before v is false in this row and true in the others.
+    column before v is false in this row and true in the others. `results_by`: the positions of the key in the result if
+    the results are kept; then f(A[K]) is looked up, and the statement reads only the rows in a version.
     """
 
     branches: tuple[Node, ...]
@@ -282,6 +283,7 @@ class Recompute(Node):
     what: str
     sql: Statement
     top_k: TopK | None = None
+    results_by: tuple[int, ...] | None = None
 
     @property
     def recomputes_all(self) -> bool:

@@ -53,6 +53,25 @@ def partitioned(base: Aggregate | Window) -> Partitioned | None:
     return found
 
 
+def passed_on(relation: Relation, base: Relation) -> dict[int, int]:
+    """The positions in `relation` of columns of `base`'s input that it has unchanged, by their ids.
+
+    Of an aggregate these are the keys. All relations from `relation` down to `base` have one input.
+    """
+    (input,) = inputs_of(relation)
+    below = {column.id: i for i, column in enumerate(input.columns)} if relation is base else passed_on(input, base)
+    match relation:
+        case Project(expressions=expressions):
+            made = list(expressions)
+        case Aggregate(keys=keys):
+            made = list(keys)
+        case _:
+            made = [ColumnRef(column) for column in relation.columns]
+    position = {e.column.id: i for i, e in reversed(list(enumerate(made))) if isinstance(e, ColumnRef)}
+    names = {id: input.columns[at].id for id, at in below.items()}
+    return {id: position[name] for id, name in names.items() if name in position}
+
+
 def _columns(expressions: list[Expression] | tuple[Expression, ...]) -> set[int]:
     """The ids of the columns among the expressions."""
     return {expression.column.id for expression in expressions if isinstance(expression, ColumnRef)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -19,7 +19,13 @@ from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar import hashing
 from server.dataflow.operators import versions
 from server.dataflow.operators.operator import VERSION_FIELD, Tick
-from server.dataflow.operators.versions import rows_by_version, touched_keys
+from server.dataflow.operators.versions import (
+    Touched,
+    replacements,
+    rows_by_version,
+    signed_differences,
+    touched_keys,
+)
 from server.dataflow.plan.nodes import VERSION, TopK
 from tests.examples import examples
 
@@ -54,21 +60,35 @@ def table(rows: Sequence[tuple[Any, ...]], *more: pa.Field) -> pa.Table:
     return pa.table([pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
-def found(
-    old: Counter[Row], changes: list[Counter[Row]], key: tuple[int, ...], top_k: TopK | None, *, at_once: bool
-) -> Counter[Row]:
+class Step(NamedTuple):
+    """`before`: the old rows of the touched keys."""
+
+    tick: Tick
+    before: pa.Table
+    changed: pa.Table
+    touched: Sequence[Touched]
+
+
+def as_tables(old: Counter[Row], changes: list[Counter[Row]], key: tuple[int, ...]) -> Step:
     before = table([(row, count) for row, count in old.items()], DIFF_FIELD)
     changed = table(
         [(row, version, count) for version, own in enumerate(changes, 1) for row, count in own.items()],
         VERSION_FIELD,
         DIFF_FIELD,
     )
-    tick = Tick(Timestamp(1), tuple(Timestamp(time) for time in range(2, 2 + VERSIONS)))
+    tick = Tick(Timestamp(1), tuple(Timestamp(time) for time in range(2, 2 + len(changes))))
     touched = touched_keys(tick, [key], [changed])
-    if key and touched:  # a step looks up the rows of touched keys only
-        hashes = np.unique(np.concatenate([one.key_hashes for one in touched if one.key_hashes is not None]))
-        own_hashes = hashing.key_codes(before, tuple(f"c{position}" for position in key))
-        before = before.filter(pa.array(np.isin(own_hashes, hashes)))
+    if key:  # a step looks up the rows of touched keys only
+        names = tuple(f"c{position}" for position in key)
+        hashes = np.unique(hashing.key_codes(changed, names))
+        before = before.filter(pa.array(np.isin(hashing.key_codes(before, names), hashes)))
+    return Step(tick, before, changed, touched)
+
+
+def found(
+    old: Counter[Row], changes: list[Counter[Row]], key: tuple[int, ...], top_k: TopK | None, *, at_once: bool
+) -> Counter[Row]:
+    tick, before, changed, touched = as_tables(old, changes, key)
     if not touched:
         return Counter()
     with mock.patch.object(versions, "PAIRS_PER_VERSION", 1 << 30 if at_once else -1):
@@ -101,6 +121,36 @@ def test_one_pass_returns_the_same_as_version_by_version(
         assert needed <= each <= every
         assert needed <= one_pass <= every
         assert collide or one_pass == needed  # it has further rows of keys that share a hash
+
+
+@pytest.mark.parametrize("collide", [False, True])
+@examples(50)
+@given(step=steps(), key=st.sampled_from([(0,), (0, 1)]), count=st.integers(1, VERSIONS))
+def test_kept_results_are_replaced_as_recomputed_ones(
+    step: tuple[Counter[Row], list[Counter[Row]]], key: tuple[int, ...], count: int, collide: bool
+) -> None:
+    """The query is the identity, whose results are the rows."""
+    mask = np.uint64(7 << 61) if collide else np.uint64((1 << 64) - 1)
+    real, (old, changes) = hashing.key_hashes, step
+    with mock.patch.object(hashing, "key_hashes", lambda rows, names: real(rows, names) & mask):
+        tick, before, changed, touched = as_tables(old, changes[:count], key)
+        if not changed.num_rows:
+            return
+        sides, after = (
+            updates.expand(rows_by_version(before, changed, key, touched, tick, None, with_before=with_before))
+            for with_before in (True, False)
+        )
+        expected = signed_differences(sides, tick, changed.schema)
+        actual = replacements(after, before, key, touched, tick, changed.schema)
+    assert counted(actual) == counted(expected)
+
+
+def counted(changes: pa.Table) -> Counter[Row]:
+    """The diff of each row and version."""
+    result: Counter[Row] = Counter()
+    for row in zip(*(column.to_pylist() for column in changes.columns), strict=True):
+        result[row[:-1]] += row[-1]
+    return result
 
 
 def first(rows: Counter[Row], key: tuple[int, ...], top_k: TopK) -> Counter[Row]:
