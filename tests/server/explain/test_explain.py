@@ -89,6 +89,18 @@ def test_stages_of_a_plan(db: Connection) -> None:
     assert nodes["Plans"][0]["Arrangements"][1] == {"Arrangement": "arrangement of 5 by (id)"}
 
 
+def test_a_recomputed_aggregate_shows_its_kept_results(db: Connection) -> None:
+    query = "SELECT array_agg(v) AS vs, c AS k FROM o GROUP BY c"
+    assert lines(db, f"EXPLAIN PHYSICAL PLAN FOR {query}") == [
+        "1 Recompute aggregate, by (c)",
+        "    arrangement of 2 by (c)",
+        "    arrangement of its results by (k)",
+        "  2 Changes of <n>o: c, v",
+    ]
+    without_key = "SELECT array_agg(v) AS vs FROM o GROUP BY c"
+    assert not any("results" in line for line in lines(db, f"EXPLAIN PHYSICAL PLAN FOR {without_key}"))
+
+
 def test_spark_plan(db: Connection) -> None:
     simple = lines(db, f"EXPLAIN SPARK PLAN FOR {QUERY}")
     assert simple[0] == "== Physical Plan =="
