@@ -28,6 +28,20 @@ class SessionEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Observation:
+    """What a session does at one moment, for pg_stat_activity. Times in microseconds since 1970, None: not known."""
+
+    database: str
+    application_name: str
+    state: str
+    query: str
+    query_us: int | None
+    changed_us: int | None
+    transaction_us: int | None
+    waits_for_lock: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionEntry:
     """`output`: the name of the output mode. `references`: the relations that the query names."""
 
@@ -44,6 +58,8 @@ class Activity:
 
     sessions: dict[int, SessionEntry] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionEntry] = field(default_factory=dict)
+    observers: dict[int, Callable[[], Observation]] = field(default_factory=dict)
+    """By process id of a session that has begun: returns what it does now."""
     sessions_revision: int = 0
     subscriptions_revision: int = 0
     sessions_opened: int = 0
@@ -59,6 +75,7 @@ class Activity:
         self.sessions_revision += 1
 
     def disconnected(self, process_id: int) -> None:
+        self.observers.pop(process_id, None)
         if self.sessions.pop(process_id, None) is not None:
             self.sessions_revision += 1
 

@@ -234,6 +234,9 @@ class TableLocks:
                     waits.append((holder, self._waits[holder]))
         return False
 
+    def is_waiting(self, owner: Owner) -> bool:
+        return owner in self._waits
+
     def _lock(self, name: str) -> TableLock:
         lock = self._locks.get(name)
         if lock is None:

@@ -163,6 +163,7 @@ class ConstantQueries:
             self._calls.pop(name)
             return None
         volatile = dispatcher.context.volatile
+        dispatcher.context.query.begin(prepared.text)
         volatile.begin()
         try:
             result, answer = call.answer(values)

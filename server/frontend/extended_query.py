@@ -62,6 +62,7 @@ class ExtendedQuery:
     # -- Parse --------------------------------------------------------------------------------------------------
 
     def parse(self, message: Parse) -> Work | None:
+        self._context.query.begin(message.text)
         self._dispatcher.statements.check_unused(message.name)
         prepared = None
         if not self._context.transaction.failed:
@@ -185,6 +186,7 @@ class ExtendedQuery:
     def execute(self, message: Execute) -> Work | None:
         portal = self._dispatcher.portals.get(message.portal)
         self._responses.kind = kind_of(portal.prepared.statement)
+        self._context.query.begin(portal.prepared.text)
         answer = self._constants.answer_execute(portal)
         if answer is None:
             return self._run(portal, message.max_rows)

@@ -46,6 +46,7 @@ class Responses:
 
     def ready(self) -> None:
         """Sends the changed settings, notifications and ReadyForQuery."""
+        self._context.query.end()
         transaction = self._context.transaction
         if self._context.settings.revision is not self._reported_revision:
             self._report_settings()

@@ -288,6 +288,7 @@ class Session:
                 self._pump()
 
     def _query(self, message: Query) -> Work | Committing | None:
+        self.context.query.begin(message.text)
         answer = self._constants.answer_query(message.text)
         if answer is not None:
             self._send_answer(answer, SELECT)

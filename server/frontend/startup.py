@@ -132,6 +132,7 @@ class Sessions:
             signals=self._signals,
             login=login.role,
         )
+        self.coordinator.activity.observers[process_id] = context.observation
         return Session(context, connection, transport, self._query_cache, row_format)
 
 

@@ -22,6 +22,7 @@ from catalog.updates import size_of
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
+from server.coordinator.activity import Observation
 from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
@@ -34,6 +35,7 @@ from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state import key_checks
 from server.session_state.advisory_locks import AdvisoryLocks
+from server.session_state.current_query import CurrentQuery
 from server.session_state.listening import Listening, Pending
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.session_state.volatile_functions import VolatileFunctions
@@ -84,6 +86,7 @@ class Context:
     """Whether the session has created temporary objects."""
     volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
+    query: CurrentQuery = field(default_factory=CurrentQuery)
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
@@ -167,6 +170,29 @@ class Context:
             privilege_function=self._privilege_function,
             sequence=self.volatile.sequence_value,
             volatile=self.volatile,
+        )
+
+    def observation(self) -> Observation:
+        """What the session does now."""
+        transaction, query = self.transaction, self.query
+        is_block = transaction.explicit or transaction.failed
+        if query.is_active:
+            state, transaction_us = "active", self.statement_us if is_block and self.statement_us else query.begun_us
+        elif transaction.failed:
+            state, transaction_us = "idle in transaction (aborted)", 0
+        elif is_block:
+            state, transaction_us = "idle in transaction", self.statement_us or query.begun_us
+        else:
+            state, transaction_us = "idle", 0
+        return Observation(
+            self.settings["database"],
+            self.settings["application_name"],
+            state,
+            query.shown_text(),
+            query.begun_us or None,
+            query.changed_us or None,
+            transaction_us or None,
+            self.coordinator.locks.is_waiting(self),
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:

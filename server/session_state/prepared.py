@@ -82,6 +82,11 @@ class Prepared:
     declared: tuple[PgType | None, ...] = ()
     """The parameter types that the client declared."""
 
+    @property
+    def text(self) -> str:
+        """The text of the statement; empty for the empty query."""
+        return "" if self.statement is None else self.statement.text
+
     def description(self, formats: Sequence[int]) -> RowDescription | NoData:
         """Returns the answer to Describe, for these result formats."""
         return NoData() if self.fields is None else row_description(self.fields, formats)

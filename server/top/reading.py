@@ -26,6 +26,7 @@ _TABLES = {
     "sink_counts": "mz_internal.mz_sink_statistics",
     "sessions": "mz_internal.mz_sessions",
     "subscriptions": "mz_internal.mz_subscriptions",
+    "activity": "pg_catalog.pg_stat_activity",
 }
 
 Row = Mapping[str, Any]

@@ -107,12 +107,14 @@ def _sources_and_sinks(before: Reading | None, now: Reading) -> Table | None:
 
 
 def _sessions(now: Reading) -> Table | None:
-    table = _table(">session", "user", "client", "subscribed to")
+    table = _table(">session", "user", "application", "client", "state", "subscribed to", "statement")
     subscriptions = now.by("subscriptions", "session_id")
-    for row in sorted(now.tables["sessions"], key=lambda row: int(row["connection_id"])):
-        objects = [id for found in subscriptions.get(row["id"], []) for id in found["referenced_object_ids"]]
+    ids = {row["connection_id"]: row["id"] for row in now.tables["sessions"]}
+    for row in sorted(now.tables["activity"], key=lambda row: int(row["pid"])):
+        objects = [id for found in subscriptions.get(ids.get(row["pid"]), []) for id in found["referenced_object_ids"]]
         names = ", ".join(sorted({now.name(id) for id in objects}))
-        _add(table, str(row["connection_id"]), str(row["role_id"]), row["client_ip"] or _NONE, names or _NONE)
+        shown = (row["usename"], row["application_name"], row["client_addr"], row["state"], names, row["query"])
+        _add(table, str(row["pid"]), *(" ".join(str(cell).split()) if cell else _NONE for cell in shown))
     return table if table.row_count else None
 
 

@@ -207,6 +207,7 @@ def test_sessions_can_be_ended(browser: WebDriver, own_server: ServerProcess) ->
             (row,) = (row for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr") if f"{pid} " in row.text)
             return row.find_elements(By.TAG_NAME, "button")[1]
 
+        until(lambda: "victim" in text(browser) and "idle" in text(browser))
         until(lambda: button().click() or True)
         with pytest.raises(psycopg.OperationalError):  # 57P01, or the lost connection
             for _ in range(1_000):

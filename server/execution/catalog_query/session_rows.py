@@ -10,6 +10,7 @@ import pyarrow as pa
 from catalog.objects import Sequence
 from catalog.roles import Privilege
 from server.authorization import privileges
+from server.coordinator.activity import Observation, SessionEntry
 from server.pg_catalog import oids
 from server.pg_catalog.database import named_in
 from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
@@ -87,23 +88,44 @@ def _settings(context: Context) -> pa.Table:
 
 
 def _activity(context: Context) -> pa.Table:
-    database = context.settings["database"]
-    found = context.state.database_named(database)
+    """pg_stat_activity. As in PostgreSQL, a role sees what sessions of its own and of its roles do."""
+    activity = context.coordinator.activity
     rows = [
-        {
-            "datid": oids.oid_of(found.id) if found is not None and entry.process_id == context.process_id else None,
-            "datname": database if entry.process_id == context.process_id else None,
-            "pid": entry.process_id,
-            "usesysid": oids.oid_of(entry.role),
-            "usename": entry.user,
-            "client_addr": entry.client_ip,
-            "backend_start": entry.connected_us,
-            "state": "active" if entry.process_id == context.process_id else None,
-            "backend_type": "client backend",
-        }
-        for entry in context.coordinator.activity.sessions.values()
+        _activity_row(context, entry, observe())
+        for entry in activity.sessions.values()
+        if (observe := activity.observers.get(entry.process_id)) is not None
     ]
     return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_activity"]))
+
+
+def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> dict[str, object]:
+    database = context.state.database_named(seen.database)
+    shown = {
+        "datid": None if database is None else oids.oid_of(database.id),
+        "datname": seen.database,
+        "pid": entry.process_id,
+        "usesysid": oids.oid_of(entry.role),
+        "usename": entry.user,
+        "application_name": seen.application_name,
+    }
+    if not privileges.has_rights_of(context.state, context.role, entry.role):
+        return {**shown, "query": "<insufficient privilege>"}
+    waits_for = ("Lock", "relation") if seen.waits_for_lock else (None, None)
+    if seen.state != "active":
+        waits_for = ("Client", "ClientRead")
+    return {
+        **shown,
+        "client_addr": entry.client_ip,
+        "backend_start": entry.connected_us,
+        "xact_start": seen.transaction_us,
+        "query_start": seen.query_us,
+        "state_change": entry.connected_us if seen.changed_us is None else seen.changed_us,
+        "wait_event_type": waits_for[0],
+        "wait_event": waits_for[1],
+        "state": seen.state,
+        "query": seen.query,
+        "backend_type": "client backend",
+    }
 
 
 def _last_values(context: Context) -> pa.Table:

@@ -28,7 +28,8 @@ const TABLES = {
   sinkNumbers: "SELECT * FROM mz_internal.mz_sink_statistics",
   sessions: "SELECT * FROM mz_internal.mz_sessions",
   subscriptions: "SELECT * FROM mz_internal.mz_subscriptions",
-  activity: "SELECT pid, usename, client_addr, backend_start FROM pg_catalog.pg_stat_activity",
+  activity: "SELECT pid, usename, application_name, client_addr, backend_start, state, query FROM pg_catalog.pg_stat_activity "
+    + "ORDER BY pid",
   sizes: "SELECT n.nspname, c.relname, pg_total_relation_size(c.oid)::text AS bytes FROM pg_catalog.pg_class c "
     + "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm') "
     + "AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'mz_catalog', 'mz_internal')",
@@ -181,8 +182,11 @@ async function activityPage() {
     h("section", { class: "card" }, h("h2", {}, "Sessions"), table([
       { name: "Process", number: true, of: ({ pid }) => pid },
       { name: "User", of: (row) => row.usename },
+      { name: "Application", of: (row) => row.application_name || null },
       { name: "Address", of: (row) => row.client_addr },
       { name: "Since", of: (row) => row.backend_start?.slice(0, 19) },
+      { name: "State", of: (row) => row.state },
+      { name: "Statement", of: (row) => row.query?.slice(0, 200) || null },
       { name: "Subscribed to", of: ({ pid }) => followed(pid).flatMap((row) => row.referenced_object_ids).map(name).join(", ") || null },
       { name: "", of: ({ pid }) => h("span", {}, act("Cancel", "pg_cancel_backend", pid), " ", act("End", "pg_terminate_backend", pid)) },
     ], found.activity, { empty: "There are no sessions." })),

@@ -25,7 +25,17 @@ def printed(before: Reading | None, now: Reading) -> str:
 
 
 def reading(taken_s: float, ticks: int, **tables: list[dict[str, object]]) -> Reading:
-    names = ("arrangements", "holds", "held", "sources", "source_counts", "sinks", "sink_counts", "sessions")
+    names = (
+        "arrangements",
+        "holds",
+        "held",
+        "sources",
+        "source_counts",
+        "sinks",
+        "sink_counts",
+        "sessions",
+        "activity",
+    )
     dataflow = {
         "id": "d1",
         "object_id": "u2",
@@ -76,6 +86,14 @@ def test_holds_sources_and_sinks_have_their_status() -> None:
     assert hold[:5] == ["h", "t", "4.5", "s", "3.0"]
     assert "kafka source" in text
     assert "stalled: broker down" in text
+
+
+def test_sessions_show_their_statements() -> None:
+    session = {"id": "s", "connection_id": 7}
+    activity = {"pid": 7, "usename": "ann", "application_name": "", "client_addr": None, "state": "active"}
+    now = reading(1.0, 1, sessions=[session], activity=[{**activity, "query": "SELECT *\n  FROM t"}])
+    (line,) = [line.split() for line in printed(None, now).splitlines() if line.strip().startswith("7 ")]
+    assert line == ["7", "ann", "-", "-", "active", "-", *["SELECT", "*", "FROM", "t"]]
 
 
 def test_names_have_neither_markup_nor_control_characters() -> None:
