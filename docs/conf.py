@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx.highlighting import lexers
 
 project = "Tidewire"
 extensions = ["myst_parser"]
+lexers["mermaid"] = TextLexer()  # a website shows the text, GitHub the drawing
 root_doc = "README"
 exclude_patterns = ["requirements.txt", "demo", "examples/*.py"]
 html_theme = "furo"

@@ -24,7 +24,7 @@ from server.sql.expressions import SessionValue, walk
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
 from server.sql.grammar.statements.cursors import Declare, Fetch
-from server.sql.grammar.statements.explain import Explain, ExplainStage
+from server.sql.grammar.statements.explain import Explain, ExplainFormat, ExplainStage
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Query
 from server.sql.grammar.statements.prepared import Execute
@@ -180,4 +180,4 @@ def explain_fields(statement: Explain) -> tuple[Field, ...]:
     """The single column of an EXPLAIN."""
     if statement.stage is ExplainStage.TIMESTAMP:
         return _TIMESTAMP_FIELDS
-    return _JSON_FIELDS if statement.json else _TEXT_FIELDS
+    return _JSON_FIELDS if statement.format is ExplainFormat.JSON else _TEXT_FIELDS

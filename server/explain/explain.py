@@ -41,7 +41,7 @@ from server.session_state.results import Result
 from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
 from server.sql.grammar import statements as s
-from server.sql.grammar.statements.explain import Explained, ExplainStage, StoredQuery
+from server.sql.grammar.statements.explain import Explained, ExplainFormat, ExplainStage, StoredQuery
 from server.sql.index_lookups import too_wide
 from server.sql.outline import Outline
 from server.sql.plan import QueryPlan, bound, plan_query
@@ -79,7 +79,9 @@ async def explain(
     statement = prepared.statement
     assert isinstance(statement, s.Explain)
     if statement.stage is ExplainStage.TIMESTAMP:
-        return explained_timestamp(statement, await _timestamp(context, statement.statement, as_json=statement.json))
+        return explained_timestamp(
+            statement, await _timestamp(context, statement.statement, as_json=statement.format is ExplainFormat.JSON)
+        )
     called: Prepared | None = None
     if isinstance(about := statement.statement, s.Execute):
         called = named(about.name.name)

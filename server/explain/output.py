@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from catalog import updates
+from protocol.pgwire.errors import PgError, SqlState
 from server.execution.prepare import explain_fields
+from server.explain.graph import dot, mermaid
 from server.session_state.results import Result, TableRows
-from server.sql.grammar.statements.explain import Explain
+from server.sql.grammar.statements.explain import Explain, ExplainFormat
 from server.sql.outline import INDENT, Outline
 
 
@@ -56,14 +58,28 @@ class Section:
         return shown
 
 
+_GRAPHS: Mapping[ExplainFormat, Callable[[Outline], Iterator[str]]] = {
+    ExplainFormat.MERMAID: mermaid,
+    ExplainFormat.DOT: dot,
+}
+
+
 def ms_text(ms: float) -> str:
     """A duration in PostgreSQL's format."""
     return f"{ms:.3f} ms"
 
 
 def explanation(statement: Explain, sections: Sequence[Section]) -> Result:
-    """The output in the requested format: one row per line, or one row with a JSON document."""
-    if statement.json:
+    """The output in the requested format: one row per line, or one row with a JSON document.
+
+    PgError 0A000 for a graph if there is no plan.
+    """
+    if (draw := _GRAPHS.get(statement.format)) is not None:
+        plans = [section.plan for section in sections if section.plan is not None]
+        if not plans:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "there is no plan that could be shown as a graph")
+        return _result(statement, list(draw(plans[-1])))
+    if statement.format is ExplainFormat.JSON:
         document: dict[str, object] = {}
         for section in sections:
             document |= section.json()

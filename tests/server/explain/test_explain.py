@@ -101,6 +101,33 @@ def test_a_recomputed_aggregate_shows_its_kept_results(db: Connection) -> None:
     assert not any("results" in line for line in lines(db, f"EXPLAIN PHYSICAL PLAN FOR {without_key}"))
 
 
+def test_a_plan_as_a_graph(db: Connection) -> None:
+    """A node is drawn once, with an edge to each operator that reads it."""
+    query = QUERY.replace("most", '"<m>"')
+    drawn = "\n".join(lines(db, f"EXPLAIN PHYSICAL PLAN AS MERMAID FOR {query}"))
+    assert drawn.startswith("flowchart BT\n")
+    nodes = dict(re.findall(r'^    (n\d+)\["(.*)"\]$', drawn, re.MULTILINE))
+    edges = re.findall(r"^    (n\d+) --> (n\d+)$", drawn, re.MULTILINE)
+    assert drawn.count("\n") == len(nodes) + len(edges)
+    labels = [label.split("<br/>") for label in nodes.values()]
+    plan = lines(db, f"EXPLAIN PHYSICAL PLAN FOR {query}")
+    numbered = {line.strip() for line in plan if line.strip()[0].isdigit()}
+    assert {first.replace("#lt;", "<").replace("#gt;", ">") for first, *_ in labels} == numbered
+    assert len(nodes) == len(numbered)
+    assert any("arrangement of 3 by (c)" in notes for _, *notes in labels)
+    assert {node for edge in edges for node in edge} == nodes.keys()
+    (join,) = [node for node, label in nodes.items() if label.startswith("2 Join")]
+    assert len([edge for edge in edges if edge[0] == join]) == 2
+
+    drawn = "\n".join(lines(db, f"EXPLAIN (FORMAT DOT, VERBOSE) {query}"))
+    assert re.findall(r"^    (n\d+) -> (n\d+)$", drawn, re.MULTILINE) == edges
+    assert lines(db, 'EXPLAIN OPTIMIZED PLAN AS DOT FOR SELECT v AS "a\\""b" FROM o')[3] == (
+        r'    n0 [label="Project v AS a\\\"b"]'
+    )
+    with pytest.raises(errors.FeatureNotSupported, match="no plan that could be shown as a graph"):
+        db.execute("EXPLAIN SPARK PLAN AS MERMAID FOR SELECT 1")
+
+
 def test_spark_plan(db: Connection) -> None:
     simple = lines(db, f"EXPLAIN SPARK PLAN FOR {QUERY}")
     assert simple[0] == "== Physical Plan =="

@@ -7,7 +7,7 @@ from server.sql.grammar.lexer import RESERVED_WORDS, Token, words
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.objects import parse_object_kind
 from server.sql.grammar.rules.settings import parse_setting_value
-from server.sql.grammar.statements.explain import Explain, Explained, ExplainStage, StoredQuery
+from server.sql.grammar.statements.explain import Explain, Explained, ExplainFormat, ExplainStage, StoredQuery
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
@@ -34,7 +34,7 @@ def parse_explain(tokens: TokenReader, parse_statement: Rule) -> Explain:
         if tokens.take("with"):
             options = _parse_options(tokens, stage)
         if tokens.take("as"):
-            options["format"] = tokens.choose("text", "json")
+            options["format"] = tokens.choose(*ExplainFormat)
         tokens.expect("for")
     elif tokens.at("(") and tokens.ahead().value not in (*QUERY_HEADS, "("):
         options = _parse_options(tokens, stage)
@@ -52,7 +52,7 @@ def parse_explain(tokens: TokenReader, parse_statement: Rule) -> Explain:
         verbose="verbose" in on,
         no_timing=options.get("timing") == "false",
         summary=options.get("summary", options.get("analyze")) == "true",
-        json=options.get("format") == "json",
+        format=ExplainFormat(options.get("format", "text")),
         spark_mode=next((mode for mode in _SPARK_MODES if mode in on), None),
     )
 
@@ -113,17 +113,17 @@ def _parse_options(tokens: TokenReader, stage: ExplainStage | None) -> dict[str,
 
 
 def _parse_format(tokens: TokenReader, token: Token, name: str, value: str | None) -> str:
-    known = {"format": ("text", "xml", "json", "yaml"), "serialize": ("none", "off", "text", "binary")}[name]
+    known = {"format": (*ExplainFormat, "xml", "yaml"), "serialize": ("none", "off", "text", "binary")}[name]
     if value is None and name == "serialize":
         return "text"
-    if value not in known:
+    if value is None or value not in known:
         if value is None:
             raise PgError(SqlState.SYNTAX_ERROR, f"{name} requires a parameter")
         message = f'unrecognized value for EXPLAIN option "{name}": "{value}"'
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=token.start + 1)
     if value in ("xml", "yaml"):
         raise tokens.not_supported(
-            f"EXPLAIN (FORMAT {value.upper()})", "The supported formats are TEXT and JSON.", at=token
+            f"EXPLAIN (FORMAT {value.upper()})", "The supported formats are TEXT, JSON, MERMAID and DOT.", at=token
         )
     return value
 

@@ -26,6 +26,15 @@ class ExplainStage(StrEnum):
     TIMESTAMP = "timestamp"
 
 
+class ExplainFormat(StrEnum):
+    """The output of EXPLAIN. MERMAID and DOT: a graph of the plan."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
     """VIEW, MATERIALIZED VIEW or INDEX name as the object of EXPLAIN."""
@@ -65,5 +74,5 @@ class Explain(Parsed):
     verbose: bool
     no_timing: bool
     summary: bool
-    json: bool
+    format: ExplainFormat
     spark_mode: str | None
