@@ -129,7 +129,7 @@ def test_statements_and_errors_of_scripts(script: str) -> None:
     path = SCRIPTS / f"{script}.txt"
     expected = path.read_text()
     actual = re.sub(r"(?m)^(.+)\n----\n.*$", lambda block: f"{block[1]}\n----\n{outcome(block[1])}", expected)
-    if os.environ.get("REWRITE"):
+    if os.environ.get("TIDEWIRE_REWRITE"):
         path.write_text(actual)
     assert actual == expected
 
