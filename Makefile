@@ -16,7 +16,7 @@ PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients or console
 
 .PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
-	test-kafka test-clients test-console check bench score site clean
+	test-kafka test-clients test-console soak check bench score site clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -122,6 +122,11 @@ $(CLIENTS)/.installed: $(addprefix tests/clients/,requirements.txt requirements-
 # docs/console.md.
 test-console: $(VENV)/.installed
 	$(PYTEST) tests/console -m console -rs $(ARGS)
+
+# An hour of mixed work by 200 sessions, after which the server must have its initial level of memory, descriptors,
+# threads and files. Writes the plot of docs/faults.md. ARGS="--seconds 600 --sessions 50" makes it shorter.
+soak: $(VENV)/.installed
+	$(BIN)/python -m tests.soak --into docs/images/soak.svg $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -49,9 +49,9 @@ def own_bytes() -> int:
     return anonymous_bytes()
 
 
-def anonymous_bytes() -> int:
-    """The bytes of this process's resident memory without mapped files."""
-    return _status("self", "RssAnon")
+def anonymous_bytes(pid: int | None = None) -> int:
+    """The bytes of a process's resident memory without mapped files, by default this process's."""
+    return _status("self" if pid is None else str(pid), "RssAnon")
 
 
 def peak(pid: int) -> int:
