@@ -113,7 +113,6 @@ def prepare(
 def commit(connection: Connection[Any], minute: Minute) -> None:
     """Commits the events of one minute as one transaction. Replaces the rows of changed flights by DELETE and INSERT.
 
-    The DELETE is the first statement because it reads: in a transaction of writes only the first statement may read.
     Subscribers receive the consolidated changes at the transaction's timestamp: the old and the new row of each
     changed flight.
     """
