@@ -9,6 +9,7 @@ from types import ModuleType
 
 from tests.bench import (
     backfill,
+    busy_source,
     cdcv2,
     cdcv2_topics,
     comparison,
@@ -44,6 +45,7 @@ from tests.bench.servers import Line, Table, servers
 
 BENCHMARKS: dict[str, ModuleType] = {
     "backfill": backfill,
+    "busy_source": busy_source,
     "cdcv2": cdcv2,
     "cdcv2_topics": cdcv2_topics,
     "copy_out": copy_out,
