@@ -27,19 +27,20 @@ JAVA = ("java", "-cp", str(INSTALLED / "jdbc/*"))
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """`command`: runs the session's file. `needs`: a file without which the client is not installed."""
+    """`command`: runs the session's file. `needs`: files without which the client is not installed."""
 
     name: str
     session: str
     command: Sequence[str] = PYTHON
-    needs: Path = INSTALLED / "python/bin/python"
+    needs: Sequence[Path] = (INSTALLED / "python/bin/python",)
 
     @property
     def is_installed(self) -> bool:
-        return self.needs.exists()
+        return all(path.exists() for path in self.needs)
 
 
-ODBC = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu/odbc/psqlodbcw.so"
+LIBRARIES = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu"
+ODBC = (LIBRARIES / "odbc/psqlodbcw.so", LIBRARIES / "libodbc.so.2")
 CLIENTS = (
     Client("psql", "psql_session.py"),
     Client("pgcli", "pgcli_session.py"),
@@ -55,12 +56,12 @@ CLIENTS = (
     Client("polars", "polars_session.py"),
     Client("ADBC", "adbc_session.py"),
     Client("ibis", "ibis_session.py"),
-    Client("DuckDB's postgres extension", "duckdb_session.py", needs=INSTALLED / "duckdb-extension"),
-    Client("node `pg`", "node_pg_session.mjs", NODE, INSTALLED / "node/node_modules/pg"),
-    Client("postgres.js", "postgres_js_session.mjs", NODE, INSTALLED / "node/node_modules/postgres"),
-    Client("JDBC (pgjdbc)", "Jdbc.java", JAVA, INSTALLED / "jdbc"),
+    Client("DuckDB's postgres extension", "duckdb_session.py", needs=(INSTALLED / "duckdb-extension",)),
+    Client("node `pg`", "node_pg_session.mjs", NODE, (INSTALLED / "node/node_modules/pg",)),
+    Client("postgres.js", "postgres_js_session.mjs", NODE, (INSTALLED / "node/node_modules/postgres",)),
+    Client("JDBC (pgjdbc)", "Jdbc.java", JAVA, (INSTALLED / "jdbc",)),
     Client("ODBC (psqlodbc)", "odbc_session.py", needs=ODBC),
-    Client("dbt-postgres", "dbt_session.py", DBT, INSTALLED / "dbt/bin/dbt"),
+    Client("dbt-postgres", "dbt_session.py", DBT, (INSTALLED / "dbt/bin/dbt",)),
 )
 
 
