@@ -628,6 +628,34 @@ def test_http_over_tls(server: ServerThread, authority: Authority) -> None:
         get(server, "/healthz", None)
 
 
+def test_metrics_of_objects_are_for_superusers(server: ServerThread, authority: Authority) -> None:
+    """They contain numbers of rows and sizes."""
+    role(server, "reader", "PASSWORD 'p'")
+    with connect(server) as connection:
+        connection.execute("CREATE TABLE held (a int); CREATE HOLD keeper ON held")
+        try:
+            shown = {
+                credentials: get(server, "/metrics", authority, credentials)[1]
+                for credentials in ("reader:p", f"materialize:{PASSWORD}")
+            }
+        finally:
+            connection.execute("DROP TABLE held CASCADE")
+    assert "keeper" not in shown["reader:p"]
+    assert "tidewire_sessions_opened_total" in shown["reader:p"]
+    assert 'tidewire_hold_history_rows{hold="materialize.public.keeper"}' in shown[f"materialize:{PASSWORD}"]
+
+
+def test_metrics_of_objects_without_authentication(passing_server: ServerThread) -> None:
+    """With --auth trust, a request without credentials is one of the superuser, also when there are other roles."""
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE held (a int); CREATE HOLD keeper ON held; CREATE USER reader")
+        try:
+            assert "keeper" in get(passing_server, "/metrics", None)[1]
+            assert "keeper" not in get(passing_server, "/metrics", None, "reader:")[1]
+        finally:
+            connection.execute("DROP TABLE held CASCADE; DROP USER reader")
+
+
 def test_http_without_tls(tmp_path: Path) -> None:
     with running(tmp_path, None, auth="scram-sha-256") as server:
         assert get(server, "/healthz", None) == (200, "ok\n")
