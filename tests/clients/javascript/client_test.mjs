@@ -1,9 +1,9 @@
-// The JavaScript client in Node.js. TIDEWIRE_URL is the server's; TIDEWIRE_CLIENT the file that it serves.
+// The JavaScript client in Node.js. TIDEWIRE_URL is the server's; TIDEWIRE_FILES the directory of the files that it serves.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-const { Tidewire, TidewireError } = await import(process.env.TIDEWIRE_CLIENT);
+const { Tidewire, TidewireError } = await import(`${process.env.TIDEWIRE_FILES}/client.mjs`);
 const tidewire = new Tidewire(process.env.TIDEWIRE_URL);
 
 async function table(name) {
