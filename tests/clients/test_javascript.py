@@ -17,8 +17,11 @@ pytestmark = pytest.mark.clients
 TESTS = Path(__file__).parent / "javascript"
 
 
-@pytest.mark.parametrize("tests", ["client_test.mjs", "console_test.mjs"])
-def test_javascript(tmp_path: Path, tests: str) -> None:
+@pytest.mark.parametrize(
+    ("tests", "transport"),
+    [("client_test.mjs", "events"), ("client_test.mjs", "websocket"), ("console_test.mjs", "events")],
+)
+def test_javascript(tmp_path: Path, tests: str, transport: str) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js is not installed")
@@ -29,8 +32,14 @@ def test_javascript(tmp_path: Path, tests: str) -> None:
             served = urllib.request.urlopen(f"{url}/{name}.js", timeout=10).read()
             (tmp_path / f"{name}.mjs").write_bytes(served)
         run = subprocess.run(
-            [node, "--test", "--test-timeout=60000", str(TESTS / tests)],
-            env={**os.environ, "TIDEWIRE_URL": url, "TIDEWIRE_FILES": str(tmp_path)},
+            # Node.js 20 has WebSocket only with this option, 22 has it without.
+            [node, "--experimental-websocket", "--test", "--test-timeout=60000", str(TESTS / tests)],
+            env={
+                **os.environ,
+                "TIDEWIRE_URL": url,
+                "TIDEWIRE_FILES": str(tmp_path),
+                "TIDEWIRE_TRANSPORT": transport,
+            },
             capture_output=True,
             text=True,
             timeout=120,

@@ -153,6 +153,25 @@ def test_a_subscription_shows_changes(browser: WebDriver, sql: psycopg.Connectio
     until(lambda: not subscribers())
 
 
+def test_the_client_over_a_web_socket(browser: WebDriver) -> None:
+    follow = """
+        const [done] = arguments;
+        import("/client.js").then(async ({ Tidewire }) => {
+          const tidewire = new Tidewire();
+          const options = { transport: "websocket" };
+          for await (const { kind, changes } of tidewire.subscribe("SELECT 7 FROM warm LIMIT 1", options)) {
+            return [kind, changes];
+          }
+        }).then(done, (error) => done(error.message));
+    """
+    sockets = lambda: [
+        entry for entry in browser.get_log("performance") if "Network.webSocketCreated" in entry["message"]
+    ]
+    sockets()
+    assert browser.execute_async_script(follow) == ["snapshot", [{"diff": 1, "row": [7]}]]
+    assert len(sockets()) == 1
+
+
 def test_keys(browser: WebDriver) -> None:
     until(lambda: browser.find_element(By.ID, "status").text == "connected")
     editor = browser.find_element(By.ID, "sql")
