@@ -816,7 +816,15 @@ _SEQUENCE_FIELDS = (
 )
 
 
-_NUMBERS_OF_ROWS = frozenset(("mz_arrangements", "mz_dataflow_operators", "mz_sink_statistics", "mz_source_statistics"))
+_NUMBERS_OF_ROWS = frozenset(
+    (
+        "mz_arrangements",
+        "mz_dataflow_operators",
+        "mz_hydration_statuses",
+        "mz_sink_statistics",
+        "mz_source_statistics",
+    )
+)
 
 
 @dataclass(frozen=True)

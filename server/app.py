@@ -141,6 +141,7 @@ class App:
             engine=self.engine,
             is_listening=lambda: self.listener.is_listening,
             registry=self.coordinator.metrics.registry,
+            coordinator=self.coordinator,
         )
         self._http = HttpPort(
             [*pages, *files(), *api(self.listener.sessions, self.listener.clients)],

@@ -116,6 +116,28 @@ def test_lines_of_prose_have_at_most_130_characters() -> None:
             assert len(line) <= 130 or line.startswith(("|", "#")) or is_index, f"{page.relative_to(ROOT)}: {line}"
 
 
+def test_the_tests_in_the_table_of_attacks_exist() -> None:
+    """A file without a directory is the first one of this name in the table. A test is in the last file before it."""
+    section = (ROOT / "docs" / "security.md").read_text().partition("## Attacks and their tests\n\n")[2]
+    table = section.partition("\n\n")[0].splitlines()
+    assert table[:2] == ["| attack | what happens | test |", "|---|---|---|"]
+    assert "\n|" not in section.partition("\n\n")[2], "rows without a header"
+    files: dict[str, Path] = {}
+    file: Path | None = None
+    for row in table[2:]:
+        _, tests = row.strip("|").rsplit("|", 1)
+        names = re.findall(r"`([^`]+)`", tests)
+        assert names or "the same" in tests, row
+        for name in names:
+            if name.endswith(".py"):
+                file = files.setdefault(name, ROOT / name)
+                files.setdefault(file.name, file)
+                assert file.is_file(), name
+            else:
+                assert file is not None
+                assert re.search(rf"^(async )?def {name}\(", file.read_text(), re.MULTILINE), f"{file.name}: {name}"
+
+
 def test_documented_psql_commands_name_the_server() -> None:
     """Without it psql looks for PostgreSQL's own port."""
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:

@@ -63,6 +63,12 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
     return check
 
 
+def is_superuser(request: web.Request, coordinator: Coordinator) -> bool:
+    """Whether an accepted request is one of a superuser. PgError 28000 if the role has been dropped since."""
+    role = privileges.login(coordinator.state, request[USER], any_user=request[ANY_USER])
+    return privileges.is_superuser(coordinator.state, role)
+
+
 def database_of(request: web.Request) -> str:
     """The database that a request names, or the default one."""
     return request.query.get("database") or VARIABLES["database"].default

@@ -8,20 +8,27 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from server.coordinator.coordinator import Coordinator
+from server.http.access import is_superuser
 from server.http.port import Kind, Route
 from server.http.responses import text_response
-from server.introspection.metrics import CONTENT_TYPE, rendered
+from server.introspection.metrics import CONTENT_TYPE, names_objects, rendered
 from server.spark import Engine
 
 
-def monitoring(*, engine: Engine, is_listening: Callable[[], bool], registry: CollectorRegistry) -> list[Route]:
+def monitoring(
+    *, engine: Engine, is_listening: Callable[[], bool], registry: CollectorRegistry, coordinator: Coordinator
+) -> list[Route]:
     """Returns the routes. `is_listening`: whether clients are accepted.
 
-    The probes need no authentication: they show only whether the server works.
+    The probes need no authentication: they show only whether the server works. Only superusers get the metrics of
+    single objects, as only they can read the system tables with numbers of rows.
     """
 
-    async def metrics(_: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.Response:
         families = list(registry.collect())
+        if not is_superuser(request, coordinator):
+            families = [family for family in families if not names_objects(family)]
         text = await asyncio.to_thread(rendered, families, engine.jvm_pid)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 

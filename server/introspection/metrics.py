@@ -26,6 +26,8 @@ from server.ingest.sources import Sources
 from server.spark import Engine
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_OBJECTS = frozenset(("hold", "sink"))
+"""The labels whose values are names of objects."""
 
 
 class ServerCollector(Collector):
@@ -221,6 +223,11 @@ class ServerCollector(Collector):
             ("errors", "Attempts of a sink to write that failed.", {n: t.errors for n, t in tasks.items()}),
         ):
             yield _labelled(CounterMetricFamily(f"tidewire_sink_{name}", description, labels=("sink",)), values)
+
+
+def names_objects(family: Metric) -> bool:
+    """Whether the metrics are of single objects, so that a role without privileges on these may not read them."""
+    return any(not _OBJECTS.isdisjoint(sample.labels) for sample in family.samples)
 
 
 def rendered(families: Iterable[Metric], jvm_pid: int | None) -> bytes:

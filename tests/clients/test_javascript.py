@@ -1,4 +1,4 @@
-"""The JavaScript client of the HTTP API, in Node.js."""
+"""The JavaScript client of the HTTP API, and the parts of the console that need no browser, in Node.js."""
 
 from __future__ import annotations
 
@@ -14,21 +14,32 @@ from tests.fix_server import ServerProcess
 
 pytestmark = pytest.mark.clients
 
-TESTS = Path(__file__).parent / "javascript" / "client_test.mjs"
+TESTS = Path(__file__).parent / "javascript"
 
 
-def test_the_javascript_client(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tests", "transport"),
+    [("client_test.mjs", "events"), ("client_test.mjs", "websocket"), ("console_test.mjs", "events")],
+)
+def test_javascript(tmp_path: Path, tests: str, transport: str) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js is not installed")
     server = ServerProcess(tmp_path / "data", module="tests.faults.child", env={"FAULTS_SPARK": "none"})
     try:
         url = f"http://127.0.0.1:{server.http_port}"
-        client = tmp_path / "client.mjs"
-        client.write_bytes(urllib.request.urlopen(f"{url}/client.js", timeout=10).read())
+        for name in ("client", "tables"):
+            served = urllib.request.urlopen(f"{url}/{name}.js", timeout=10).read()
+            (tmp_path / f"{name}.mjs").write_bytes(served)
         run = subprocess.run(
-            [node, "--test", "--test-timeout=60000", str(TESTS)],
-            env={**os.environ, "TIDEWIRE_URL": url, "TIDEWIRE_CLIENT": str(client)},
+            # Node.js 20 has WebSocket only with this option, 22 has it without.
+            [node, "--experimental-websocket", "--test", "--test-timeout=60000", str(TESTS / tests)],
+            env={
+                **os.environ,
+                "TIDEWIRE_URL": url,
+                "TIDEWIRE_FILES": str(tmp_path),
+                "TIDEWIRE_TRANSPORT": transport,
+            },
             capture_output=True,
             text=True,
             timeout=120,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import time
@@ -152,6 +153,25 @@ def test_a_subscription_shows_changes(browser: WebDriver, sql: psycopg.Connectio
     until(lambda: not subscribers())
 
 
+def test_the_client_over_a_web_socket(browser: WebDriver) -> None:
+    follow = """
+        const [done] = arguments;
+        import("/client.js").then(async ({ Tidewire }) => {
+          const tidewire = new Tidewire();
+          const options = { transport: "websocket" };
+          for await (const { kind, changes } of tidewire.subscribe("SELECT 7 FROM warm LIMIT 1", options)) {
+            return [kind, changes];
+          }
+        }).then(done, (error) => done(error.message));
+    """
+    sockets = lambda: [
+        entry for entry in browser.get_log("performance") if "Network.webSocketCreated" in entry["message"]
+    ]
+    sockets()
+    assert browser.execute_async_script(follow) == ["snapshot", [{"diff": 1, "row": [7]}]]
+    assert len(sockets()) == 1
+
+
 def test_keys(browser: WebDriver) -> None:
     until(lambda: browser.find_element(By.ID, "status").text == "connected")
     editor = browser.find_element(By.ID, "sql")
@@ -218,6 +238,39 @@ def test_sessions_can_be_ended(browser: WebDriver, own_server: ServerProcess) ->
 def test_sources_and_sinks(browser: WebDriver) -> None:
     show(browser, "sources")
     until(lambda: "There are no sources." in text(browser) and "There are no sinks." in text(browser))
+
+
+def test_a_plain_role_sees_what_it_may_read(browser: WebDriver, sql: psycopg.Connection[Any]) -> None:
+    sql.execute("CREATE USER plain")
+    try:
+        authorization = "Basic " + base64.b64encode(b"plain:").decode()
+        browser.execute_cdp_cmd("Network.enable", {})
+        browser.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": {"Authorization": authorization}})
+        browser.refresh()
+        run(browser, "SELECT current_user")
+        until(lambda: cells(browser) == [["plain"]])
+        note = "your role may not read them: mz_internal."
+        show(browser, "objects")
+        until(lambda: "public.warm" in text(browser))
+        assert f"{note}mz_arrangements" in text(browser)
+        show(browser, "dataflows")
+        until(lambda: "Mean tick" in text(browser))
+        assert f"{note}mz_hydration_statuses, mz_internal.mz_dataflow_operators, mz_internal.mz_arr" in text(browser)
+        assert not browser.find_elements(By.CSS_SELECTOR, "svg.graph, .empty")
+        show(browser, "sources")
+        until(lambda: "There are no sources." in text(browser) and "There are no sinks." in text(browser))
+        assert f"{note}mz_source_statistics" in text(browser)
+        assert browser.find_element(By.ID, "status").text == "connected"
+        for page in ("holds", "activity"):
+            show(browser, page)
+            until(lambda: "dashboard" in text(browser) or "Subscribers" in text(browser))
+            assert "may not read" not in text(browser)
+        refused = [entry["message"] for entry in browser.get_log("browser")]
+        assert len(refused) == 1 + 3 + 2  # once for each table and page
+        assert all("/api/sql" in message and "status of 403" in message for message in refused)
+    finally:
+        browser.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": {}})
+        sql.execute("DROP USER plain")
 
 
 def test_dark_mode(browser: WebDriver) -> None:

@@ -117,7 +117,8 @@ export class Tidewire {
    * envelope a change has `state` instead of `diff`. `ack()` advances `hold` to the batch.
    *
    * A lost connection is resumed from the last batch, at most `attempts` times in succession. Leaving the loop, or
-   * `signal`, ends the subscription. `transport` is "events" or "websocket", which cannot slow the server down.
+   * `signal`, ends the subscription. `transport` is "events" or "websocket", which cannot slow the server down. With a
+   * `user` it is always "events".
    */
   async *subscribe(query, options = {}) {
     const { token = null, hold = null, signal, attempts = 10, ...rest } = options;
@@ -130,7 +131,8 @@ export class Tidewire {
       signal?.addEventListener("abort", abort);
       try {
         const parameters = subscription(query, { ...rest, token: reader.token });
-        const events = rest.transport === "websocket"
+        // A WebSocket cannot send a user and password: the server would take it for one of the default user.
+        const events = rest.transport === "websocket" && this.#headers.Authorization === undefined
           ? this.#messages(parameters, controller.signal)
           : this.#events(parameters, controller.signal);
         for await (const { event, data } of events) {
@@ -193,6 +195,7 @@ export class Tidewire {
     socket.onopen = () => { hasOpened = true; };
     socket.onmessage = ({ data }) => { received.push(JSON.parse(data)); wake(); };
     socket.onclose = () => { isOpen = false; wake(); };
+    socket.onerror = socket.onclose; // Node.js 20 reports a refused WebSocket by this event only
     const abort = () => { isOpen = false; socket.close(); wake(); };
     signal.addEventListener("abort", abort);
     try {

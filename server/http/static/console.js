@@ -4,41 +4,19 @@ import { TidewireError, Tidewire } from "./client.js";
 import { badge, bytes, clock, count, duration, h, table, tile } from "./dom.js";
 import { described, editorPage } from "./editor.js";
 import { graph } from "./graph.js";
+import { Tables } from "./tables.js";
 
 const REFRESH_MS = 2000;
 const tidewire = new Tidewire(location.origin, { settings: { application_name: "console", statement_timeout: "20s" } });
 const main = document.getElementById("page");
 const status = document.getElementById("status");
 
-const TABLES = {
-  schemas: "SELECT * FROM mz_catalog.mz_schemas",
-  objects: "SELECT * FROM mz_catalog.mz_objects",
-  columns: "SELECT * FROM mz_catalog.mz_columns",
-  frontiers: "SELECT * FROM mz_internal.mz_frontiers",
-  holds: "SELECT * FROM mz_catalog.mz_holds",
-  held: "SELECT * FROM mz_catalog.mz_hold_objects",
-  dataflows: "SELECT * FROM mz_internal.mz_dataflows",
-  lags: "SELECT * FROM mz_internal.mz_dataflow_lags",
-  hydration: "SELECT * FROM mz_internal.mz_hydration_statuses",
-  operators: "SELECT * FROM mz_internal.mz_dataflow_operators",
-  arrangements: "SELECT * FROM mz_internal.mz_arrangements",
-  sources: "SELECT * FROM mz_internal.mz_source_statuses",
-  sourceNumbers: "SELECT * FROM mz_internal.mz_source_statistics",
-  sinks: "SELECT * FROM mz_internal.mz_sink_statuses",
-  sinkNumbers: "SELECT * FROM mz_internal.mz_sink_statistics",
-  sessions: "SELECT * FROM mz_internal.mz_sessions",
-  subscriptions: "SELECT * FROM mz_internal.mz_subscriptions",
-  activity: "SELECT pid, usename, application_name, client_addr, backend_start, state, query FROM pg_catalog.pg_stat_activity "
-    + "ORDER BY pid",
-  sizes: "SELECT n.nspname, c.relname, pg_total_relation_size(c.oid)::text AS bytes FROM pg_catalog.pg_class c "
-    + "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm') "
-    + "AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'mz_catalog', 'mz_internal')",
-};
+const tables = new Tables(tidewire);
+const read = (...names) => tables.read(...names);
 
-/** Reads tables, each as an array of objects. */
-async function read(...names) {
-  const results = await tidewire.execute(names.map((name) => ({ query: TABLES[name] })));
-  return Object.fromEntries(names.map((name, at) => [name, results[at].objects()]));
+/** A note about the tables that the role may not read, or null. */
+function missing({ hidden }) {
+  return hidden.length ? h("p", { class: "note" }, `Not shown, because your role may not read them: ${hidden.join(", ")}`) : null;
 }
 
 function namesOf({ schemas, objects }) {
@@ -67,9 +45,10 @@ async function objectsPage() {
   const rows = found.objects.filter(({ id, type }) => id.startsWith("u") && type !== "hold").sort((a, b) => (name(a.id) < name(b.id) ? -1 : 1));
   const behind = ({ id }) => (frontiers.has(id) ? now - Number(frontiers.get(id).write_frontier) : null);
   return [
+    missing(found),
     h("div", { class: "tiles" }, tile("Objects", count(rows.length)),
       tile("On disk", bytes([...sizes.values()].reduce((sum, size) => sum + size, 0))),
-      tile("State of dataflows", bytes(found.arrangements.reduce((sum, row) => sum + Number(row.memory_bytes), 0))),
+      tile("State of dataflows", found.hidden.includes("mz_internal.mz_arrangements") ? "–" : bytes(found.arrangements.reduce((sum, row) => sum + Number(row.memory_bytes), 0))),
       tile("Furthest behind", duration(Math.max(0, ...rows.map(behind))))),
     h("section", { class: "card" }, h("h2", {}, "Objects"), table([
       { name: "Name", of: ({ id }) => name(id) },
@@ -105,7 +84,8 @@ async function dataflowsPage() {
     memory.set(row.operator_id, (memory.get(row.operator_id) ?? 0) + Number(row.memory_bytes));
   }
   const [lag, progress] = [lags.get(one.id), hydration.get(one.id)];
-  return [h("div", { class: "list" },
+  const isHidden = found.hidden.includes("mz_internal.mz_dataflow_operators");
+  return [missing(found), h("div", { class: "list" },
     h("section", { class: "card choices", "aria-label": "Dataflows" }, h("h2", {}, "Dataflows"), flows.map((flow) => h("button", {
       type: "button", "data-id": flow.id, "aria-pressed": String(flow === one), click: () => { chosenDataflow = flow.id; refresh(); },
     }, title(flow), " ", badge(flow.error ? "error" : flow.hydrated ? flow.rule : "hydrating", { error: "bad", hydrating: "warn", incremental: "good" })))),
@@ -113,10 +93,10 @@ async function dataflowsPage() {
       h("div", { class: "tiles" }, tile("Ticks", count(one.ticks)), tile("Mean tick", duration(one.mean_tick_ms) ?? "–"),
         tile("Last tick", duration(one.last_tick_ms) ?? "–"), tile("Behind", duration(lag?.lag_ms) ?? "–"),
         tile("Waiting commits", count(lag?.commits ?? 0)),
-        tile("Hydration", one.hydrated ? duration(progress?.last_ms) ?? "done" : `${progress?.operators_done ?? 0} of ${progress?.operators ?? "?"}`)),
+        tile("Hydration", one.hydrated ? duration(progress?.last_ms) ?? "done" : progress ? `${progress.operators_done} of ${progress.operators}` : "running")),
       one.error ? h("p", { class: "error" }, one.error) : null,
       operators.length ? h("div", { class: "scroll tall", tabindex: 0 }, graph(operators, memory))
-        : h("p", { class: "empty" }, "The whole query is computed again for each change, or it is an arrangement of one relation."))),
+        : isHidden ? null : h("p", { class: "empty" }, "The whole query is computed again for each change, or it is an arrangement of one relation."))),
   ];
 }
 
@@ -129,7 +109,7 @@ async function holdsPage() {
     const uppers = on(hold).map((id) => Number(frontiers.get(id)?.write_frontier)).filter(Number.isFinite);
     return uppers.length ? Math.max(0, Math.min(...uppers) - Number(hold.at)) : null;
   };
-  return [h("section", { class: "card" }, h("h2", {}, "Holds"), table([
+  return [missing(found), h("section", { class: "card" }, h("h2", {}, "Holds"), table([
     { name: "Name", of: ({ id }) => name(id) },
     { name: "On", of: (hold) => on(hold).map(name).join(", ") },
     { name: "At", number: true, of: ({ at }) => clock(at) },
@@ -146,6 +126,7 @@ async function sourcesPage() {
   const [sourceNumbers, sinkNumbers] = [by(found.sourceNumbers, "id"), by(found.sinkNumbers, "id")];
   const now = latest(found.frontiers);
   return [
+    missing(found),
     h("section", { class: "card" }, h("h2", {}, "Sources"), table([
       { name: "Name", of: (row) => row.name },
       { name: "Type", of: (row) => row.type },
@@ -178,6 +159,7 @@ async function activityPage() {
     refresh();
   } }, label);
   return [
+    missing(found),
     h("div", { class: "tiles" }, tile("Sessions", count(found.activity.length)), tile("Subscribers", count(found.subscriptions.length))),
     h("section", { class: "card" }, h("h2", {}, "Sessions"), table([
       { name: "Process", number: true, of: ({ pid }) => pid },
@@ -230,7 +212,7 @@ async function refresh() {
     if (page !== location.hash.slice(1)) return;
     const scrolled = [...main.querySelectorAll(".scroll")].map(({ scrollTop, scrollLeft }) => [scrollTop, scrollLeft]);
     const focused = [...main.querySelectorAll("button, .scroll")].indexOf(document.activeElement);
-    main.replaceChildren(...elements);
+    main.replaceChildren(...elements.filter((element) => element !== null));
     [...main.querySelectorAll(".scroll")].forEach((element, at) => element.scrollTo(scrolled[at]?.[1] ?? 0, scrolled[at]?.[0] ?? 0));
     if (focused >= 0) main.querySelectorAll("button, .scroll")[focused]?.focus({ preventScroll: true });
     report(null);
@@ -255,6 +237,7 @@ function navigate() {
   if (page === shown) return;
   if (shown === "sql") editor.leave();
   shown = page;
+  tables.reset();
   main.replaceChildren();
   if (page === "sql") {
     main.append(editor.element);

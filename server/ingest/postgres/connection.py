@@ -18,8 +18,12 @@ import asyncpg
 
 from catalog.source_definition import Secret
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.postgres import login_guard
 from server.ingest.source_kind import Options
 from server.ingest.upstream import UpstreamError
+from server.runtime.cancellation import raise_if_cancelled
+
+login_guard.install()
 
 # asyncpg raises InternalClientError, too, if a connection is lost between two messages of a COPY.
 LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
@@ -153,6 +157,10 @@ class Server:
             reason = str(error) or type(error).__name__
             hint = _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
             raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}', hint) from error
+        except Exception as error:  # asyncpg raises IndexError, AttributeError and others if it is no PostgreSQL
+            raise_if_cancelled()
+            reason = "the server does not follow PostgreSQL's protocol"
+            raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}') from error
 
     def error(self, sqlstate: str, message: str, hint: str | None = None) -> PgError | UpstreamError:
         """The error for one that the server reports: a PgError if a retry cannot repair it."""

@@ -1,15 +1,25 @@
-// The JavaScript client in Node.js. TIDEWIRE_URL is the server's; TIDEWIRE_CLIENT the file that it serves.
+// The JavaScript client in Node.js. TIDEWIRE_URL is the server's; TIDEWIRE_FILES the directory of the files that it serves;
+// TIDEWIRE_TRANSPORT the transport of subscriptions.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-const { Tidewire, TidewireError } = await import(process.env.TIDEWIRE_CLIENT);
+const { Tidewire, TidewireError } = await import(`${process.env.TIDEWIRE_FILES}/client.mjs`);
 const tidewire = new Tidewire(process.env.TIDEWIRE_URL);
+const transport = process.env.TIDEWIRE_TRANSPORT;
 
 async function table(name) {
   await tidewire.query(`DROP TABLE IF EXISTS ${name} CASCADE; CREATE TABLE ${name} (k int, v text)`);
   return name;
 }
+
+let sockets = 0; // that were opened
+globalThis.WebSocket = class extends globalThis.WebSocket {
+  constructor(...parameters) {
+    super(...parameters);
+    sockets += 1;
+  }
+};
 
 /** The rows of a stream's batches, as a multiset: JSON text to multiplicity. */
 class Mirror {
@@ -68,7 +78,7 @@ test("subscribe yields whole timestamps, and resumes from a token", async () => 
   await tidewire.query("DROP HOLD IF EXISTS keeper; CREATE HOLD keeper ON followed");
   const mirror = new Mirror();
   let token;
-  for await (const batch of tidewire.subscribe("followed", { hold: "keeper" })) {
+  for await (const batch of tidewire.subscribe("followed", { hold: "keeper", transport })) {
     mirror.apply(batch);
     token = batch.token;
     if (batch.kind === "snapshot") {
@@ -85,7 +95,7 @@ test("subscribe yields whole timestamps, and resumes from a token", async () => 
     }
   }
   await tidewire.query("INSERT INTO followed VALUES (3, 'd')");
-  for await (const batch of tidewire.subscribe("followed", { token })) {
+  for await (const batch of tidewire.subscribe("followed", { token, transport })) {
     assert.notEqual(batch.kind, "snapshot");
     mirror.apply(batch);
     if (batch.kind === "update") break;
@@ -98,7 +108,7 @@ test("a lost connection is resumed without loss or repetition", async () => {
   await tidewire.query("DROP HOLD IF EXISTS held; CREATE HOLD held ON interrupted");
   const mirror = new Mirror();
   let inserted = 0;
-  for await (const batch of tidewire.subscribe("interrupted")) {
+  for await (const batch of tidewire.subscribe("interrupted", { transport })) {
     mirror.apply(batch);
     assert(batch.kind !== "snapshot" || inserted === 0);
     if (mirror.rows.size === 5) break;
@@ -120,7 +130,7 @@ test("errors of subscriptions, envelopes, ends and signals", async () => {
   await table("various");
   await tidewire.query("INSERT INTO various VALUES (1, 'a')");
   const first = async (query, options) => {
-    for await (const batch of tidewire.subscribe(query, options)) return batch;
+    for await (const batch of tidewire.subscribe(query, { ...options, transport })) return batch;
     return null;
   };
   await assert.rejects(first("nothing"), { sqlstate: "42P01", position: 1 });
@@ -129,12 +139,25 @@ test("errors of subscriptions, envelopes, ends and signals", async () => {
   assert.deepEqual([columns.map(({ name }) => name), changes], [["k", "v"], [{ state: "upsert", row: [1, "a"] }]]);
   assert.deepEqual((await first("SELECT * FROM various WHERE k = $1", { parameters: [2] })).changes, []);
   const kinds = [];
-  for await (const { kind } of tidewire.subscribe("VALUES (1)")) kinds.push(kind);
+  for await (const { kind } of tidewire.subscribe("VALUES (1)", { transport })) kinds.push(kind);
   assert.deepEqual(kinds, ["snapshot"]);
   const controller = new AbortController();
   await assert.rejects(async () => {
-    for await (const _ of tidewire.subscribe("various", { signal: controller.signal })) controller.abort();
+    for await (const _ of tidewire.subscribe("various", { signal: controller.signal, transport })) controller.abort();
   }, { name: "AbortError" });
+});
+
+test("a subscription is one of the given user", async () => {
+  await table("foreign_rows");
+  await tidewire.query("CREATE USER follower");
+  const follower = new Tidewire(process.env.TIDEWIRE_URL, { user: "follower" });
+  await assert.rejects(async () => {
+    for await (const _ of follower.subscribe("foreign_rows", { transport })) break;
+  }, { sqlstate: "42501" });
+});
+
+test("the transport is the given one", () => {
+  assert.equal(sockets > 0, transport === "websocket");
 });
 
 test("no session remains", async () => {

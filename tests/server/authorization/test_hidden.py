@@ -26,7 +26,14 @@ def sessions(passing_server: ServerThread) -> Iterator[Sessions]:
 
 
 @pytest.mark.parametrize(
-    "table", ["mz_arrangements", "mz_dataflow_operators", "mz_source_statistics", "mz_sink_statistics"]
+    "table",
+    [
+        "mz_arrangements",
+        "mz_dataflow_operators",
+        "mz_hydration_statuses",
+        "mz_source_statistics",
+        "mz_sink_statistics",
+    ],
 )
 def test_numbers_of_rows_are_for_superusers(table: str, sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]

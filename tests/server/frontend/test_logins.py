@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import asyncpg
 import pg8000.dbapi
 import psycopg
@@ -512,6 +513,34 @@ def test_certificates_are_reloaded(tmp_path: Path) -> None:
             assert is_refused(server, "materialize", **options) == ""
 
 
+def test_certificates_of_the_http_port_are_reloaded(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    (tmp_path / "ca.crt").rename(tmp_path / "old.crt")
+    authority.file = tmp_path / "old.crt"
+    with running(tmp_path, authority, auth="scram-sha-256") as server:
+        assert get(server, "/healthz", authority) == (200, "ok\n")
+        other = Authority(tmp_path)
+        other.server()
+
+        def is_trusted(by: Authority) -> bool:
+            try:
+                return get(server, "/healthz", by)[0] == 200
+            except ssl.SSLCertVerificationError:
+                return False
+
+        assert is_trusted(authority)
+        assert not is_trusted(other)
+        with connect(server) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+            eventually(lambda: is_trusted(other))
+            assert not is_trusted(authority)
+            assert get(server, "/metrics", other, f"materialize:{PASSWORD}")[0] == 200
+            (tmp_path / "server.key").write_text("broken")
+            connection.execute("SELECT pg_reload_conf()")
+            time.sleep(0.2)
+            assert is_trusted(other)
+
+
 # -- TLS --------------------------------------------------------------------------------------------------------------
 
 
@@ -595,12 +624,17 @@ def test_queries_before_the_login_are_refused(server: ServerThread) -> None:
 # -- HTTP -------------------------------------------------------------------------------------------------------------
 
 
+def authorized(credentials: str | None) -> dict[str, str]:
+    """The header of HTTP Basic authentication."""
+    if credentials is None:
+        return {}
+    return {"Authorization": "Basic " + base64.b64encode(credentials.encode()).decode()}
+
+
 def get(
     server: ServerThread, path: str, authority: Authority | None, credentials: str | None = None
 ) -> tuple[int, str]:
-    headers = {}
-    if credentials is not None:
-        headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+    headers = authorized(credentials)
     if authority is None:
         connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
     else:
@@ -626,6 +660,108 @@ def test_http_over_tls(server: ServerThread, authority: Authority) -> None:
     assert "tidewire_sessions" in text
     with pytest.raises((ConnectionError, http.client.HTTPException)):
         get(server, "/healthz", None)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "message"),
+    [
+        (None, "authentication required"),
+        ("caller:wrong", WRONG.format("caller")),
+        ("caller:", WRONG.format("caller")),
+        ("nobody:p", WRONG.format("nobody")),
+        ("unable:p", WRONG.format("unable")),
+        (f"materialize:{PASSWORD.upper()}", WRONG.format("materialize")),
+    ],
+)
+async def test_the_api_over_tls_refuses_wrong_passwords(
+    server: ServerThread, authority: Authority, credentials: str | None, message: str
+) -> None:
+    role(server, "caller", "PASSWORD 'p'")
+    role(server, "unable", "")  # without a password
+    context = ssl.create_default_context(cafile=str(authority.file))
+    url, headers = f"https://127.0.0.1:{server.http_port}", authorized(credentials)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=headers) as client:
+        for method, path in (
+            ("POST", "/api/sql"),
+            ("GET", "/api/subscribe?query=VALUES(1)"),
+            ("GET", "/api/openapi.json"),
+            ("GET", "/"),
+            ("GET", "/console.js"),
+        ):
+            body = {"query": "SELECT 1"} if method == "POST" else None
+            async with client.request(method, url + path, json=body) as response:
+                text = await response.text()
+                assert (response.status, message in text.replace("\\", "")) == (401, True), (path, text)
+                assert response.headers["WWW-Authenticate"] == 'Basic realm="tidewire", charset="UTF-8"'
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await client.ws_connect(f"{url}/api/subscribe?query=VALUES(1)")
+        assert caught.value.status == 401
+        async with client.get(f"{url}/client.js") as response:
+            assert response.status == 200
+
+
+async def test_the_api_over_tls(server: ServerThread, authority: Authority) -> None:
+    """The session is one of the role that has authenticated, with its privileges."""
+    role(server, "caller", "PASSWORD 'pässword:with colon'")
+    with connect(server) as connection:
+        connection.execute("DROP TABLE IF EXISTS open, secret; CREATE TABLE open (a int); CREATE TABLE secret (a int)")
+        connection.execute("INSERT INTO open VALUES (7); GRANT SELECT ON open TO caller")
+    context = ssl.create_default_context(cafile=str(authority.file))
+    url, headers = f"https://127.0.0.1:{server.http_port}", authorized("caller:pässword:with colon")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=headers) as client:
+
+        async def sql(query: str) -> tuple[int, Any]:
+            async with client.post(f"{url}/api/sql", json={"query": query}) as response:
+                return response.status, await response.json()
+
+        status, answer = await sql("SELECT current_user, session_user")
+        assert (status, answer["results"][0]["rows"]) == (200, [["caller", "caller"]])
+        status, answer = await sql("SELECT * FROM secret")
+        assert (status, answer["error"]["sqlstate"]) == (403, "42501")
+        async with client.get(f"{url}/") as page:
+            assert page.status == 200
+            assert "<title>Tidewire</title>" in await page.text()
+        for table, status in (("open", 200), ("secret", 403)):
+            path = f"{url}/api/subscribe?query={table}"
+            async with client.get(path, headers={"Accept": "text/event-stream"}) as events:
+                assert events.status == status
+                text = ""
+                while status == 200 and "event: rows" not in text:
+                    text += (await asyncio.wait_for(events.content.readuntil(b"\n\n"), 10)).decode()
+        async with client.ws_connect(f"{url}/api/subscribe?query=open", timeout=aiohttp.ClientWSTimeout(10)) as socket:
+            kinds = [(await socket.receive_json(timeout=10))["event"] for _ in range(2)]
+            assert kinds == ["start", "rows"]
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await client.ws_connect(f"{url}/api/subscribe?query=secret")
+        assert caught.value.status == 403
+
+
+def test_metrics_of_objects_are_for_superusers(server: ServerThread, authority: Authority) -> None:
+    """They contain numbers of rows and sizes."""
+    role(server, "reader", "PASSWORD 'p'")
+    with connect(server) as connection:
+        connection.execute("CREATE TABLE held (a int); CREATE HOLD keeper ON held")
+        try:
+            shown = {
+                credentials: get(server, "/metrics", authority, credentials)[1]
+                for credentials in ("reader:p", f"materialize:{PASSWORD}")
+            }
+        finally:
+            connection.execute("DROP TABLE held CASCADE")
+    assert "keeper" not in shown["reader:p"]
+    assert "tidewire_sessions_opened_total" in shown["reader:p"]
+    assert 'tidewire_hold_history_rows{hold="materialize.public.keeper"}' in shown[f"materialize:{PASSWORD}"]
+
+
+def test_metrics_of_objects_without_authentication(passing_server: ServerThread) -> None:
+    """With --auth trust, a request without credentials is one of the superuser, also when there are other roles."""
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE held (a int); CREATE HOLD keeper ON held; CREATE USER reader")
+        try:
+            assert "keeper" in get(passing_server, "/metrics", None)[1]
+            assert "keeper" not in get(passing_server, "/metrics", None, "reader:")[1]
+        finally:
+            connection.execute("DROP TABLE held CASCADE; DROP USER reader")
 
 
 def test_http_without_tls(tmp_path: Path) -> None:
