@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Self, Unpack
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Self
 
 import asyncpg
 
-from tidewire.batches import AnyBatch, Progress, Snapshot, Update
-from tidewire.query import Token
+from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
+from tidewire.errors import Retry
+from tidewire.query import Envelope, Token
 from tidewire.resumption import Options, ResumableStream
 
 _FETCH = 1000
@@ -169,10 +170,60 @@ def _sqlstate(error: Exception) -> str | None:
     return sqlstate
 
 
-def subscribe(dsn: str, query: str, *, silence_s: float | None = 60.0, **options: Unpack[Options]) -> Subscription:
-    """Subscribes to `query`, the name of a relation or a SELECT. The options are described in `Options`.
+def subscribe(
+    dsn: str,
+    query: str,
+    *,
+    key: Sequence[str] = (),
+    envelope: Envelope | None = None,
+    order_by: str | None = None,
+    as_of: int | None = None,
+    up_to: int | None = None,
+    token: Token | str | None = None,
+    rows: Mapping[Row, Row] | None = None,
+    on_too_old: Literal["raise", "reset"] = "raise",
+    retry: Retry = Retry(),  # noqa: B008, an immutable value
+    hold: str | None = None,
+    hold_every_s: float = 1.0,
+    auto_ack: bool = True,
+    silence_s: float | None = 60.0,
+) -> Subscription:
+    """Subscribes to `query`, the name of a relation or a SELECT. Connects when the first batch is requested.
 
-    A stream without any row for `silence_s` seconds counts as lost. A server sends progress about every second unless
-    it is configured otherwise.
+    - `key`: columns that identify a row. `batch.rows` is then a map from key to the values of the other columns.
+    - `envelope`: "upsert" or "debezium". Batches have `key_changes` instead of `changes`. Requires `key`.
+    - `order_by`: the order of the changes within a timestamp: the ORDER BY list of SQL, over columns and `mz_diff`.
+    - `as_of`: the time of the snapshot, in ms since 1970. None is the present.
+    - `up_to`: the subscription ends before this time, in ms since 1970.
+    - `token`: resume after the batch with this token, without a snapshot.
+    - `rows`: required with `token` and `key`: the value of `batch.rows` at the token.
+    - `on_too_old`: what to do if the history after the token has been compacted. "raise" raises TokenTooOld; "reset"
+      reads a new snapshot, which has `reset` set.
+    - `retry`: how often and with which delays to reconnect.
+    - `hold`: the SQL name of a HOLD that is advanced as batches are acknowledged.
+    - `hold_every_s`: the minimum interval between two advances of the hold, in seconds.
+    - `auto_ack`: whether requesting the next batch acknowledges the previous one. Otherwise call `batch.ack()`.
+    - `silence_s`: a stream without any row for this number of seconds counts as lost. A server sends progress about
+      every second unless it is configured otherwise. None disables the check.
+
+    ValueError if the parameters contradict each other. WrongToken if the token belongs to another query.
     """
-    return Subscription(dsn, query, silence_s, options)
+    return Subscription(
+        dsn,
+        query,
+        silence_s,
+        Options(
+            key=key,
+            envelope=envelope,
+            order_by=order_by,
+            as_of=as_of,
+            up_to=up_to,
+            token=token,
+            rows=rows,
+            on_too_old=on_too_old,
+            retry=retry,
+            hold=hold,
+            hold_every_s=hold_every_s,
+            auto_ack=auto_ack,
+        ),
+    )

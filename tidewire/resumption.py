@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from tidewire.batches import AnyBatch, Row
 from tidewire.errors import Retry, TokenTooOld, Verdict, judge
@@ -14,34 +15,22 @@ from tidewire.reader import Reader
 log = logging.getLogger("tidewire")
 
 
-class Options(TypedDict, total=False):
-    """The options of `subscribe`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The keyword parameters of `subscribe`, which describes them."""
 
-    key: tuple[str, ...]
-    """Columns that identify a row. With a key, `batch.rows` is a map from key to the values of the other columns."""
-    envelope: Envelope | None
-    """"upsert" or "debezium": batches have `key_changes` instead of `changes`. Requires `key`."""
-    order_by: str | None
-    """The order of the changes within a timestamp: the ORDER BY list of SQL, over columns and `mz_diff`."""
-    as_of: int | None
-    """The time of the snapshot, in ms since 1970. Default: the present."""
-    up_to: int | None
-    """The subscription ends before this time, in ms since 1970."""
-    token: Token | str | None
-    """Resume after the batch with this token, without a snapshot."""
-    rows: Mapping[Row, Row] | None
-    """Required with `token` and `key`: the value of `batch.rows` at the token."""
-    on_too_old: Literal["raise", "reset"]
-    """If the history after the token has been compacted: raise TokenTooOld (the default), or read a new snapshot,
-    which has `reset` set."""
-    retry: Retry
-    """How often and with which delays to reconnect."""
-    hold: str | None
-    """The SQL name of a HOLD that is advanced as batches are acknowledged."""
-    hold_every_s: float
-    """The minimum interval between two advances of the hold, in seconds. Default: 1."""
-    auto_ack: bool
-    """Whether requesting the next batch acknowledges the previous one. Default: true. Otherwise call `batch.ack()`."""
+    key: Sequence[str] = ()
+    envelope: Envelope | None = None
+    order_by: str | None = None
+    as_of: int | None = None
+    up_to: int | None = None
+    token: Token | str | None = None
+    rows: Mapping[Row, Row] | None = None
+    on_too_old: Literal["raise", "reset"] = "raise"
+    retry: Retry = field(default_factory=Retry)
+    hold: str | None = None
+    hold_every_s: float = 1.0
+    auto_ack: bool = True
 
 
 class Hold:
@@ -85,25 +74,18 @@ class ResumableStream:
     """
 
     def __init__(self, query: str, options: Options) -> None:
-        token, hold = options.get("token"), options.get("hold")
-        self.hold = None if hold is None else Hold(hold, options.get("hold_every_s", 1.0))
+        token = options.token
+        self.hold = None if options.hold is None else Hold(options.hold, options.hold_every_s)
         self.reader = Reader(
-            Query(
-                query,
-                tuple(options.get("key", ())),
-                options.get("envelope"),
-                options.get("order_by"),
-                options.get("as_of"),
-                options.get("up_to"),
-            ),
+            Query(query, tuple(options.key), options.envelope, options.order_by, options.as_of, options.up_to),
             Token.parse(token) if isinstance(token, str) else token,
-            options.get("rows"),
+            options.rows,
             self.hold.acknowledge if self.hold is not None else lambda token: None,
         )
         self.ended = False
-        self._retry = options.get("retry", Retry())
-        self._reset_when_too_old = options.get("on_too_old", "raise") == "reset"
-        self._auto_ack = options.get("auto_ack", True)
+        self._retry = options.retry
+        self._reset_when_too_old = options.on_too_old == "reset"
+        self._auto_ack = options.auto_ack
         self._last: AnyBatch | None = None
         self._failures = 0
 
