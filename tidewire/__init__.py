@@ -11,6 +11,7 @@ Modules:
 - `sync` (psycopg) and `aio` (asyncpg) read the stream. Only these two do IO. Each imports its own driver, so either
   driver can be absent.
 - `reader` collects rows until their timestamp is complete and returns them as one of the types in `batches`.
+- `rows` converts rows to the type that the subscription asks for.
 - `resumption` counts failed attempts and acknowledgements; `errors` decides which errors are retried.
 
 The library does not import the server.
@@ -21,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidewire.batches import AnyBatch, Batch, Change, KeyChange, Progress, Row, Snapshot, Update
-from tidewire.errors import BrokenPromise, KeyViolation, Retry, TidewireError, TokenTooOld, WrongToken
+from tidewire.errors import BrokenPromise, KeyViolation, Retry, RowTypeMismatch, TidewireError, TokenTooOld, WrongToken
 from tidewire.query import Query, Token
 from tidewire.reader import Reader
 
@@ -40,6 +41,7 @@ __all__ = [
     "Reader",
     "Retry",
     "Row",
+    "RowTypeMismatch",
     "Snapshot",
     "Subscription",
     "TidewireError",

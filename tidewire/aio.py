@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Generic, Literal, Self
 
 import asyncpg
 
@@ -27,12 +27,13 @@ from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
 from tidewire.errors import Retry
 from tidewire.query import Envelope, Token
 from tidewire.resumption import Options, ResumableStream
+from tidewire.rows import R
 
 _FETCH = 1000
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)  # OSError: TimeoutError too
 
 
-class Subscription:
+class Subscription(Generic[R]):
     """An asynchronous iterator of batches that reconnects after lost connections. It connects on the first `anext`.
 
     It ends when the server ends the stream, or with `aclose`.
@@ -41,7 +42,7 @@ class Subscription:
     `anext` reconnects and resumes after the last batch.
     """
 
-    def __init__(self, dsn: str, query: str, silence_s: float | None, options: Options) -> None:
+    def __init__(self, dsn: str, query: str, silence_s: float | None, options: Options[R]) -> None:
         self._dsn = dsn
         self._silence_s = silence_s
         self._stream = ResumableStream(query, options)
@@ -57,7 +58,7 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> AnyBatch:
+    async def __anext__(self) -> AnyBatch[R]:
         stream, batch = self._stream, None
         stream.acknowledge_last()
         try:
@@ -75,8 +76,8 @@ class Subscription:
 
     async def run(
         self,
-        on_snapshot: Callable[[Snapshot], object] | None = None,
-        on_update: Callable[[Update], object] | None = None,
+        on_snapshot: Callable[[Snapshot[R]], object] | None = None,
+        on_update: Callable[[Update[R]], object] | None = None,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> None:
         """Calls the callback for each batch until the stream ends, then closes. A callback may be asynchronous."""
@@ -174,6 +175,7 @@ def subscribe(
     dsn: str,
     query: str,
     *,
+    row_type: type[R] | None = None,
     key: Sequence[str] = (),
     envelope: Envelope | None = None,
     order_by: str | None = None,
@@ -187,9 +189,11 @@ def subscribe(
     hold_every_s: float = 1.0,
     auto_ack: bool = True,
     silence_s: float | None = 60.0,
-) -> Subscription:
+) -> Subscription[R]:
     """Subscribes to `query`, the name of a relation or a SELECT. Connects when the first batch is requested.
 
+    - `row_type`: a dataclass, NamedTuple or pydantic model. `change.row` is an instance of it. Columns and fields are
+      matched by name. Before the first batch, RowTypeMismatch names missing and surplus columns.
     - `key`: columns that identify a row. `batch.rows` is then a map from key to the values of the other columns.
     - `envelope`: "upsert" or "debezium". Batches have `key_changes` instead of `changes`. Requires `key`.
     - `order_by`: the order of the changes within a timestamp: the ORDER BY list of SQL, over columns and `mz_diff`.
@@ -213,6 +217,7 @@ def subscribe(
         query,
         silence_s,
         Options(
+            row_type=row_type,
             key=key,
             envelope=envelope,
             order_by=order_by,

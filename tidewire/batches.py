@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from tidewire.query import Token
+from tidewire.rows import R
 
 Row = tuple[Any, ...]
 """Values as the driver returns them."""
 
 
-class Change(NamedTuple):
-    """Adds `diff` to the multiplicity of `row`. A batch has one change per row; an SQL UPDATE yields two changes."""
+class Change(NamedTuple, Generic[R]):
+    """Adds `diff` to the multiplicity of `row`. A batch has one change per row; an SQL UPDATE yields two changes.
 
-    row: Row
+    `row` is a tuple of the driver's values, or an instance of the subscription's `row_type`.
+    """
+
+    row: R
     diff: int
 
 
@@ -51,7 +55,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Changes(Batch):
+class _Changes(Batch, Generic[R]):
     """All changes of one timestamp, in `changes` or, with an envelope, in `key_changes`. A timestamp is never split.
 
     `columns` contains the names of a row's values; with an envelope the key columns come first.
@@ -59,7 +63,7 @@ class _Changes(Batch):
 
     time: int
     columns: tuple[str, ...]
-    changes: list[Change]
+    changes: list[Change[R]]
     key_changes: list[KeyChange]
     _table: Mapping[Row, Row] | None
 
@@ -75,14 +79,14 @@ class _Changes(Batch):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot(_Changes):
+class Snapshot(_Changes[R]):
     """All rows at `time`; there may be none. `reset`: the snapshot replaces everything that was returned before."""
 
     reset: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Update(_Changes):
+class Update(_Changes[R]):
     """All changes at `time`, which is greater than the time of the previous batch."""
 
 
@@ -91,4 +95,4 @@ class Progress(Batch):
     """Only the token advances; there are no changes."""
 
 
-AnyBatch = Snapshot | Update | Progress
+AnyBatch = Snapshot[R] | Update[R] | Progress

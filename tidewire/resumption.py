@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal
 
 from tidewire.batches import AnyBatch, Row
 from tidewire.errors import Retry, TokenTooOld, Verdict, judge
 from tidewire.query import Envelope, Query, Token, is_name
 from tidewire.reader import Reader
+from tidewire.rows import R
 
 log = logging.getLogger("tidewire")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Generic[R]):
     """The keyword parameters of `subscribe`, which describes them."""
 
+    row_type: type[R] | None = None
     key: Sequence[str] = ()
     envelope: Envelope | None = None
     order_by: str | None = None
@@ -64,7 +66,7 @@ class Hold:
         log.warning("hold %s was not advanced: %s", self._name, error)
 
 
-class ResumableStream:
+class ResumableStream(Generic[R]):
     """The reader, the count of failures and the hold of one subscription. How `sync` and `aio` use it:
 
     - For every connection: send `reader.statement()`, pass the rows to `reader`, call `finished()` at the end of the
@@ -73,7 +75,7 @@ class ResumableStream:
     - On an error of the driver: `failed(...)` raises, or returns how long to wait before the next connection.
     """
 
-    def __init__(self, query: str, options: Options) -> None:
+    def __init__(self, query: str, options: Options[R]) -> None:
         token = options.token
         self.hold = None if options.hold is None else Hold(options.hold, options.hold_every_s)
         self.reader = Reader(
@@ -81,12 +83,13 @@ class ResumableStream:
             Token.parse(token) if isinstance(token, str) else token,
             options.rows,
             self.hold.acknowledge if self.hold is not None else lambda token: None,
+            options.row_type,
         )
         self.ended = False
         self._retry = options.retry
         self._reset_when_too_old = options.on_too_old == "reset"
         self._auto_ack = options.auto_ack
-        self._last: AnyBatch | None = None
+        self._last: AnyBatch[R] | None = None
         self._failures = 0
 
     def acknowledge_last(self) -> None:
@@ -94,7 +97,7 @@ class ResumableStream:
         if self._last is not None and self._auto_ack:
             self._last.ack()
 
-    def next_batch(self) -> AnyBatch | None:
+    def next_batch(self) -> AnyBatch[R] | None:
         batch = self.reader.next_batch()
         if batch is not None:
             self._last, self._failures = batch, 0

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Literal, Self
+from typing import Generic, Literal, Self
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -22,12 +22,13 @@ from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
 from tidewire.errors import Retry
 from tidewire.query import Envelope, Token
 from tidewire.resumption import Options, ResumableStream
+from tidewire.rows import R
 
 # Detects a dead peer after 10 + 3 * 5 = 25 s. The DSN can override each value.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 
 
-class Subscription(Iterator[AnyBatch]):
+class Subscription(Iterator[AnyBatch[R]], Generic[R]):
     """An iterator of batches that reconnects after lost connections. It connects when the first batch is requested.
 
     It ends when the server ends the stream, or with `close`. Any exception closes the connection and keeps the
@@ -35,7 +36,7 @@ class Subscription(Iterator[AnyBatch]):
     `batch.ack` may be called from other threads.
     """
 
-    def __init__(self, dsn: str, query: str, options: Options) -> None:
+    def __init__(self, dsn: str, query: str, options: Options[R]) -> None:
         self._dsn = dsn
         self._stream = ResumableStream(query, options)
         self._connection: psycopg.Connection[Row] | None = None
@@ -50,7 +51,7 @@ class Subscription(Iterator[AnyBatch]):
         """The token of the last batch; None before the snapshot."""
         return self._stream.reader.token
 
-    def __next__(self) -> AnyBatch:
+    def __next__(self) -> AnyBatch[R]:
         stream, batch = self._stream, None
         stream.acknowledge_last()
         with self._guard:
@@ -72,8 +73,8 @@ class Subscription(Iterator[AnyBatch]):
 
     def run(
         self,
-        on_snapshot: Callable[[Snapshot], object] | None = None,
-        on_update: Callable[[Update], object] | None = None,
+        on_snapshot: Callable[[Snapshot[R]], object] | None = None,
+        on_update: Callable[[Update[R]], object] | None = None,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> None:
         """Calls the callback for each batch until the stream ends, then closes."""
@@ -178,6 +179,7 @@ def subscribe(
     dsn: str,
     query: str,
     *,
+    row_type: type[R] | None = None,
     key: Sequence[str] = (),
     envelope: Envelope | None = None,
     order_by: str | None = None,
@@ -190,9 +192,11 @@ def subscribe(
     hold: str | None = None,
     hold_every_s: float = 1.0,
     auto_ack: bool = True,
-) -> Subscription:
+) -> Subscription[R]:
     """Subscribes to `query`, the name of a relation or a SELECT. Connects when the first batch is requested.
 
+    - `row_type`: a dataclass, NamedTuple or pydantic model. `change.row` is an instance of it. Columns and fields are
+      matched by name. Before the first batch, RowTypeMismatch names missing and surplus columns.
     - `key`: columns that identify a row. `batch.rows` is then a map from key to the values of the other columns.
     - `envelope`: "upsert" or "debezium". Batches have `key_changes` instead of `changes`. Requires `key`.
     - `order_by`: the order of the changes within a timestamp: the ORDER BY list of SQL, over columns and `mz_diff`.
@@ -213,6 +217,7 @@ def subscribe(
         dsn,
         query,
         Options(
+            row_type=row_type,
             key=key,
             envelope=envelope,
             order_by=order_by,
