@@ -12,6 +12,7 @@ Modules:
   driver can be absent.
 - `reader` collects rows until their timestamp is complete and returns them as one of the types in `batches`.
 - `rows` converts rows to the type that the subscription asks for.
+- `columns` converts changes to Arrow tables. It alone uses pyarrow, pandas and polars, which are optional.
 - `resumption` counts failed attempts and acknowledgements; `errors` decides which errors are retried.
 
 The library does not import the server.
@@ -21,7 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewire.batches import AnyBatch, Batch, Change, KeyChange, Progress, Row, Snapshot, Update
+from tidewire.batches import AnyBatch, Batch, Change, KeyChange, Progress, Row, Snapshot, Update, to_arrow
+from tidewire.columns import ColumnType
 from tidewire.errors import BrokenPromise, KeyViolation, Retry, RowTypeMismatch, TidewireError, TokenTooOld, WrongToken
 from tidewire.query import Query, Token
 from tidewire.reader import Reader
@@ -34,6 +36,7 @@ __all__ = [
     "Batch",
     "BrokenPromise",
     "Change",
+    "ColumnType",
     "KeyChange",
     "KeyViolation",
     "Progress",
@@ -50,6 +53,7 @@ __all__ = [
     "Update",
     "WrongToken",
     "subscribe",
+    "to_arrow",
 ]
 
 

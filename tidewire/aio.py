@@ -24,6 +24,7 @@ from typing import Any, Generic, Literal, Self
 import asyncpg
 
 from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
+from tidewire.columns import ColumnType
 from tidewire.errors import Retry
 from tidewire.query import Envelope, Token
 from tidewire.resumption import Options, ResumableStream
@@ -47,6 +48,7 @@ class Subscription(Generic[R]):
         self._silence_s = silence_s
         self._stream = ResumableStream(query, options)
         self._connection: Any = None
+        self._fetch: Any = None  # the prepared FETCH of the connection
         self._holding: Any = None  # runs ALTER HOLD
         self._closed = asyncio.Event()
 
@@ -127,11 +129,18 @@ class Subscription(Generic[R]):
                 await self._connect()
             if self._closed.is_set():
                 return
-            rows = await self._connection.fetch(f"FETCH {_FETCH} FROM tidewire", timeout=self._silence_s)
+            if new:
+                fetch = f"FETCH {_FETCH} FROM tidewire"
+                self._fetch = await self._connection.prepare(fetch, timeout=self._silence_s)
+            rows = await self._fetch.fetch(timeout=self._silence_s)
             if not rows:
                 self._stream.finished()
             elif new:
-                self._stream.reader.describe(tuple(rows[0].keys()))
+                attributes = self._fetch.get_attributes()
+                self._stream.reader.describe(
+                    [attribute.name for attribute in attributes],
+                    [ColumnType(attribute.type.oid, json_text=True) for attribute in attributes],
+                )
             for row in rows:
                 self._stream.reader.receive(tuple(row))
         except _ERRORS as error:
@@ -143,7 +152,8 @@ class Subscription(Generic[R]):
 
     def _disconnect(self) -> None:
         """Closes without a cancel request: the server ends the SUBSCRIBE when the connection closes."""
-        connections, self._connection, self._holding = (self._connection, self._holding), None, None
+        connections = (self._connection, self._holding)
+        self._connection = self._fetch = self._holding = None
         for connection in connections:
             if connection is not None:
                 connection.terminate()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from tidewire import columns as arrow_columns
 from tidewire.query import Token
 from tidewire.rows import R
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
 Row = tuple[Any, ...]
 """Values as the driver returns them."""
@@ -65,6 +71,8 @@ class _Changes(Batch, Generic[R]):
     columns: tuple[str, ...]
     changes: list[Change[R]]
     key_changes: list[KeyChange]
+    _raw: list[Change[Row]]
+    _types: tuple[arrow_columns.ColumnType, ...]
     _table: Mapping[Row, Row] | None
 
     @property
@@ -76,6 +84,28 @@ class _Changes(Batch, Generic[R]):
         if self._table is None:
             raise TypeError("rows are kept only by a subscription with a key")
         return self._table
+
+    def arrow(self) -> pyarrow.Table:
+        """Returns `changes` as an Arrow table: `mz_timestamp`, `mz_diff` and the columns of the query.
+
+        The types are those of the server's columns. ImportError without pyarrow. TypeError with an envelope.
+        """
+        if self.key_changes:
+            raise TypeError("Arrow tables are of changes, which a subscription with an envelope does not have")
+        rows, diffs = [row for row, _ in self._raw], [diff for _, diff in self._raw]
+        return arrow_columns.changes_table(self.columns, self._types, self.time, rows, diffs)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns `arrow()` as a DataFrame of pandas. ImportError without pandas and pyarrow."""
+        return arrow_columns.to_pandas(self.arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        """Returns `arrow()` as a DataFrame of polars. ImportError without polars and pyarrow."""
+        return arrow_columns.to_polars(self.arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule interface, by which polars, DuckDB and others read the batch as `arrow()`."""
+        return self.arrow().__arrow_c_stream__(requested_schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +126,14 @@ class Progress(Batch):
 
 
 AnyBatch = Snapshot[R] | Update[R] | Progress
+
+
+def to_arrow(batches: Iterable[AnyBatch[Any]]) -> pyarrow.Table:
+    """Returns the changes of all these batches of one subscription as one table, in their order.
+
+    Batches of progress are ignored. ValueError if there is no other batch.
+    """
+    tables = [batch.arrow() for batch in batches if not isinstance(batch, Progress)]
+    if not tables:
+        raise ValueError("there is no snapshot and no update, so the columns are unknown")
+    return arrow_columns.concatenate(tables)

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Any, Generic, cast
 
 from tidewire.batches import AnyBatch, Change, KeyChange, Progress, Row, Snapshot, Update
+from tidewire.columns import ColumnType
 from tidewire.errors import BrokenPromise, KeyViolation, WrongToken
 from tidewire.query import Query, Token
 from tidewire.rows import R, check_row_type, row_maker
@@ -66,6 +67,7 @@ class Reader(Generic[R]):
         self._table: dict[Row, Row] | None = dict(rows or ()) if query.key else None
         self._view = None if self._table is None else MappingProxyType(self._table)
         self._columns: tuple[str, ...] = ()
+        self._types: tuple[ColumnType, ...] = ()
         self._key_at: tuple[int, ...] = ()
         self._rest_at: tuple[int, ...] = ()
         self._row_type = row_type
@@ -99,8 +101,10 @@ class Reader(Generic[R]):
         self._reset = self._reset or self._resume is not None
         self._resume = self._as_of_wanted = None
 
-    def describe(self, columns: Sequence[str]) -> None:
-        """Sets the names of the stream's columns. ValueError if a key column does not occur exactly once.
+    def describe(self, columns: Sequence[str], types: Sequence[ColumnType] = ()) -> None:
+        """Sets the names of the stream's columns, and their types for `batch.arrow()`, which otherwise infers them.
+
+        ValueError if a key column does not occur exactly once.
 
         RowTypeMismatch if the columns do not match the row type.
         """
@@ -114,6 +118,7 @@ class Reader(Generic[R]):
         if self._row_type is not None:
             self._make_row = row_maker(self._row_type, names)
         self._columns = names
+        self._types = tuple(types[3:])
         self._key_at = tuple(names.index(column) for column in key)
         self._rest_at = tuple(at for at in range(len(names)) if at not in self._key_at)
 
@@ -183,6 +188,8 @@ class Reader(Generic[R]):
             columns=self._columns,
             changes=typed,
             key_changes=key_changes,
+            _raw=changes,
+            _types=self._types,
             _table=self._view,
             reset=reset,
         )
@@ -200,6 +207,8 @@ class Reader(Generic[R]):
             columns=self._columns,
             changes=typed,
             key_changes=key_changes,
+            _raw=changes,
+            _types=self._types,
             _table=self._view,
         )
 

@@ -19,6 +19,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
+from tidewire.columns import ColumnType
 from tidewire.errors import Retry
 from tidewire.query import Envelope, Token
 from tidewire.resumption import Options, ResumableStream
@@ -119,7 +120,11 @@ class Subscription(Iterator[AnyBatch[R]], Generic[R]):
         cursor = connection.cursor()
         self._rows = cursor.stream(self._stream.reader.statement().encode())
         if not self._closed.is_set() and (row := next(self._rows, None)) is not None:
-            self._stream.reader.describe([column.name for column in cursor.description or ()])
+            description = cursor.description or ()
+            self._stream.reader.describe(
+                [column.name for column in description],
+                [ColumnType(column.type_code, column.precision, column.scale) for column in description],
+            )
             self._stream.reader.receive(row)
 
     def _read(self) -> None:
