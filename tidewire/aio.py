@@ -26,9 +26,10 @@ import asyncpg
 from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
 from tidewire.columns import ColumnType
 from tidewire.errors import Retry
-from tidewire.query import Envelope, Token
+from tidewire.query import Envelope, Query, Token
 from tidewire.resumption import Options, ResumableStream
 from tidewire.rows import R
+from tidewire.together import AnyJointBatch, JointOptions, Merge
 
 _FETCH = 1000
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)  # OSError: TimeoutError too
@@ -43,10 +44,10 @@ class Subscription(Generic[R]):
     `anext` reconnects and resumes after the last batch.
     """
 
-    def __init__(self, dsn: str, query: str, silence_s: float | None, options: Options[R]) -> None:
+    def __init__(self, dsn: str, stream: ResumableStream[R], silence_s: float | None) -> None:
         self._dsn = dsn
         self._silence_s = silence_s
-        self._stream = ResumableStream(query, options)
+        self._stream = stream
         self._connection: Any = None
         self._fetch: Any = None  # the prepared FETCH of the connection
         self._holding: Any = None  # runs ALTER HOLD
@@ -173,6 +174,61 @@ class Subscription(Generic[R]):
             hold.failed(error, _sqlstate(error))
 
 
+class JointSubscription:
+    """An asynchronous iterator of the batches of several queries.
+
+    It connects, reconnects, ends and can be cancelled as a `Subscription`.
+    """
+
+    def __init__(self, dsn: str, merge: Merge, silence_s: float | None) -> None:
+        self._merge = merge
+        self._parts = {name: Subscription(dsn, stream, silence_s) for name, stream in merge.streams.items()}
+        self._first = next(iter(self._parts.values()))  # advances the hold
+        self._closed = asyncio.Event()
+
+    @property
+    def token(self) -> Token | None:
+        """The token of the last batch; None before the snapshot."""
+        return self._merge.token
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AnyJointBatch:
+        merge, batch = self._merge, None
+        merge.acknowledge_last()
+        try:
+            while not self._closed.is_set():
+                await self._first._advance_hold(final=merge.ended)
+                if (batch := merge.next_batch()) is not None:
+                    return batch
+                if (behind := merge.behind()) is None:
+                    break
+                await self._parts[behind]._read()
+                if merge.reset_together():
+                    self._disconnect()
+        finally:
+            if batch is None:
+                self._disconnect()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Ends the subscription and a running iteration, even one that waits in another task. Idempotent."""
+        self._closed.set()
+        for part in self._parts.values():
+            await part.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _disconnect(self) -> None:
+        for part in self._parts.values():
+            part._disconnect()
+
+
 def _sqlstate(error: Exception) -> str | None:
     """Returns None for a lost connection. Raises an error of the driver itself, which would recur on any connection."""
     if isinstance(error, ValueError):
@@ -224,21 +280,72 @@ def subscribe(
     """
     return Subscription(
         dsn,
-        query,
-        silence_s,
-        Options(
-            row_type=row_type,
-            key=key,
-            envelope=envelope,
-            order_by=order_by,
-            as_of=as_of,
-            up_to=up_to,
-            token=token,
-            rows=rows,
-            on_too_old=on_too_old,
-            retry=retry,
-            hold=hold,
-            hold_every_s=hold_every_s,
-            auto_ack=auto_ack,
+        ResumableStream(
+            query,
+            Options(
+                row_type=row_type,
+                key=key,
+                envelope=envelope,
+                order_by=order_by,
+                as_of=as_of,
+                up_to=up_to,
+                token=token,
+                rows=rows,
+                on_too_old=on_too_old,
+                retry=retry,
+                hold=hold,
+                hold_every_s=hold_every_s,
+                auto_ack=auto_ack,
+            ),
         ),
+        silence_s,
+    )
+
+
+def follow_together(
+    dsn: str,
+    queries: Mapping[str, str | Query],
+    *,
+    row_types: Mapping[str, type] | None = None,
+    as_of: int | None = None,
+    up_to: int | None = None,
+    token: Token | str | None = None,
+    rows: Mapping[str, Mapping[Row, Row]] | None = None,
+    on_too_old: Literal["raise", "reset"] = "raise",
+    retry: Retry = Retry(),  # noqa: B008, an immutable value
+    hold: str | None = None,
+    hold_every_s: float = 1.0,
+    auto_ack: bool = True,
+    silence_s: float | None = 60.0,
+) -> JointSubscription:
+    """Follows several queries: each batch has the changes of all of them at one timestamp.
+
+    `queries` maps names to relations, SELECTs, or `Query` objects, which may have a key, an envelope and an order. The
+    batches are `JointSnapshot`, `JointUpdate` and `Progress`. There is one connection for each query.
+
+    - `row_types`: the `row_type` of each query that has one, by name.
+    - `token`: resume after the batch with this token, which is one for all queries.
+    - `rows`: required with `token` for queries with a key: the values of `parts[name].rows` at the token, by name.
+    - `hold`: the SQL name of a HOLD on all relations that the queries read.
+
+    The other parameters are those of `subscribe`, for all queries.
+    """
+    return JointSubscription(
+        dsn,
+        Merge(
+            queries,
+            JointOptions(
+                row_types=row_types,
+                as_of=as_of,
+                up_to=up_to,
+                token=token,
+                rows=rows,
+                on_too_old=on_too_old,
+                retry=retry,
+                hold=hold,
+                hold_every_s=hold_every_s,
+                auto_ack=auto_ack,
+            ),
+        ),
+        silence_s,
     )

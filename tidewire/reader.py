@@ -85,6 +85,31 @@ class Reader(Generic[R]):
         """The token of the last batch that was returned; None before the snapshot."""
         return None if self._resume is None else Token(self._query.fingerprint, self._resume)
 
+    @property
+    def as_of(self) -> int | None:
+        """The time at which the current stream began; None before its first row."""
+        return self._as_of
+
+    @property
+    def frontier(self) -> int:
+        """All times before this one have been received from the current stream; 0 before its first row."""
+        return self._frontier
+
+    @property
+    def progress(self) -> int:
+        """The last progress of the current stream. Unlike `frontier`, it does not depend on rows."""
+        return self._progress
+
+    @property
+    def next_time(self) -> int | None:
+        """The time of the first received row that has not been returned. Its timestamp may be incomplete."""
+        return self._received[0][0] if self._received else None
+
+    def advance(self, progress: int) -> None:
+        """Moves the token to `progress`, at most the frontier. All received rows before it have been returned."""
+        assert self._resume is not None
+        self._resume = max(self._resume, progress)
+
     def statement(self) -> str:
         """Returns the statement for a new connection. Discards the buffered rows of the previous one."""
         self._forget()
@@ -129,7 +154,9 @@ class Reader(Generic[R]):
         """
         time, progressed = int(row[0]), row[1]
         if self._as_of is None:
-            if not progressed or (self._resume is not None and time != self._resume - 1):
+            # A query that reads no relation begins at the greatest timestamp, whatever its AS OF.
+            expected = (time, _END_OF_TIME - 1) if self._resume is None else (self._resume - 1, _END_OF_TIME - 1)
+            if not progressed or time not in expected:
                 raise BrokenPromise(f"the stream began with {row!r} instead of progress at its AS OF")
             self._as_of = self._progress = self._frontier = time
             return True

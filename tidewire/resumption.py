@@ -103,6 +103,11 @@ class ResumableStream(Generic[R]):
             self._last, self._failures = batch, 0
         return batch
 
+    def advance(self, progress: int) -> None:
+        """Moves the token without a batch, and resets the count of failures as a batch does."""
+        self.reader.advance(progress)
+        self._failures = 0
+
     def finished(self) -> None:
         """Called when the server has ended the stream."""
         self.reader.finish()

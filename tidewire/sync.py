@@ -21,9 +21,10 @@ from psycopg.conninfo import make_conninfo
 from tidewire.batches import AnyBatch, Progress, Row, Snapshot, Update
 from tidewire.columns import ColumnType
 from tidewire.errors import Retry
-from tidewire.query import Envelope, Token
+from tidewire.query import Envelope, Query, Token
 from tidewire.resumption import Options, ResumableStream
 from tidewire.rows import R
+from tidewire.together import AnyJointBatch, JointOptions, Merge
 
 # Detects a dead peer after 10 + 3 * 5 = 25 s. The DSN can override each value.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -37,9 +38,9 @@ class Subscription(Iterator[AnyBatch[R]], Generic[R]):
     `batch.ack` may be called from other threads.
     """
 
-    def __init__(self, dsn: str, query: str, options: Options[R]) -> None:
+    def __init__(self, dsn: str, stream: ResumableStream[R]) -> None:
         self._dsn = dsn
-        self._stream = ResumableStream(query, options)
+        self._stream = stream
         self._connection: psycopg.Connection[Row] | None = None
         self._rows: Iterator[Row] | None = None
         self._holding: psycopg.Connection[Row] | None = None  # runs ALTER HOLD
@@ -55,8 +56,7 @@ class Subscription(Iterator[AnyBatch[R]], Generic[R]):
     def __next__(self) -> AnyBatch[R]:
         stream, batch = self._stream, None
         stream.acknowledge_last()
-        with self._guard:
-            self._iterating = True
+        self._begin()
         try:
             while not self._closed.is_set():
                 self._advance_hold(final=stream.ended)
@@ -66,11 +66,18 @@ class Subscription(Iterator[AnyBatch[R]], Generic[R]):
                     break
                 self._read()
         finally:
-            with self._guard:
-                self._iterating = False
-                if batch is None or self._closed.is_set():
-                    self._disconnect()
+            self._end(disconnect=batch is None)
         raise StopIteration
+
+    def _begin(self) -> None:
+        with self._guard:
+            self._iterating = True
+
+    def _end(self, *, disconnect: bool) -> None:
+        with self._guard:
+            self._iterating = False
+            if disconnect or self._closed.is_set():
+                self._disconnect()
 
     def run(
         self,
@@ -167,6 +174,54 @@ class Subscription(Iterator[AnyBatch[R]], Generic[R]):
             hold.failed(error, _sqlstate(error))
 
 
+class JointSubscription(Iterator[AnyJointBatch]):
+    """An iterator of the batches of several queries. It connects, reconnects and ends as a `Subscription` does."""
+
+    def __init__(self, dsn: str, merge: Merge) -> None:
+        self._merge = merge
+        self._parts = {name: Subscription(dsn, stream) for name, stream in merge.streams.items()}
+        self._first = next(iter(self._parts.values()))  # advances the hold
+        self._closed = threading.Event()
+
+    @property
+    def token(self) -> Token | None:
+        """The token of the last batch; None before the snapshot."""
+        return self._merge.token
+
+    def __next__(self) -> AnyJointBatch:
+        merge, batch = self._merge, None
+        merge.acknowledge_last()
+        for part in self._parts.values():
+            part._begin()
+        try:
+            while not self._closed.is_set():
+                self._first._advance_hold(final=merge.ended)
+                if (batch := merge.next_batch()) is not None:
+                    return batch
+                if (behind := merge.behind()) is None:
+                    break
+                self._parts[behind]._read()
+                if merge.reset_together():
+                    for part in self._parts.values():
+                        part._disconnect()
+        finally:
+            for part in self._parts.values():
+                part._end(disconnect=batch is None)
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the subscription and a running iteration, even one that blocks in another thread. Idempotent."""
+        self._closed.set()
+        for part in self._parts.values():
+            part.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def _connect(dsn: str) -> psycopg.Connection[Row]:
     keepalive = {name: seconds for name, seconds in _KEEPALIVE.items() if name not in dsn}
     return psycopg.connect(make_conninfo(dsn, **keepalive), autocommit=True)
@@ -220,20 +275,69 @@ def subscribe(
     """
     return Subscription(
         dsn,
-        query,
-        Options(
-            row_type=row_type,
-            key=key,
-            envelope=envelope,
-            order_by=order_by,
-            as_of=as_of,
-            up_to=up_to,
-            token=token,
-            rows=rows,
-            on_too_old=on_too_old,
-            retry=retry,
-            hold=hold,
-            hold_every_s=hold_every_s,
-            auto_ack=auto_ack,
+        ResumableStream(
+            query,
+            Options(
+                row_type=row_type,
+                key=key,
+                envelope=envelope,
+                order_by=order_by,
+                as_of=as_of,
+                up_to=up_to,
+                token=token,
+                rows=rows,
+                on_too_old=on_too_old,
+                retry=retry,
+                hold=hold,
+                hold_every_s=hold_every_s,
+                auto_ack=auto_ack,
+            ),
+        ),
+    )
+
+
+def follow_together(
+    dsn: str,
+    queries: Mapping[str, str | Query],
+    *,
+    row_types: Mapping[str, type] | None = None,
+    as_of: int | None = None,
+    up_to: int | None = None,
+    token: Token | str | None = None,
+    rows: Mapping[str, Mapping[Row, Row]] | None = None,
+    on_too_old: Literal["raise", "reset"] = "raise",
+    retry: Retry = Retry(),  # noqa: B008, an immutable value
+    hold: str | None = None,
+    hold_every_s: float = 1.0,
+    auto_ack: bool = True,
+) -> JointSubscription:
+    """Follows several queries: each batch has the changes of all of them at one timestamp.
+
+    `queries` maps names to relations, SELECTs, or `Query` objects, which may have a key, an envelope and an order. The
+    batches are `JointSnapshot`, `JointUpdate` and `Progress`. There is one connection for each query.
+
+    - `row_types`: the `row_type` of each query that has one, by name.
+    - `token`: resume after the batch with this token, which is one for all queries.
+    - `rows`: required with `token` for queries with a key: the values of `parts[name].rows` at the token, by name.
+    - `hold`: the SQL name of a HOLD on all relations that the queries read.
+
+    The other parameters are those of `subscribe`, for all queries.
+    """
+    return JointSubscription(
+        dsn,
+        Merge(
+            queries,
+            JointOptions(
+                row_types=row_types,
+                as_of=as_of,
+                up_to=up_to,
+                token=token,
+                rows=rows,
+                on_too_old=on_too_old,
+                retry=retry,
+                hold=hold,
+                hold_every_s=hold_every_s,
+                auto_ack=auto_ack,
+            ),
         ),
     )
