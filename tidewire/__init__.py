@@ -14,6 +14,7 @@ Modules:
 - `rows` converts rows to the type that the subscription asks for.
 - `columns` converts changes to Arrow tables. It alone uses pyarrow, pandas and polars, which are optional.
 - `together` merges several subscriptions by progress.
+- `live` shows a subscription as a table in a notebook.
 - `resumption` counts failed attempts and acknowledgements; `errors` decides which errors are retried.
 
 The library does not import the server.
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire.batches import AnyBatch, Batch, Change, KeyChange, Progress, Row, Snapshot, Update, to_arrow
 from tidewire.columns import ColumnType
 from tidewire.errors import BrokenPromise, KeyViolation, Retry, RowTypeMismatch, TidewireError, TokenTooOld, WrongToken
+from tidewire.live import LiveTable
 from tidewire.query import Query, Token
 from tidewire.reader import Reader
 from tidewire.together import AnyJointBatch, JointSnapshot, JointUpdate
@@ -45,6 +47,7 @@ __all__ = [
     "JointUpdate",
     "KeyChange",
     "KeyViolation",
+    "LiveTable",
     "Progress",
     "Query",
     "Reader",
