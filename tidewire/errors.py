@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -26,6 +27,24 @@ class KeyViolation(TidewireError):
         super().__init__(f"more than one row has the key {key!r} at {time}")
         self.key = key
         self.time = time
+
+
+class RowTypeMismatch(TidewireError, TypeError):
+    """The columns of the query do not match the fields of `row_type`.
+
+    `missing`: fields without a default that have no column. `surplus`: columns that have no field. `repeated`: names
+    that several columns have.
+    """
+
+    def __init__(
+        self, row_type: type, missing: Sequence[str], surplus: Sequence[str], repeated: Sequence[str] = ()
+    ) -> None:
+        found = (("missing", missing), ("surplus", surplus), ("repeated", repeated))
+        problems = "; ".join(f"{word} columns: {', '.join(names)}" for word, names in found if names)
+        super().__init__(f"the columns of the query do not match {row_type.__qualname__}: {problems}")
+        self.missing = tuple(missing)
+        self.surplus = tuple(surplus)
+        self.repeated = tuple(repeated)
 
 
 class BrokenPromise(TidewireError):

@@ -24,27 +24,37 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, cast
 
 from tidewire.batches import AnyBatch, Change, KeyChange, Progress, Row, Snapshot, Update
+from tidewire.columns import ColumnType
 from tidewire.errors import BrokenPromise, KeyViolation, WrongToken
 from tidewire.query import Query, Token
+from tidewire.rows import R, check_row_type, row_maker
 
 _END_OF_TIME = 1 << 64  # greater than every timestamp
 
 
-class Reader:
+class Reader(Generic[R]):
     def __init__(
         self,
         query: Query,
         token: Token | None = None,
         rows: Mapping[Row, Row] | None = None,
         acknowledge: Callable[[Token], None] = lambda token: None,
+        row_type: type[R] | None = None,
     ) -> None:
         """`rows`: the value of `batch.rows` at the token. A query with a key needs both or neither.
 
-        WrongToken if the token belongs to another query. ValueError if only one of `token` and `rows` is given.
+        `row_type`: the type of the rows in `changes`; None leaves them as tuples.
+
+        WrongToken if the token belongs to another query. ValueError if only one of `token` and `rows` is given, or if
+        an envelope is combined with a row type. TypeError if rows cannot be converted to the row type.
         """
+        if row_type is not None:
+            check_row_type(row_type)
+            if query.envelope is not None:
+                raise ValueError("row_type applies to changes, which a subscription with an envelope does not have")
         if token is not None and token.fingerprint != query.fingerprint:
             raise WrongToken("the token was made for another query, another key or another envelope")
         if query.key and (token is None) != (rows is None):
@@ -57,8 +67,11 @@ class Reader:
         self._table: dict[Row, Row] | None = dict(rows or ()) if query.key else None
         self._view = None if self._table is None else MappingProxyType(self._table)
         self._columns: tuple[str, ...] = ()
+        self._types: tuple[ColumnType, ...] = ()
         self._key_at: tuple[int, ...] = ()
         self._rest_at: tuple[int, ...] = ()
+        self._row_type = row_type
+        self._make_row: Callable[[Row], R] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -71,6 +84,31 @@ class Reader:
     def token(self) -> Token | None:
         """The token of the last batch that was returned; None before the snapshot."""
         return None if self._resume is None else Token(self._query.fingerprint, self._resume)
+
+    @property
+    def as_of(self) -> int | None:
+        """The time at which the current stream began; None before its first row."""
+        return self._as_of
+
+    @property
+    def frontier(self) -> int:
+        """All times before this one have been received from the current stream; 0 before its first row."""
+        return self._frontier
+
+    @property
+    def progress(self) -> int:
+        """The last progress of the current stream. Unlike `frontier`, it does not depend on rows."""
+        return self._progress
+
+    @property
+    def next_time(self) -> int | None:
+        """The time of the first received row that has not been returned. Its timestamp may be incomplete."""
+        return self._received[0][0] if self._received else None
+
+    def advance(self, progress: int) -> None:
+        """Moves the token to `progress`, at most the frontier. All received rows before it have been returned."""
+        assert self._resume is not None
+        self._resume = max(self._resume, progress)
 
     def statement(self) -> str:
         """Returns the statement for a new connection. Discards the buffered rows of the previous one."""
@@ -88,8 +126,13 @@ class Reader:
         self._reset = self._reset or self._resume is not None
         self._resume = self._as_of_wanted = None
 
-    def describe(self, columns: Sequence[str]) -> None:
-        """Sets the names of the stream's columns. ValueError if a key column does not occur exactly once."""
+    def describe(self, columns: Sequence[str], types: Sequence[ColumnType] = ()) -> None:
+        """Sets the names of the stream's columns, and their types for `batch.arrow()`, which otherwise infers them.
+
+        ValueError if a key column does not occur exactly once.
+
+        RowTypeMismatch if the columns do not match the row type.
+        """
         names, key = tuple(columns[3:]), self._query.key
         if self._query.envelope == "debezium":
             after = len(names) - (len(names) - len(key)) // 2
@@ -97,7 +140,10 @@ class Reader:
         for column in key:
             if names.count(column) != 1:
                 raise ValueError(f'the key column "{column}" is not one of {", ".join(names)}')
+        if self._row_type is not None:
+            self._make_row = row_maker(self._row_type, names)
         self._columns = names
+        self._types = tuple(types[3:])
         self._key_at = tuple(names.index(column) for column in key)
         self._rest_at = tuple(at for at in range(len(names)) if at not in self._key_at)
 
@@ -108,7 +154,9 @@ class Reader:
         """
         time, progressed = int(row[0]), row[1]
         if self._as_of is None:
-            if not progressed or (self._resume is not None and time != self._resume - 1):
+            # A query that reads no relation begins at the greatest timestamp, whatever its AS OF.
+            expected = (time, _END_OF_TIME - 1) if self._resume is None else (self._resume - 1, _END_OF_TIME - 1)
+            if not progressed or time not in expected:
                 raise BrokenPromise(f"the stream began with {row!r} instead of progress at its AS OF")
             self._as_of = self._progress = self._frontier = time
             return True
@@ -131,7 +179,7 @@ class Reader:
             end = _END_OF_TIME if self._query.up_to is None else max(self._as_of, self._query.up_to)
             self._progress = self._frontier = end
 
-    def next_batch(self) -> AnyBatch | None:
+    def next_batch(self) -> AnyBatch[R] | None:
         """Returns the next batch, or None if more rows are needed. KeyViolation leaves map and token unchanged."""
         if self._as_of is None:
             return None
@@ -152,8 +200,9 @@ class Reader:
             return Progress(token=self._token(self._progress), _acknowledge=self._acknowledge)
         return None
 
-    def _snapshot(self, time: int, rows: list[Sequence[Any]]) -> Snapshot:
+    def _snapshot(self, time: int, rows: list[Sequence[Any]]) -> Snapshot[R]:
         changes, key_changes = self._decode(rows)
+        typed = self._typed(changes)
         if self._table is not None:
             changed = self._changed_rows({}, changes, key_changes, time)
             self._table.clear()
@@ -164,14 +213,17 @@ class Reader:
             _acknowledge=self._acknowledge,
             time=time,
             columns=self._columns,
-            changes=changes,
+            changes=typed,
             key_changes=key_changes,
+            _raw=changes,
+            _types=self._types,
             _table=self._view,
             reset=reset,
         )
 
-    def _update(self, time: int, rows: list[Sequence[Any]]) -> Update:
+    def _update(self, time: int, rows: list[Sequence[Any]]) -> Update[R]:
         changes, key_changes = self._decode(rows)
+        typed = self._typed(changes)
         if self._table is not None:
             self._store(self._changed_rows(self._table, changes, key_changes, time))
         self._resume = time + 1
@@ -180,8 +232,10 @@ class Reader:
             _acknowledge=self._acknowledge,
             time=time,
             columns=self._columns,
-            changes=changes,
+            changes=typed,
             key_changes=key_changes,
+            _raw=changes,
+            _types=self._types,
             _table=self._view,
         )
 
@@ -201,6 +255,12 @@ class Reader:
                     _debezium(row[2], tuple(row[3 : 3 + keys]), tuple(row[3 + keys : after]), tuple(row[after:]))
                     for row in rows
                 ]
+
+    def _typed(self, changes: list[Change[Row]]) -> list[Change[R]]:
+        make_row = self._make_row
+        if make_row is None:
+            return cast("list[Change[R]]", changes)
+        return [Change(make_row(row), diff) for row, diff in changes]
 
     def _changed_rows(
         self, table: Mapping[Row, Row], changes: list[Change], key_changes: list[KeyChange], time: int

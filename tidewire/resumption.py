@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal
 
 from tidewire.batches import AnyBatch, Row
 from tidewire.errors import Retry, TokenTooOld, Verdict, judge
 from tidewire.query import Envelope, Query, Token, is_name
 from tidewire.reader import Reader
+from tidewire.rows import R
 
 log = logging.getLogger("tidewire")
 
 
-class Options(TypedDict, total=False):
-    """The options of `subscribe`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(Generic[R]):
+    """The keyword parameters of `subscribe`, which describes them."""
 
-    key: tuple[str, ...]
-    """Columns that identify a row. With a key, `batch.rows` is a map from key to the values of the other columns."""
-    envelope: Envelope | None
-    """"upsert" or "debezium": batches have `key_changes` instead of `changes`. Requires `key`."""
-    order_by: str | None
-    """The order of the changes within a timestamp: the ORDER BY list of SQL, over columns and `mz_diff`."""
-    as_of: int | None
-    """The time of the snapshot, in ms since 1970. Default: the present."""
-    up_to: int | None
-    """The subscription ends before this time, in ms since 1970."""
-    token: Token | str | None
-    """Resume after the batch with this token, without a snapshot."""
-    rows: Mapping[Row, Row] | None
-    """Required with `token` and `key`: the value of `batch.rows` at the token."""
-    on_too_old: Literal["raise", "reset"]
-    """If the history after the token has been compacted: raise TokenTooOld (the default), or read a new snapshot,
-    which has `reset` set."""
-    retry: Retry
-    """How often and with which delays to reconnect."""
-    hold: str | None
-    """The SQL name of a HOLD that is advanced as batches are acknowledged."""
-    hold_every_s: float
-    """The minimum interval between two advances of the hold, in seconds. Default: 1."""
-    auto_ack: bool
-    """Whether requesting the next batch acknowledges the previous one. Default: true. Otherwise call `batch.ack()`."""
+    row_type: type[R] | None = None
+    key: Sequence[str] = ()
+    envelope: Envelope | None = None
+    order_by: str | None = None
+    as_of: int | None = None
+    up_to: int | None = None
+    token: Token | str | None = None
+    rows: Mapping[Row, Row] | None = None
+    on_too_old: Literal["raise", "reset"] = "raise"
+    retry: Retry = field(default_factory=Retry)
+    hold: str | None = None
+    hold_every_s: float = 1.0
+    auto_ack: bool = True
 
 
 class Hold:
@@ -75,7 +66,7 @@ class Hold:
         log.warning("hold %s was not advanced: %s", self._name, error)
 
 
-class ResumableStream:
+class ResumableStream(Generic[R]):
     """The reader, the count of failures and the hold of one subscription. How `sync` and `aio` use it:
 
     - For every connection: send `reader.statement()`, pass the rows to `reader`, call `finished()` at the end of the
@@ -84,27 +75,21 @@ class ResumableStream:
     - On an error of the driver: `failed(...)` raises, or returns how long to wait before the next connection.
     """
 
-    def __init__(self, query: str, options: Options) -> None:
-        token, hold = options.get("token"), options.get("hold")
-        self.hold = None if hold is None else Hold(hold, options.get("hold_every_s", 1.0))
+    def __init__(self, query: str, options: Options[R]) -> None:
+        token = options.token
+        self.hold = None if options.hold is None else Hold(options.hold, options.hold_every_s)
         self.reader = Reader(
-            Query(
-                query,
-                tuple(options.get("key", ())),
-                options.get("envelope"),
-                options.get("order_by"),
-                options.get("as_of"),
-                options.get("up_to"),
-            ),
+            Query(query, tuple(options.key), options.envelope, options.order_by, options.as_of, options.up_to),
             Token.parse(token) if isinstance(token, str) else token,
-            options.get("rows"),
+            options.rows,
             self.hold.acknowledge if self.hold is not None else lambda token: None,
+            options.row_type,
         )
         self.ended = False
-        self._retry = options.get("retry", Retry())
-        self._reset_when_too_old = options.get("on_too_old", "raise") == "reset"
-        self._auto_ack = options.get("auto_ack", True)
-        self._last: AnyBatch | None = None
+        self._retry = options.retry
+        self._reset_when_too_old = options.on_too_old == "reset"
+        self._auto_ack = options.auto_ack
+        self._last: AnyBatch[R] | None = None
         self._failures = 0
 
     def acknowledge_last(self) -> None:
@@ -112,11 +97,16 @@ class ResumableStream:
         if self._last is not None and self._auto_ack:
             self._last.ack()
 
-    def next_batch(self) -> AnyBatch | None:
+    def next_batch(self) -> AnyBatch[R] | None:
         batch = self.reader.next_batch()
         if batch is not None:
             self._last, self._failures = batch, 0
         return batch
+
+    def advance(self, progress: int) -> None:
+        """Moves the token without a batch, and resets the count of failures as a batch does."""
+        self.reader.advance(progress)
+        self._failures = 0
 
     def finished(self) -> None:
         """Called when the server has ended the stream."""

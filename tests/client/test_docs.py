@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 
 import psycopg
 import pytest
@@ -58,10 +59,11 @@ def test_the_page_on_the_client_library_runs(
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(PAGE)
     # Rows that another client writes while the block runs.
-    writes = {0: "('attic', 20.0)", 1: "('door', 5.0)", 2: "('yard', 1.5)"}
+    writes = {'print("now:': "('attic', 20.0)", "on_update": "('door', 5.0)", "sqlite3": "('yard', 1.5)"}
     names: dict[str, object] = {"__name__": "page"}
+    monkeypatch.setitem(sys.modules, "page", ModuleType("page"))  # dataclasses look up their module
     for number, block in enumerate(blocks):
-        write = writes.get(number)
+        write = next((rows for text, rows in writes.items() if text in block), None)
         timer = threading.Timer(0.4, execute, [f"INSERT INTO readings VALUES {write}"]) if write else None
         if timer is not None:
             timer.start()
@@ -74,6 +76,7 @@ def test_the_page_on_the_client_library_runs(
         "{('cellar',): (Decimal('12.0'),), ('roof',): (Decimal('31.5'),)}",
         "{('roof',): (Decimal('31.5'),), ('cellar',): (Decimal('12.0'),)}",
     )
+    assert "highest: 31.5\n" in printed
     assert "3 sensors\nchanged: [Change(row=('door', Decimal('5.0')), diff=1)]\n" in printed
     assert "[('attic', 20), ('cellar', 12), ('door', 5), ('roof', 31.5), ('yard', 1.5)]" in printed
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+from dataclasses import MISSING, fields
+from types import ModuleType
 
 import pytest
 
 from tests.client.test_reader import feed, progress
-from tidewire import Retry, Token, TokenTooOld
+from tidewire import Retry, Token, TokenTooOld, aio, sync
 from tidewire.errors import Verdict, judge
-from tidewire.resumption import Hold, ResumableStream
+from tidewire.resumption import Hold, Options, ResumableStream
 
 TOO_OLD = "could not find a valid timestamp for the query"
 
@@ -31,7 +34,7 @@ def test_delays_are_random_and_double_up_to_the_longest() -> None:
 
 
 def test_attempts_are_bounded_and_a_batch_resets_their_count(caplog: pytest.LogCaptureFixture) -> None:
-    stream = ResumableStream("t", {"retry": Retry(attempts=2, first_s=0.0)})
+    stream = ResumableStream("t", Options(retry=Retry(attempts=2, first_s=0.0)))
     lost = OSError("gone")
     with caplog.at_level(logging.WARNING):
         stream.failed(lost, None)
@@ -50,16 +53,16 @@ def test_attempts_are_bounded_and_a_batch_resets_their_count(caplog: pytest.LogC
 
 def test_a_token_that_is_too_old_is_an_error_or_causes_a_new_snapshot() -> None:
     error = ValueError(TOO_OLD)
-    token = str(Token(ResumableStream("t", {}).reader._query.fingerprint, 7))
-    stream = ResumableStream("t", {"token": token})
+    token = str(Token(ResumableStream("t", Options()).reader._query.fingerprint, 7))
+    stream = ResumableStream("t", Options(token=token))
     with pytest.raises(TokenTooOld, match=token) as raised:
         stream.failed(error, "22000")
     assert raised.value.__cause__ is error
-    stream = ResumableStream("t", {"token": token, "on_too_old": "reset"})
+    stream = ResumableStream("t", Options(token=token, on_too_old="reset"))
     assert stream.failed(error, "22000") == 0.0
     assert stream.reader.statement() == "SUBSCRIBE t WITH (PROGRESS)"
     with pytest.raises(TokenTooOld, match="at the requested AS OF"):
-        ResumableStream("t", {"as_of": 7}).failed(error, "22000")
+        ResumableStream("t", Options(as_of=7)).failed(error, "22000")
 
 
 def token(time: int) -> Token:
@@ -104,7 +107,7 @@ def test_the_name_of_a_hold_must_be_an_identifier(name: str) -> None:
 
 def test_acknowledgements_are_automatic_unless_disabled() -> None:
     for automatic in (True, False):
-        stream = ResumableStream("t", {"hold": "h", "auto_ack": automatic})
+        stream = ResumableStream("t", Options(hold="h", auto_ack=automatic))
         stream.reader.statement()
         feed(stream.reader, progress(5))
         stream.reader.receive(progress(6))
@@ -117,3 +120,19 @@ def test_acknowledgements_are_automatic_unless_disabled() -> None:
             assert stream.hold.advance(0.0) is None
             batch.ack()
         assert stream.hold.advance(0.0) == "ALTER HOLD h ADVANCE TO 5"
+
+
+@pytest.mark.parametrize("module", [sync, aio])
+def test_the_parameters_of_subscribe_are_keywords_with_the_defaults_of_options(module: ModuleType) -> None:
+    parameters = dict(inspect.signature(module.subscribe).parameters)
+    assert [parameters.pop(name).kind.name for name in ("dsn", "query")] == ["POSITIONAL_OR_KEYWORD"] * 2
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters.values())
+    for name in parameters:
+        assert f"- `{name}`: " in module.subscribe.__doc__
+    parameters.pop("silence_s", None)
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        option.name: option.default_factory() if option.default is MISSING else option.default  # type: ignore[misc]
+        for option in fields(Options)
+    }
+    with pytest.raises(TypeError, match="unexpected keyword argument 'keys'"):
+        module.subscribe("", "t", keys=("k",))
