@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from time import sleep
 
+import fastavro
 import psycopg
 import pytest
 from psycopg import sql
@@ -126,6 +130,39 @@ def test_changes_of_a_file_are_those_of_closed_upstream_times(connection: psycop
     assert rows(connection, "TABLE s") == [(1, "x"), (2, None)]
     assert [row[1:] for row in rows(connection, "TABLE mz_internal.mz_source_frontiers")] == [(None, 0, 0, 0, 0)]
     assert "materialize" in rows(connection, "TABLE mz_sources")[0]
+
+
+def test_rows_of_avro_files(connection: psycopg.Connection, tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "bid",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+            {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        ],
+    }
+    at = datetime(2026, 11, 25, 12, tzinfo=UTC)
+    values = [{"id": n, "price": Decimal(n) / 4, "at": at if n % 2 else None} for n in range(1, 4)]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, schema, values, codec="deflate")
+    text = f"FROM FILE '{tmp_path}/*.avro' (POLL INTERVAL = '0.01s') FORMAT AVRO"
+    connection.execute(f"CREATE SOURCE s {text}".encode())
+    naive = at.replace(tzinfo=None)
+    expected = [(n, Decimal(n) / 4, naive if n % 2 else None) for n in range(1, 4)]
+    assert await_rows(connection, "s", 3) == expected
+    assert rows(connection, "SHOW COLUMNS FROM s") == [
+        ("id", False, "bigint"),
+        ("price", False, "numeric(10,2)"),
+        ("at", True, "timestamp without time zone"),
+    ]
+    assert shown(connection, "SOURCE", "s").endswith(text)
+    (tmp_path / "b.avro").write_bytes((tmp_path / "a.avro").read_bytes()[:-1] + b"x")
+    connection.execute(f"CREATE SOURCE b FROM FILE '{tmp_path}/b.avro' FORMAT AVRO".encode())
+    errors = "SELECT error FROM mz_internal.mz_source_statuses WHERE status = 'failed' AND name = 'b'"
+    while not (found := rows(connection, errors)):
+        sleep(0.05)
+    assert "does not end with the sync marker of the file" in str(found[0][0])
 
 
 def test_a_source_is_read_as_any_collection(connection: psycopg.Connection) -> None:
