@@ -27,9 +27,14 @@ from protocol.avro.container import (
     supported_codecs,
 )
 from protocol.avro.decoder import Decoder, Wanted
+from protocol.avro.encoder import EncodedColumn
 from protocol.avro.schema import SchemaError, Type, parse_schema
 from protocol.avro.sequence import SequenceError, split_sequences
+from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema, schema_text
+from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.messages import DIFF_FIELD, TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
 from server.ingest.files.conversion import converted
 
 _HEADER_BYTES = 64 * 1024  # of a file that are read at first
@@ -46,7 +51,7 @@ class AvroFiles(ABC):
         self._given = tuple(given)
         self._defined = schema
         self._expected = self._given
-        self.schema = schema
+        self.reader = schema
         """The text of the reader's schema; None until it is known, or if there is a column list."""
         if schema is not None:
             self._columns_of(schema)
@@ -54,7 +59,7 @@ class AvroFiles(ABC):
     def resume(self, expected: Sequence[Column], schema: str | None) -> None:
         """Begins to read. `expected`: the columns of the source. `schema`: the one that was stored, if there is one."""
         self._expected = tuple(expected)
-        self.schema = schema or self._defined
+        self.reader = schema or self._defined
         self._forget()
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
@@ -101,7 +106,7 @@ class AvroFiles(ABC):
 
     def _prepare(self, header: Header, path: Path) -> None:
         """Fixes the reader's schema, if it is not. PgError if it does not have the columns of the source."""
-        if self.schema is None and not self._given:
+        if self.reader is None and not self._given:
             found = [(column.name, column.type) for column in self._columns_of(header.schema)]
             if [(column.name, column.type) for column in self._expected] != found:
                 raise PgError(
@@ -109,7 +114,7 @@ class AvroFiles(ABC):
                     f'schema of file "{path}" is not the one with which the source was created',
                     hint="Drop the source and create it again.",
                 )
-            self.schema = header.schema
+            self.reader = header.schema
 
     def _values(
         self, path: Path, type: Type, blocks: Sequence[Block], sequences: _Sequences
@@ -157,7 +162,7 @@ class AvroRows(AvroFiles):
         if writer not in self._decoders:
             try:
                 type = parse_schema(writer)
-                wanted = Wanted.all_of(type if self.schema is None else parse_schema(self.schema))
+                wanted = Wanted.all_of(type if self.reader is None else parse_schema(self.reader))
                 if self._given:
                     names = {column.name for column in self._given}
                     own = {
@@ -191,6 +196,84 @@ class AvroRows(AvroFiles):
             return [converted(rows, self._given, path)]
         arrays = [found.columns[(column.name,)] for column in self._expected]
         return [pa.table(arrays, [f"c{number}" for number in range(len(arrays))])]
+
+
+class AvroMessages(AvroFiles):
+    """Files whose values are CDCv2 messages: rows of one binary column, which `decode` decodes."""
+
+    def __init__(self, given: Sequence[Column], schema: str | None) -> None:
+        self._decoders: dict[str, tuple[Type, AvroDecoder]] = {}
+        self._decoder: AvroDecoder | None = None  # for the file that was read last
+        self._path: Path | None = None  # of that file
+        super().__init__(given, schema)
+        if self._given:
+            own = [EncodedColumn(column.name, parse_type(column.type), column.nullable) for column in self._given]
+            try:
+                self._defined = self.reader = schema_text(own)
+            except ValueError as error:
+                raise PgError(SqlState.INVALID_NAME, str(error)) from None
+            self._check_given()
+
+    def _check_given(self) -> None:
+        """PgError if values of Avro cannot be converted to the types of the column list."""
+        assert self.reader is not None
+        for column, found in zip(self._given, self._columns_of(self.reader), strict=True):
+            try:
+                pa.nulls(0, parse_type(found.type).arrow).cast(parse_type(column.type).arrow)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise PgError(
+                    SqlState.FEATURE_NOT_SUPPORTED,
+                    f'column "{column.name}" cannot have type {column.type}: its values in Avro have type {found.type}',
+                    hint=f"Use {found.type}, and cast the column in a view.",
+                ) from None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the updates that `decode` returns."""
+        own = (pa.field(f"c{i}", parse_type(column.type).arrow) for i, column in enumerate(self._expected))
+        return pa.schema([*own, TIME_FIELD, DIFF_FIELD])
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Decodes messages of the file that was read last. PgError if a value is out of range for its column."""
+        if self._decoder is None:
+            return Decoded(self.schema.empty_table(), [], np.zeros(0, np.bool_), lambda row: "")
+        found = self._decoder.decode(messages)
+        schema = self.schema
+        if found.updates.schema.equals(schema):
+            return found
+        try:
+            return Decoded(found.updates.cast(schema), found.statements, found.failed, found.reason)
+        except pa.ArrowInvalid as error:
+            reason = str(error).partition("\n")[0]
+            message = f'file "{self._path}" has a value that is out of range for its column: {reason}'
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, message) from None
+
+    def _forget(self) -> None:
+        self._decoders.clear()
+        self._decoder = None
+
+    def _columns_of(self, schema: str) -> tuple[Column, ...]:
+        try:
+            columns = CdcSchema.of(parse_schema(schema)).columns()
+        except SchemaError as error:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
+        return _named_once([Column(c.name, c.meaning.type, c.nullable) for c in columns])
+
+    def _tables(self, path: Path, header: Header, blocks: Sequence[Block], sequences: _Sequences) -> list[pa.Table]:
+        assert self.reader is not None
+        if header.schema not in self._decoders:
+            try:
+                writer = parse_schema(header.schema)
+                decoder = AvroDecoder(CdcSchema.of(writer), CdcSchema.of(parse_schema(self.reader)))
+            except SchemaError as error:
+                raise _mismatch(path, error) from None
+            if len(self._decoders) >= _DECODERS_MAX:
+                self._decoders.clear()
+            self._decoders[header.schema] = writer, decoder
+        type, self._decoder = self._decoders[header.schema]
+        self._path = path
+        messages, _ = self._values(path, type, blocks, sequences)
+        return [pa.table([messages], ["c0"])] if len(messages) else []
 
 
 class _BlockError(Exception):

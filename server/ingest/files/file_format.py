@@ -17,7 +17,7 @@ from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
-from server.ingest.files.avro_files import AvroRows
+from server.ingest.files.avro_files import AvroMessages, AvroRows
 from server.ingest.files.conversion import converted
 from server.ingest.source_kind import SourceDefinition
 
@@ -59,13 +59,14 @@ def format_of(definition: SourceDefinition) -> FileFormat:
         message = "KEY FORMAT, INCLUDE and ENVELOPE of a source from a file are not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="The rows of files are only added: ENVELOPE NONE.")
     encoding = format.value
-    if encoding is not None and encoding.name == "avro" and not is_changes:
-        return AvroRows(definition.columns, _schema_of(encoding, definition))
+    if encoding is not None and encoding.name == "avro":
+        schema = _schema_of(encoding, definition)
+        return AvroMessages(definition.columns, schema) if is_changes else AvroRows(definition.columns, schema)
     if is_changes:
         if encoding is None or encoding.name != "json" or not definition.columns:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                "ENVELOPE MATERIALIZE of a source from a file requires FORMAT JSON and the columns of the data",
+                "ENVELOPE MATERIALIZE of a source from a file requires FORMAT AVRO, or FORMAT JSON and the columns",
                 hint="Write CREATE SOURCE name (column type, ...) FROM FILE '...' FORMAT JSON ENVELOPE MATERIALIZE.",
             )
         return RawLines(definition.columns)

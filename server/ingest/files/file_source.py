@@ -12,8 +12,8 @@ import pyarrow as pa
 from catalog.source_definition import Envelope
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.files.avro_files import AvroFiles
-from server.ingest.files.changes_of_files import ChangesOfFiles
+from server.ingest.files.avro_files import AvroFiles, AvroMessages
+from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
 from server.ingest.files.file_format import FileFormat, format_of
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
@@ -21,8 +21,6 @@ from server.ingest.source_kind import Options, Output, SourceContext, SourceDefi
 from server.ingest.upstream import Changes, Upstream, UpstreamError
 
 POLL_US = 1_000_000  # default of POLL INTERVAL
-SCHEMA = "schema"
-"""The key of the state with the reader's schema of Avro files. The other keys are absolute paths."""
 
 
 class FileSource:
@@ -45,9 +43,12 @@ class FileSource:
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
-        files = _Files(definition, format_of(definition), target, context.statistics)
-        is_changes = definition.format is not None and definition.format.envelope is Envelope.MATERIALIZE
-        return ChangesOfFiles(files, definition, target, context) if is_changes else files
+        format = format_of(definition)
+        files = _Files(definition, format, target, context.statistics)
+        if definition.format is None or definition.format.envelope is not Envelope.MATERIALIZE:
+            return files
+        decoder = format if isinstance(format, AvroMessages) else json_decoder(target)
+        return ChangesOfFiles(files, decoder, definition, target, context)
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """There is nothing to remove."""
@@ -110,9 +111,9 @@ class _Files:
 
     def _new_schema(self) -> dict[str, bytes]:
         """The reader's schema, if the state does not have it."""
-        if self._schema is not None or not isinstance(self._format, AvroFiles) or self._format.schema is None:
+        if self._schema is not None or not isinstance(self._format, AvroFiles) or self._format.reader is None:
             return {}
-        self._schema = self._format.schema.encode()
+        self._schema = self._format.reader.encode()
         return {SCHEMA: self._schema}
 
     async def committed(self, state: State) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import random
@@ -14,20 +15,25 @@ import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from catalog.objects import Column
-from catalog.source_definition import Encoding
+from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro import container
 from protocol.avro.container import encoded_block, encoded_header, parse_header
+from protocol.avro.encoder import EncodedColumn
 from protocol.avro.varints import varint_bytes
+from protocol.cdcv2.avro_form import schema_text
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
 from server.ingest.files.avro_files import AvroRows
 from server.ingest.files.file_source import FileSource
+from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from tests.examples import examples
 from tests.protocol.avro.test_container import SYNC, written
 from tests.protocol.avro.test_decoder import decoded, encoded, record, schemas_and_values
 from tests.protocol.avro.test_decoder import rows as decoded_rows
-from tests.server.ingest.test_files import ID, definition, rows_of, upstream_of
+from tests.server.ingest.test_files import ID, changes_after, definition, rows_of, upstream_of
 
 ROW = record("long", ["null", "string"])
 VALUES = [{"f0": n, "f1": None if n % 3 == 0 else f"v{n}"} for n in range(100)]
@@ -309,7 +315,6 @@ async def test_a_block_larger_than_a_read_and_an_empty_one(tmp_path: Path) -> No
     assert await rows_of(source, state, 1, bytes_max=30) == AS_ROWS
     assert await rows_of(source, state, 1, bytes_max=30) == []
     assert state[str(tmp_path / "a.avro")] == b"%d" % len(data + empty)
-    assert ID
 
 
 async def test_a_large_header_is_read(tmp_path: Path) -> None:
@@ -320,3 +325,114 @@ async def test_a_large_header_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.avro").write_bytes(buffer.getvalue())
     source = definition(tmp_path / "a.avro", Encoding("avro"))
     assert await rows_of(source, {}, 1) == [tuple(range(1_000))]
+
+
+# -- ENVELOPE MATERIALIZE ---------------------------------------------------------------------------------------------
+
+DATA = [EncodedColumn("n", parse_type("int8"), False), EncodedColumn("t", parse_type("text"))]
+CDC = schema_text(DATA)
+
+
+def changes_of(path: object, *columns: Column, schema: str | None = None) -> SourceDefinition:
+    format = Format(Encoding("avro", schema=schema), envelope=Envelope.MATERIALIZE)
+    return SourceDefinition("file", {}, {"path": str(path), "stall timeout": "0s"}, format, columns=columns)
+
+
+def update(n: int, time: int, diff: int, text: str | None = "x") -> list[dict[str, Any]]:
+    return [{"data": {"n": n, "t": text}, "time": time, "diff": diff}]
+
+
+def progress(lower: int, upper: int, **counts: int) -> dict[str, Any]:
+    listed = [{"time": int(time[1:]), "count": count} for time, count in counts.items()]
+    return {"lower": [lower], "upper": [upper], "counts": listed}
+
+
+def cdc_block(*messages: Any) -> bytes:
+    return encoded_block(encoded(json.loads(CDC), messages), SYNC)
+
+
+CDC_HEADER = encoded_header(CDC, SYNC)
+
+
+async def test_changes_are_read_when_their_times_are_closed(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.avro", tmp_path / "b.avro"
+    block = cdc_block(update(1, 4, 1), update(2, 4, 1), update(1, 6, -1), progress(0, 5, t4=2))
+    first.write_bytes(CDC_HEADER + block)
+    source = changes_of(tmp_path / "*.avro")
+    assert (await FileSource().outputs(source))[0].columns == (Column("n", "int8", False), Column("t", "text"))
+    state: dict[str, bytes] = {}
+    assert await changes_after(source, state, 1) == [(1, "x", 1), (2, "x", 1)]
+    assert state == {"frontier": b"5", f"file:{first}": b"0", "schema": CDC.encode()}  # time 6 is needed again
+    second.write_bytes(CDC_HEADER + cdc_block(update(1, 4, 1), progress(5, 9, t6=1, t7=1)))
+    assert await changes_after(source, state, 2) == [(1, "x", -1)]
+    more = cdc_block(update(-1, -5, 1), update(3, 7, 2))
+    with first.open("ab") as file:
+        file.write(cdc_block() + more[:-5])
+    assert await changes_after(source, state, 2) == []
+    with first.open("ab") as file:
+        file.write(more[-5:])
+    assert await changes_after(source, state, 2) == [(3, "x", 2)]
+    assert (state["frontier"], state[f"file:{first}"]) == (b"9", b"%d" % first.stat().st_size)
+
+
+async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "a.avro").write_bytes(CDC_HEADER + cdc_block(update(1, -1, 1), update(1, 3, 1), progress(0, 4, t3=3)))
+    source = changes_of(tmp_path / "a.avro")
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    with capture_logs() as logs:
+        changes = await upstream.read(10**6)
+    assert (changes.writes, changes.state["frontier"]) == ({}, b"3")
+    status = context.statistics.histories[ID]()
+    assert (status.frontier, status.open_updates, status.missing_updates, status.invalid_messages) == (3, 1, 2, 1)
+    assert any("after byte 0, message 1" in str(entry) for entry in logs)
+    await upstream.close()
+
+
+async def test_columns_of_changes_can_be_given(tmp_path: Path) -> None:
+    columns = (Column("n", "int2"), Column("t", "text"), Column("at", "timestamptz"))
+    source = changes_of(tmp_path / "*.avro", *columns)
+    assert (await FileSource().outputs(source))[0].columns == columns
+    written = [EncodedColumn(c.name, parse_type(c.type)) for c in columns]
+    schema = schema_text(written)
+    at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+    def file_of(n: int) -> bytes:
+        data = {"n": n, "t": None, "at": at}
+        messages = [[{"data": data, "time": 1, "diff": 1}], progress(0, 2, t1=1)]
+        return encoded_header(schema, SYNC) + encoded_block(encoded(json.loads(schema), messages), SYNC)
+
+    (tmp_path / "a.avro").write_bytes(file_of(5))
+    assert await changes_after(source, {}, 1) == [(5, None, at, 1)]
+    (tmp_path / "a.avro").write_bytes(file_of(1 << 20))
+    with pytest.raises(PgError, match=r"a\.avro. has a value that is out of range") as caught:
+        await changes_after(source, {}, 1)
+    assert caught.value.sqlstate is SqlState.NUMERIC_VALUE_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("columns", "schema", "message"),
+    [
+        ((), None, "there is no Avro file with a header yet"),
+        ((), json.dumps(ROW), "schema is not that of CDCv2 messages"),
+        ((Column("a b", "text"),), None, 'column "a b" has a name that Avro does not allow'),
+        ((Column("a", "int4[]"),), None, 'column "a" cannot have type int4\\[\\]: its values in Avro have type text'),
+    ],
+)
+async def test_invalid_definitions_of_changes_are_refused(
+    tmp_path: Path, columns: tuple[Column, ...], schema: str | None, message: str
+) -> None:
+    with pytest.raises(PgError, match=message):
+        await FileSource().outputs(changes_of(tmp_path / "*.avro", *columns, schema=schema))
+
+
+async def test_files_without_changes_fail_the_source(tmp_path: Path) -> None:
+    (tmp_path / "a.avro").write_bytes(CDC_HEADER + cdc_block(progress(0, 2)))
+    source = changes_of(tmp_path / "*.avro")
+    state: dict[str, bytes] = {}
+    assert await changes_after(source, state, 1) == []
+    (tmp_path / "b.avro").write_bytes(blocks_of(ROW, VALUES))
+    with pytest.raises(PgError, match=r"b\.avro. does not match the source: schema is not that of CDCv2 messages"):
+        await changes_after(source, state, 1)
