@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,6 +16,7 @@ import pytest
 from psycopg import sql
 from structlog.testing import capture_logs
 
+from server.ingest import sources
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -450,6 +453,46 @@ def test_system_tables(connection: psycopg.Connection) -> None:
     assert [(row[1], row[2], row[4], row[5]) for row in statuses] == [("c", "load-generator", "running", None)]
     statistics = [row[1:4] for row in rows(connection, "TABLE mz_internal.mz_source_statistics") if row[0] == id]
     assert statistics == [(50, 400, 50)]
+
+
+def source_metrics(server: ServerThread, name: str) -> dict[str, float]:
+    """The metrics `tidewire_source_*` of a source, by their names without this prefix."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
+        found = re.findall(rf'^tidewire_source_(\w+){{source="{name}"}} (.*)$', answer.read().decode(), re.MULTILINE)
+    return {metric: float(value) for metric, value in found}
+
+
+def test_metrics_and_the_log_show_the_progress_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SNAPSHOT_LOG_S", 0.1)
+    with capture_logs() as logs:
+        server = ServerThread(tmp_path, PassingEngine(), interval_s=0.02)
+        try:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                options = "(UP TO 3, TICK INTERVAL '0s', SCALE FACTOR 0.001)"
+                connection.execute(f"CREATE SOURCE s FROM LOAD GENERATOR TPCH {options} FOR ALL TABLES".encode())
+                connection.execute("CREATE SOURCE c FROM LOAD GENERATOR COUNTER (TICK INTERVAL '0s', UP TO 5)")
+                await_rows(connection, "c", 5)
+                while source_metrics(server, "materialize.public.s").get("offset_committed", 0) < 4:
+                    sleep(0.02)
+                found = source_metrics(server, "materialize.public.s")
+                statistics = rows(connection, "TABLE mz_internal.mz_source_statistics")
+                *_, known, staged, end, committed = max(statistics, key=lambda row: int(row[1]))
+                assert known is None
+                assert found == {
+                    "snapshot_records_staged": staged,
+                    "offset_known": end,
+                    "offset_committed": committed,
+                }
+                while not any(entry.get("staged") == staged for entry in logs):
+                    sleep(0.02)
+                connection.execute("DROP SOURCE s CASCADE")
+                while source_metrics(server, "materialize.public.s"):
+                    sleep(0.02)
+        finally:
+            server.stop()
+    shown = [(entry["staged"], entry["known"]) for entry in logs if entry["event"] == "source snapshot"]
+    assert shown[-1] == (staged, None)
+    assert shown == sorted(set(shown))  # none is repeated
 
 
 def test_a_failing_source_reports_its_error(connection: psycopg.Connection, tmp_path: Path) -> None:
