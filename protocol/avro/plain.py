@@ -9,10 +9,15 @@ from typing import Any
 from protocol.avro.schema import Array, Enum, Fixed, Map, Primitive, Record, Type, Union, describe
 
 ITEMS_MAX = 1_000_000  # of an array or map; items of size 0 are not bounded by the message
+_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class DecodeError(Exception):
     """The bytes are no value of the schema. The message says where and why."""
+
+
+class TruncatedError(DecodeError):
+    """The bytes end before the value does."""
 
 
 class PlainReader:
@@ -44,6 +49,41 @@ class PlainReader:
             case Record(_, fields):
                 return {field.name: self._field(field.name, field.type) for field in fields}
         raise AssertionError(type)
+
+    def skip(self, type: Type) -> None:
+        """Moves over a value. Only what is needed to find its end is checked. DecodeError."""
+        match type:
+            case Record(_, fields):
+                for field in fields:
+                    self.skip(field.type)
+            case Union(branches):
+                self.skip(self._branch(branches))
+            case Primitive("int" | "long") | Enum():
+                self._long()
+            case Primitive("string" | "bytes"):
+                self._advance(self._long())
+            case Primitive(name):
+                self._advance(_SIZES[name])
+            case Fixed(_, size):
+                self._advance(size)
+            case Array(items):
+                self._skip_items(items, None)
+            case Map(values):
+                self._skip_items(values, Primitive("string"))
+
+    def _skip_items(self, items: Type, key: Type | None) -> None:
+        skipped = 0
+        while count := self._long():
+            if count < 0:
+                self._advance(self._long())  # the size of the block in bytes
+                continue
+            skipped += count
+            if skipped > ITEMS_MAX:
+                raise DecodeError(f"more than {ITEMS_MAX} items")
+            for _ in range(count):
+                if key is not None:
+                    self.skip(key)
+                self.skip(items)
 
     def finish(self) -> None:
         """DecodeError if there are bytes left."""
@@ -101,7 +141,7 @@ class PlainReader:
         value, shift = 0, 0
         while True:
             if self.position >= self.end:
-                raise DecodeError("unexpected end of the message")
+                raise TruncatedError("unexpected end of the message")
             byte = self.data[self.position]
             self.position += 1
             value |= (byte & 0x7F) << shift
@@ -115,14 +155,16 @@ class PlainReader:
         return (value >> 1) ^ -(value & 1)
 
     def _bytes(self, count: int) -> bytes:
-        end = self.position + count
+        start = self.position
+        self._advance(count)
+        return self.data[start : self.position]
+
+    def _advance(self, count: int) -> None:
         if count < 0:
             raise DecodeError(f"negative length {count}")
-        if end > self.end:
-            raise DecodeError("unexpected end of the message")
-        found = self.data[self.position : end]
-        self.position = end
-        return found
+        if self.position + count > self.end:
+            raise TruncatedError("unexpected end of the message")
+        self.position += count
 
 
 def as_json(value: Any, type: Type) -> Any:

@@ -22,6 +22,7 @@ from server.spark import Engine
 
 log = structlog.get_logger()
 
+SNAPSHOT_LOG_S = 10.0  # the shortest time between two lines of the log about the snapshot of a source
 DROP_TIMEOUT_S = 60.0  # how long a dropped source may take to remove what it created in the external system
 
 _Plan = tuple[SourceDefinition, tuple[Target, ...]]
@@ -113,9 +114,11 @@ class Sources:
         running.ingestion = ingestion = Ingestion(running.id, upstream, self._coordinator)
         log.info("source started", source=running.id, kind=definition.kind, collections=len(targets))
         task = asyncio.create_task(ingestion.run(), name=f"ingestion {running.id}")
+        progress = asyncio.create_task(_log_snapshot(running), name=f"snapshot log {running.id}")
         try:
             await self._plan_changed(running, plan)
         finally:
+            progress.cancel()
             task.cancel()
             await to_the_end(_ended(task))
             running.earlier_rows, running.ingestion = running.rows, None
@@ -134,6 +137,17 @@ class Sources:
             log.warning("dropped source not cleaned up", source=id, error=error.message, hint=error.hint)
         except TimeoutError:
             log.warning("dropped source not cleaned up", source=id, error="timeout")
+
+
+async def _log_snapshot(running: RunningSource) -> None:
+    """Logs the progress of a source's snapshot while it changes, until cancelled."""
+    statistics = running.statistics
+    logged = statistics.snapshot_records_staged
+    while True:
+        await asyncio.sleep(SNAPSHOT_LOG_S)
+        if (staged := statistics.snapshot_records_staged) != logged and staged is not None:
+            log.info("source snapshot", source=running.id, staged=staged, known=statistics.snapshot_records_known)
+        logged = staged
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

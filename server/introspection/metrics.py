@@ -191,6 +191,21 @@ class ServerCollector(Collector):
         yield CounterMetricFamily("tidewire_source_messages", "Messages or rows that sources have read.", messages)
         rows = sum(source.rows for source in running)
         yield CounterMetricFamily("tidewire_source_updates", "Updates that sources have committed.", rows)
+        state = self._coordinator.state
+        statistics = {
+            ".".join(state.full_name(item)): source.statistics
+            for source in running
+            if (item := state.items.get(source.id)) is not None  # else it was dropped, and has not ended yet
+        }
+        for name, description in (
+            ("snapshot_records_known", "Rows of a source's snapshot, as its external system counts or estimates them."),
+            ("snapshot_records_staged", "Rows of a source's snapshot that were read."),
+            ("offset_known", "The position of the last data that the external system of a source is known to have."),
+            ("offset_committed", "The position up to which a source has committed everything."),
+        ):
+            found = {source: getattr(own, name) for source, own in statistics.items()}
+            known = {source: value for source, value in found.items() if value is not None}
+            yield _gauges(f"tidewire_source_{name}", f"{description} Absent if unknown.", "source", known)
 
     def _egress(self) -> Iterator[Metric]:
         """Of each sink by name, and the number of sinks by status."""

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.kafka.capture import CUSTOMERS, ORDERS, TRANSACTIONS, captured
+from tests.kafka.debezium import encoded
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.records import Record
 from tests.kafka.registry import Registry
@@ -85,3 +86,47 @@ async def test_tables_of_debezium_topics_with_whole_transactions(dsn: str) -> No
                 )
             await until(connection, "SELECT count(*), max(id) FROM customers", [(21, 4035)])
             await until(connection, "SELECT max(id) FROM orders WHERE customer_id = 4030", [(4032,)])
+
+
+async def test_a_setting_makes_bare_debezium_an_upsert(dsn: str) -> None:
+    """ENVELOPE DEBEZIUM needs `before`, unless source_envelope_debezium = upsert."""
+    row = {
+        "type": "record",
+        "name": "Value",
+        "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": "string"}],
+    }
+    fields = [{"name": "after", "type": ["null", row]}, {"name": "op", "type": "string"}]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    registry = Registry()
+    with MockCluster() as kafka:
+        async with registry.serving(), await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            key, value = registry.register("t-key", KEY), registry.register("t-value", schema)
+
+            def change(id: int, v: str | None) -> Record:
+                after = None if v is None else {"id": id, "v": v}
+                data = encoded(schema, {"after": after, "op": "d" if v is None else "u"})
+                return Record(framed(key, avro(id)), framed(value, data))
+
+            kafka.create_topic("t")
+            kafka.produce("t", [change(1, "a"), change(2, "b"), change(1, "c")])
+            await connection.execute(f"CREATE CONNECTION k TO KAFKA (BROKER '{kafka.address}')")
+            await connection.execute(f"CREATE CONNECTION c TO CONFLUENT SCHEMA REGISTRY (URL '{registry.url}')")
+            create = (
+                "FROM KAFKA CONNECTION k (TOPIC 't') "
+                "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION c ENVELOPE DEBEZIUM"
+            )
+            missing = "'before' column missing from debezium input"
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match=missing):
+                await connection.execute(f"CREATE SOURCE s {create}".encode())
+            await connection.execute("ALTER SYSTEM SET source_envelope_debezium = upsert")
+            try:
+                await connection.execute(f"CREATE SOURCE s {create}".encode())
+            finally:
+                await connection.execute("ALTER SYSTEM RESET source_envelope_debezium")
+            await until(connection, "SELECT id, v FROM s ORDER BY id", [(1, "c"), (2, "b")])
+            envelope = "SELECT envelope_type FROM mz_sources WHERE name = 's'"
+            assert await (await connection.execute(envelope)).fetchall() == [("debezium upsert",)]
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match=missing):
+                await connection.execute(f"CREATE SOURCE r {create}".encode())
+            kafka.produce("t", [change(2, None), change(3, "d")])  # the source keeps its envelope
+            await until(connection, "SELECT id, v FROM s ORDER BY id", [(1, "c"), (3, "d")])

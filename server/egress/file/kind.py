@@ -9,14 +9,14 @@ from pathlib import Path
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
-from server.egress.file.output import FileOutput
+from server.egress.file.output import FileOutput, avro_schema, is_avro
 from server.egress.history import History
 from server.egress.sink_kind import SinkDefinition
 from server.spark import Runner
 
 
 class FileSink:
-    """CREATE SINK ... INTO FILE 'path' FORMAT JSON ENVELOPE MATERIALIZE."""
+    """CREATE SINK ... INTO FILE 'path' FORMAT { AVRO | JSON } ENVELOPE MATERIALIZE."""
 
     async def check(self, definition: SinkDefinition) -> None:
         _check_format(definition)
@@ -33,8 +33,15 @@ class FileSink:
 
 def _check_format(definition: SinkDefinition) -> None:
     format = definition.format
-    if format is None or format.value is None or format.value.name != "json" or format.key or format.include:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a sink into a file requires FORMAT JSON")
+    encoding = format.value if format is not None else None
+    if encoding is None or format is None or encoding.name not in ("avro", "json") or format.key or format.include:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a sink into a file requires FORMAT AVRO or JSON")
+    if encoding.registry is not None or encoding.schema is not None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "USING of a sink into a file is not supported",
+            hint="Write FORMAT AVRO: the file contains its schema.",
+        )
     if format.envelope is not Envelope.MATERIALIZE:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
@@ -43,6 +50,8 @@ def _check_format(definition: SinkDefinition) -> None:
         )
     if definition.key:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink into a file is not supported")
+    if is_avro(definition):
+        avro_schema(definition)
 
 
 def _check_new(path: str) -> None:

@@ -6,19 +6,28 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from protocol.cdcv2.avro_form import AvroEncoder, schema_text
 from protocol.cdcv2.json_form import JsonEncoder
-from server.egress.file.changes_file import ChangesFile
+from protocol.pgwire.errors import PgError, SqlState
+from server.egress.file.changes_file import ChangesFile, Container, Lines
+from server.egress.history import Encoder
 from server.egress.sink_kind import SinkDefinition
 
 
 class FileOutput:
-    """A `MessageOutput`: each message is a line."""
+    """A `MessageOutput`: each message is a line of JSON, or a value of an Avro container file."""
 
     def __init__(self, definition: SinkDefinition) -> None:
-        self._encoder = JsonEncoder(definition.encoded_columns)
-        self._file = ChangesFile(Path(definition.options["path"]))
+        """PgError if a column name is not valid in Avro."""
+        path, columns = Path(definition.options["path"]), definition.encoded_columns
+        self._encoder: Encoder
+        self._file: ChangesFile
+        if is_avro(definition):
+            self._encoder, self._file = AvroEncoder(columns), Container(path, avro_schema(definition))
+        else:
+            self._encoder, self._file = JsonEncoder(columns), Lines(path)
 
-    async def open(self, *, is_new: bool) -> JsonEncoder:
+    async def open(self, *, is_new: bool) -> Encoder:
         await asyncio.to_thread(self._file.open, is_new=is_new)
         return self._encoder
 
@@ -30,3 +39,21 @@ class FileOutput:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._file.close)
+
+
+def is_avro(definition: SinkDefinition) -> bool:
+    """Whether the format is Avro."""
+    format = definition.format
+    return format is not None and format.value is not None and format.value.name == "avro"
+
+
+def avro_schema(definition: SinkDefinition) -> str:
+    """The schema of the messages. PgError if a column name is not valid in Avro."""
+    try:
+        return schema_text(definition.encoded_columns)
+    except ValueError as error:
+        raise PgError(
+            SqlState.INVALID_NAME,
+            str(error),
+            hint="Use FORMAT JSON, or create the sink from a materialized view that renames the column.",
+        ) from None

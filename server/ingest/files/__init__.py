@@ -1,6 +1,8 @@
-"""Files of the server as sources: CSV, lines of JSON or text, and Parquet. Files only grow, and new ones can appear.
+"""Files of the server as sources: CSV, lines of JSON or text, Avro, Parquet. Files only grow, and new ones can appear.
 
 `file_format`       decodes the part of a file that was not read yet
+`avro_files`        the same for Avro object container files
+`conversion`        the columns of a file as those of the source
 `file_source`       the kind of source, and its upstream
 `changes_of_files`  the upstream of ENVELOPE MATERIALIZE
 """

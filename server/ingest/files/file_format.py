@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.objects import Column
-from catalog.source_definition import Envelope, Format
+from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
+from server.ingest.files.avro_files import AvroMessages, AvroRows
+from server.ingest.files.conversion import converted
 from server.ingest.source_kind import SourceDefinition
 
 BATCH_ROWS = 65_536
@@ -57,18 +59,21 @@ def format_of(definition: SourceDefinition) -> FileFormat:
         message = "KEY FORMAT, INCLUDE and ENVELOPE of a source from a file are not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="The rows of files are only added: ENVELOPE NONE.")
     encoding = format.value
+    if encoding is not None and encoding.name == "avro":
+        schema = _schema_of(encoding, definition)
+        return AvroMessages(definition.columns, schema) if is_changes else AvroRows(definition.columns, schema)
     if is_changes:
         if encoding is None or encoding.name != "json" or not definition.columns:
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                "ENVELOPE MATERIALIZE of a source from a file requires FORMAT JSON and the columns of the data",
+                "ENVELOPE MATERIALIZE of a source from a file requires FORMAT AVRO, or FORMAT JSON and the columns",
                 hint="Write CREATE SOURCE name (column type, ...) FROM FILE '...' FORMAT JSON ENVELOPE MATERIALIZE.",
             )
         return RawLines(definition.columns)
     match encoding.name if encoding is not None else None:
         case None:
             message = "a source from a file needs a FORMAT"
-            raise PgError(SqlState.SYNTAX_ERROR, message, hint="Use FORMAT CSV, JSON, TEXT or PARQUET.")
+            raise PgError(SqlState.SYNTAX_ERROR, message, hint="Use FORMAT AVRO, CSV, JSON, TEXT or PARQUET.")
         case "csv":
             assert encoding is not None
             return Text.csv(definition, encoding.options)
@@ -85,7 +90,24 @@ def format_of(definition: SourceDefinition) -> FileFormat:
             return Parquet(definition.columns)
         case other:
             message = f"FORMAT {str(other).upper()} of a source from a file is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use FORMAT CSV, JSON, TEXT or PARQUET.")
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use FORMAT AVRO, CSV, JSON, TEXT or PARQUET.")
+
+
+def _schema_of(encoding: Encoding, definition: SourceDefinition) -> str | None:
+    """The schema of USING SCHEMA. PgError 0A000 if files cannot have what a format says."""
+    if encoding.registry is not None or encoding.options:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "a schema registry and CONFLUENT WIRE FORMAT of a source from a file are not supported",
+            hint="Write FORMAT AVRO: the files contain their schemas.",
+        )
+    if encoding.schema is not None and definition.columns:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "USING SCHEMA and types of the columns cannot be combined",
+            hint="Write only the names of the columns, or leave out USING SCHEMA.",
+        )
+    return encoding.schema
 
 
 class Text:
@@ -246,7 +268,7 @@ class Parquet:
         tables: list[pa.Table] = []
         size = 0
         for batch in opened.batches:
-            tables.append(_converted(pa.Table.from_batches([batch]), columns, path))
+            tables.append(converted(pa.Table.from_batches([batch]), columns, path))
             size += tables[-1].nbytes
             opened.position += batch.num_rows
             if size >= bytes_max:
@@ -313,22 +335,3 @@ def _type_of(field: pa.Field) -> str:
         f'column "{field.name}" has the type {type}, which is not supported',
         hint="Omit the column: CREATE SOURCE name (column type, ...).",
     )
-
-
-def _converted(rows: pa.Table, columns: Sequence[Column], path: Path) -> pa.Table:
-    """The rows with the types of the columns, as c0, c1, ..."""
-    arrays = []
-    for column in columns:
-        if column.name not in rows.column_names:
-            message = f'file "{path}" has no column "{column.name}"'
-            raise PgError(SqlState.UNDEFINED_COLUMN, message)
-        values = rows[column.name]
-        try:
-            arrays.append(values.cast(parse_type(column.type).arrow))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            message = f'column "{column.name}" of file "{path}" has type {values.type}, which is not {column.type}'
-            raise PgError(SqlState.DATATYPE_MISMATCH, message) from None
-        if not column.nullable and values.null_count:
-            message = f'null value in column "{column.name}" of file "{path}" violates not-null constraint'
-            raise PgError(SqlState.NOT_NULL_VIOLATION, message)
-    return pa.table(arrays, [f"c{number}" for number in range(len(arrays))])

@@ -12,7 +12,8 @@ import pyarrow as pa
 from catalog.source_definition import Envelope
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.files.changes_of_files import ChangesOfFiles
+from server.ingest.files.avro_files import AvroFiles, AvroMessages
+from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
 from server.ingest.files.file_format import FileFormat, format_of
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
@@ -42,9 +43,12 @@ class FileSource:
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
-        files = _Files(definition, format_of(definition), target, context.statistics)
-        is_changes = definition.format is not None and definition.format.envelope is Envelope.MATERIALIZE
-        return ChangesOfFiles(files, definition, target, context) if is_changes else files
+        format = format_of(definition)
+        files = _Files(definition, format, target, context.statistics)
+        if definition.format is None or definition.format.envelope is not Envelope.MATERIALIZE:
+            return files
+        decoder = format if isinstance(format, AvroMessages) else json_decoder(target)
+        return ChangesOfFiles(files, decoder, definition, target, context)
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """There is nothing to remove."""
@@ -66,7 +70,10 @@ def _output(format: FileFormat, path: str) -> Output:
 
 
 class _Files:
-    """Reads the files in the order of their names. The state has the position in each file, by its path."""
+    """Reads the files in the order of their names.
+
+    The state has the position in each file, by its path, and at `SCHEMA` the reader's schema of Avro files.
+    """
 
     def __init__(
         self, definition: SourceDefinition, format: FileFormat, target: Target, statistics: Statistics
@@ -79,10 +86,16 @@ class _Files:
         self._statistics = statistics
         self._positions: dict[str, int] = {}
         self._sizes: dict[str, int] = {}  # of files that have been read to this size
+        self._schema: bytes | None = None  # of the state
 
     async def open(self, state: State) -> None:
-        self._positions = {path: int(value) for path, value in state.items() if value is not None}
+        paths = {key: value for key, value in state.items() if key != SCHEMA}
+        self._positions = {path: int(value) for path, value in paths.items() if value is not None}
         self._sizes = {}
+        self._schema = state.get(SCHEMA)
+        if isinstance(self._format, AvroFiles):
+            schema = None if self._schema is None else self._schema.decode()
+            self._format.resume(self._target.output.columns, schema)
 
     async def read(self, bytes_max: int) -> Changes:
         while True:
@@ -92,8 +105,16 @@ class _Files:
                 self._positions[path] = position
                 self._statistics.messages_received += sum(table.num_rows for table in tables)
                 self._statistics.bytes_received += sum(table.nbytes for table in tables)
-                return Changes({self._target.id: tables} if tables else {}, {path: b"%d" % position})
+                state = {path: b"%d" % position, **self._new_schema()}
+                return Changes({self._target.id: tables} if tables else {}, state)
             await asyncio.sleep(self._poll_s)
+
+    def _new_schema(self) -> dict[str, bytes]:
+        """The reader's schema, if the state does not have it."""
+        if self._schema is not None or not isinstance(self._format, AvroFiles) or self._format.reader is None:
+            return {}
+        self._schema = self._format.reader.encode()
+        return {SCHEMA: self._schema}
 
     async def committed(self, state: State) -> None:
         """The files keep what was read."""

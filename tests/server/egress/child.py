@@ -1,4 +1,4 @@
-"""`python -m tests.server.egress.child DIRECTORY COUNT`: COUNT writes to a table, which a sink copies to a file."""
+"""`python -m tests.server.egress.child DIRECTORY COUNT FILE`: COUNT writes to a table with a sink into a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE = Table(ObjectId("u10"), SCHEMA, "t", (Column("n", "int8"), Column("v", "t
 
 
 def sink_of(path: Path, *, with_snapshot: bool = True) -> Sink:
-    format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
+    format = Format(Encoding("avro" if path.suffix == ".avro" else "json"), envelope=Envelope.MATERIALIZE)
     return Sink(ObjectId("u11"), SCHEMA, "s", TABLE.id, "file", {"path": str(path)}, format, with_snapshot)
 
 
@@ -52,10 +52,10 @@ def running(directory: Path) -> tuple[Coordinator, Sinks]:
     return coordinator, sinks
 
 
-async def main(directory: Path, count: int) -> None:
+async def main(directory: Path, count: int, name: str) -> None:
     coordinator, sinks = running(directory / "data")
     await coordinator.start()
-    await define(coordinator, TABLE, sink_of(directory / "changes.json"))
+    await define(coordinator, TABLE, sink_of(directory / name))
     sinks.start()
     written = (await coordinator.reads.rows(TABLE.id, coordinator.latest_time())).num_rows
     for number in range(written, count):
@@ -68,4 +68,4 @@ async def main(directory: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

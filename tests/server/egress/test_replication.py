@@ -26,7 +26,7 @@ from tidewire import aio
 INTERVAL_S = 0.02
 SOURCE = """
     CREATE SOURCE t (n bigint NOT NULL, v text) FROM FILE '{path}' (POLL INTERVAL '10ms', TIMESTAMPS 'upstream')
-        FORMAT JSON ENVELOPE MATERIALIZE WITH (RETAIN HISTORY FOR '1 hour')
+        FORMAT {format} ENVELOPE MATERIALIZE WITH (RETAIN HISTORY FOR '1 hour')
 """
 Row = tuple[Any, ...]
 
@@ -89,9 +89,13 @@ def second(tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
+def format_of(path: Path) -> str:
+    return "AVRO" if path.suffix == ".avro" else "JSON"
+
+
 def follow_into(server: Server, path: Path) -> None:
     """Creates a sink of the table into a file, and waits for the file."""
-    into = f"INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE WITH (PROGRESS INTERVAL '20ms')"
+    into = f"INTO FILE '{path}' FORMAT {format_of(path)} ENVELOPE MATERIALIZE WITH (PROGRESS INTERVAL '20ms')"
     server.execute(f"CREATE SINK s FROM t {into}")
     while not path.exists():
         time.sleep(0.01)
@@ -115,16 +119,17 @@ def latest(server: Server) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["changes.json", "changes.avro"])
 def test_both_servers_have_the_same_rows_at_the_same_times(
-    first: Server, second: Server, tmp_path: Path, seed: int
+    first: Server, second: Server, tmp_path: Path, seed: int, name: str
 ) -> None:
     choice = random.Random(seed)
-    path = tmp_path / "changes.json"
+    path = tmp_path / name
     for _ in range(5):
         change(first, choice)
     follow_into(first, path)
     begin = latest(first)
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     second.execute("CREATE MATERIALIZED VIEW w WITH (RETAIN HISTORY FOR '1 hour') AS SELECT n, v FROM t")
     for step in range(20):
         change(first, choice)
@@ -156,7 +161,7 @@ def test_the_history_is_that_of_the_data_also_if_it_closes_at_once(
     counts = [{"time": t, "count": (t in times) + (t - 7 in times)} for t in range(1, 207)]
     lines.append({"com.materialize.cdc.progress": {"lower": [0], "upper": [300], "counts": counts}})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     while second.frontier < 300:
         time.sleep(0.01)
     with pytest.raises(psycopg.Error, match="could not find a valid timestamp"):
@@ -177,7 +182,7 @@ def test_an_ended_history_has_the_frontier_of_the_tables(second: Server, tmp_pat
     update = {"array": [{"data": {"n": 1, "v": "x"}, "time": 5, "diff": 1}]}
     end = {"com.materialize.cdc.progress": {"lower": [0], "upper": [], "counts": [{"time": 5, "count": 1}]}}
     path.write_text(json.dumps(update) + "\n" + json.dumps(end) + "\n")
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     second.execute("CREATE TABLE other (n bigint)")
     second.execute("INSERT INTO other VALUES (7)")
     for _ in range(2):
@@ -199,7 +204,7 @@ def test_the_timestamps_of_the_server_follow_those_of_a_source(
     update = {"array": [{"data": {"n": 1, "v": "x"}, "time": soon, "diff": 1}]}
     closed = {"lower": [0], "upper": [soon + 1], "counts": [{"time": soon, "count": 1}]}
     path.write_text(json.dumps(update) + "\n" + json.dumps({"com.materialize.cdc.progress": closed}) + "\n")
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     assert second.subscribed("t", soon, soon + 1) == [(str(soon), "1", "1", "x")]
     assert time.time_ns() // 1_000_000 < soon
     second.execute("INSERT INTO own VALUES (7)")
@@ -233,7 +238,7 @@ def test_a_client_continues_on_the_other_server(first: Server, second: Server, t
     """The client loses the first server, whose last commits may not be in the file. The second continues with them."""
     path = tmp_path / "changes.json"
     follow_into(first, path)
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     while second.frontier == 0:
         time.sleep(0.01)
     dsn = f"host=127.0.0.1,127.0.0.1 port={second.port},{first.port} user=materialize dbname=materialize"
@@ -266,7 +271,7 @@ def test_a_source_that_lags_is_held_indexed_and_read_with_tables(first: Server, 
     path = tmp_path / "changes.json"
     first.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     follow_into(first, path)
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     second.execute("CREATE TABLE own (n bigint) WITH (RETAIN HISTORY FOR '1 hour')")
     second.execute("INSERT INTO own VALUES (7)")
     second.execute("CREATE INDEX i ON t (n)")
@@ -293,7 +298,7 @@ def test_a_table_is_written_from_a_source_that_changes(first: Server, second: Se
     path = tmp_path / "changes.json"
     first.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     follow_into(first, path)
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     second.execute("CREATE TABLE own (n bigint, v text)")
     ended = threading.Event()
 
@@ -325,7 +330,7 @@ def processes(tmp_path: Path) -> Iterator[list[Process]]:
     while not path.exists():
         time.sleep(0.01)
     second = Process(tmp_path / "second")
-    second.execute(SOURCE.format(path=path))
+    second.execute(SOURCE.format(path=path, format=format_of(path)))
     yield [first, second]
     first.kill()
     second.kill()

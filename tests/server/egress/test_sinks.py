@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
 from catalog.objects import ObjectId
+from protocol.avro.container import parse_header
 from protocol.avro.encoder import EncodedColumn
+from protocol.cdcv2.avro_form import AvroEncoder, schema_text
 from protocol.cdcv2.json_form import JsonDecoder
+from protocol.cdcv2.messages import Progress
 from protocol.cdcv2.reader import Reader
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.egress import sink_task
-from server.egress.file.changes_file import ChangesFile
+from server.egress.file import changes_file
+from server.egress.file.changes_file import ChangesFile, Container, Lines
 from server.egress.file.kind import FileSink
 from server.egress.file.output import FileOutput
 from server.egress.sink_task import SinkStatus, SinkTask
@@ -34,13 +42,29 @@ KILLS = 4
 SINK = ObjectId("u11")
 
 
+def decoded(path: Path) -> tuple[pa.Schema, pa.Table, Sequence[Progress]]:
+    """The schema of the updates, the updates and the progress statements of a file. Avro is read with fastavro."""
+    columns = [EncodedColumn(c.name, parse_type(c.type)) for c in TABLE.columns]
+    json_decoder = JsonDecoder(columns)
+    if path.suffix == ".avro":
+        messages = list(fastavro.reader(io.BytesIO(path.read_bytes())))
+        lines = [dump({"array" if isinstance(m, list) else "com.materialize.cdc.progress": m}) for m in messages]
+    else:
+        lines = path.read_bytes().splitlines()
+    found = json_decoder.decode(pa.array(lines, pa.binary()))
+    assert not found.failed.any()
+    return json_decoder.schema, found.updates, found.statements
+
+
+def dump(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
 def read_back(path: Path) -> tuple[int, list[tuple[Any, ...]]]:
     """The frontier that the file says, and the updates before it: columns, time, diff."""
-    decoder = JsonDecoder([EncodedColumn(c.name, parse_type(c.type)) for c in TABLE.columns])
-    found = decoder.decode(pa.array(path.read_bytes().splitlines(), pa.binary()))
-    assert not found.failed.any()
-    reader = Reader(decoder.schema)
-    batch = reader.receive(found.updates, found.statements)
+    schema, updates, statements = decoded(path)
+    reader = Reader(schema)
+    batch = reader.receive(updates, statements)
     assert reader.open_updates == 0
     assert batch is not None
     return batch.frontier, [tuple(row.values()) for row in batch.updates.to_pylist()]
@@ -54,18 +78,19 @@ async def until_written(coordinator: Coordinator, sinks: Sinks) -> int:
     return frontier
 
 
-async def test_a_file_has_the_snapshot_and_each_change_at_its_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["f", "f.avro"])
+async def test_a_file_has_the_snapshot_and_each_change_at_its_time(tmp_path: Path, name: str) -> None:
     coordinator, sinks = running(tmp_path / "data")
     await coordinator.start()
     sinks.start()
     await define(coordinator, TABLE)
     await write(coordinator, (1, "a", 2), (2, None, 1))
-    await define(coordinator, sink_of(tmp_path / "f"))
+    await define(coordinator, sink_of(tmp_path / name))
     await until_written(coordinator, sinks)
     await write(coordinator, (1, "a", -1), (3, 'quote"\n', 1))
     changed = coordinator.log.times(TABLE.id, 0, 2**62)[-1]
     frontier = await until_written(coordinator, sinks)
-    found_frontier, found = read_back(tmp_path / "f")
+    found_frontier, found = read_back(tmp_path / name)
     as_of = found[0][2]
     assert sorted(found, key=repr) == sorted(
         [(1, "a", as_of, 2), (2, None, as_of, 1), (1, "a", changed, -1), (3, 'quote"\n', changed, 1)], key=repr
@@ -172,7 +197,7 @@ def test_an_incomplete_line_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "f"
     for content, kept in ((b"", b""), (b"torn", b""), (b"a\nb\n", b"a\nb\n"), (b"a\n" + b"x" * 200_000, b"a\n")):
         path.write_bytes(content)
-        file = ChangesFile(path)
+        file = Lines(path)
         file.open(is_new=False)
         file.append([b"new"])
         file.sync()
@@ -180,17 +205,117 @@ def test_an_incomplete_line_is_cut_off(tmp_path: Path) -> None:
         assert path.read_bytes() == kept + b"new\n"
     path.unlink()
     with pytest.raises(PgError, match="does not exist"):
-        ChangesFile(path).open(is_new=False)
+        Lines(path).open(is_new=False)
+
+
+SCHEMA = schema_text([EncodedColumn("n", parse_type("int8"))])
+MESSAGES = AvroEncoder([EncodedColumn("n", parse_type("int8"))])
+
+
+def message(number: int) -> bytes:
+    return MESSAGES.progress(Progress.of([number], [number + 1], []))
+
+
+def lowers(path: Path) -> list[int]:
+    """The numbers of the messages of a file, as fastavro reads it."""
+    return [each["lower"][0] for each in fastavro.reader(io.BytesIO(path.read_bytes()))]
+
+
+def append(path: Path, *numbers: int, is_new: bool) -> None:
+    """Opens a container, appends a block of messages, and closes it."""
+    file = Container(path, SCHEMA)
+    try:
+        file.open(is_new=is_new)
+        assert file.append(map(message, numbers))[0] == len(numbers)
+        file.sync()
+    finally:
+        file.close()
+
+
+def test_a_container_continues_after_any_incomplete_block(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    append(path, 0, 1, is_new=True)
+    append(path, 2, is_new=False)
+    begin = path.stat().st_size
+    append(path, 3, 4, is_new=False)
+    content = path.read_bytes()
+    for end in range(begin, len(content)):
+        path.write_bytes(content[:end])
+        append(path, 5, is_new=False)
+        assert lowers(path) == [0, 1, 2, 5]
+    torn = content[: begin + 3]
+    for tail in (b"\0" * 100, b"\xff" * 30):  # what a crash of the machine may leave
+        path.write_bytes(torn + tail)
+        append(path, 5, is_new=False)
+        assert lowers(path) == [0, 1, 2, 5]
+
+
+def test_a_container_continues_after_an_incomplete_header(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    Container(path, SCHEMA).open(is_new=True)
+    content = path.read_bytes()
+    for begin in (*(content[:end] for end in range(0, len(content), 7)), b"\0" * 50, content):
+        path.write_bytes(begin)
+        append(path, 7, is_new=True)
+        assert lowers(path) == [7]
+    path.write_bytes(content[:-1])
+    with pytest.raises(PgError, match="is damaged at byte 0: the header is missing"):
+        append(path, 7, is_new=False)
+
+
+def test_a_container_that_is_no_longer_that_of_the_sink_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    append(path, 1, is_new=True)
+    append(path, 2, is_new=False)
+    content = path.read_bytes()
+    at = content.rindex(content[-16:], 0, -16)
+    path.write_bytes(content[:at] + b"\0" + content[at + 1 :])
+    with pytest.raises(PgError, match="the block is invalid, and others follow it"):
+        append(path, 3, is_new=False)
+    assert len(path.read_bytes()) == len(content)
+    other = tmp_path / "other"
+    Container(other, schema_text([EncodedColumn("n", parse_type("text"))])).open(is_new=True)
+    with pytest.raises(PgError, match="has another schema than the messages"):
+        append(other, 3, is_new=False)
+    other.write_text("n,v\n")
+    with pytest.raises(PgError, match="does not begin as an Avro container file"):
+        append(other, 3, is_new=True)
+    with pytest.raises(PgError, match="does not exist"):
+        append(tmp_path / "missing", 3, is_new=False)
+
+
+def test_messages_share_blocks_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    append(path, *range(50_000), is_new=True)
+    blocks = list(fastavro.block_reader(io.BytesIO(path.read_bytes())))
+    assert sum(block.num_records for block in blocks) == 50_000
+    assert 2 <= len(blocks) <= 10
+    monkeypatch.setattr(changes_file, "BLOCK_BYTES_MAX", 1)
+    with pytest.raises(PgError, match="is too long for an Avro file"):
+        append(path, 1, is_new=False)
+
+
+def test_a_large_block_is_found_when_a_container_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    append(path, *range(100), is_new=True)
+    append(path, 100, is_new=False)
+    monkeypatch.setattr(changes_file, "WRITE_BYTES", 50)
+    append(path, 101, is_new=False)
+    with path.open("ab") as file:
+        file.write(b"\x02\x7f")
+    append(path, 102, is_new=False)
+    assert lowers(path) == list(range(103))
 
 
 @pytest.mark.crash
-def test_nothing_is_omitted_although_the_server_is_killed(tmp_path: Path) -> None:
-    count, path = 1_500, tmp_path / "changes.json"
-    command = [sys.executable, "-m", "tests.server.egress.child", str(tmp_path), str(count)]
+@pytest.mark.parametrize("name", ["changes.json", "changes.avro"])
+def test_nothing_is_omitted_although_the_server_is_killed(tmp_path: Path, name: str) -> None:
+    count, path = 1_500, tmp_path / name
+    command = [sys.executable, "-m", "tests.server.egress.child", str(tmp_path), str(count), name]
     kills = 0
     for number in range(KILLS):
         with subprocess.Popen(command) as child:
-            while child.poll() is None and lines(path) < (number + 1) * 200:
+            while child.poll() is None and messages_in(path) < (number + 1) * 200:
                 sleep(0.002)
             kills += child.poll() is None
             child.kill()
@@ -238,8 +363,13 @@ async def test_a_later_change_of_the_catalog_does_not_interrupt_the_close_of_a_d
     await coordinator.close()
 
 
-def lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
+def messages_in(path: Path) -> int:
+    """The number of lines, or of blocks, which have a message or a few."""
+    content = path.read_bytes() if path.exists() else b""
+    if path.suffix != ".avro":
+        return content.count(b"\n")
+    header = parse_header(content)
+    return 0 if header is None else content.count(header.sync) - 1
 
 
 @pytest.mark.parametrize(

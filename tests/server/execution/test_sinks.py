@@ -66,7 +66,14 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
 def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_path: Path) -> None:
     into = f"INTO FILE '{tmp_path}/f'"
     json = "FORMAT JSON ENVELOPE MATERIALIZE"
-    refused(connection, f"CREATE SINK s FROM t {into} FORMAT TEXT", "0A000", "a sink into a file requires FORMAT JSON")
+    message = "a sink into a file requires FORMAT AVRO or JSON"
+    refused(connection, f"CREATE SINK s FROM t {into} FORMAT TEXT", "0A000", message)
+    message = "USING of a sink into a file is not supported"
+    refused(connection, f"CREATE SINK s FROM t {into} FORMAT AVRO USING SCHEMA '{{}}'", "0A000", message)
+    connection.execute('CREATE TABLE x ("a b" bigint)')
+    message = 'column "a b" has a name that Avro does not allow'
+    avro = "FORMAT AVRO ENVELOPE MATERIALIZE"
+    refused(connection, f"CREATE SINK s FROM x {into} {avro}", "42602", message)
     message = "ENVELOPE UPSERT of a sink into a file is not supported"
     refused(connection, f"CREATE SINK s FROM t {into} FORMAT JSON ENVELOPE UPSERT", "0A000", message)
     message = "CREATE SINK INTO ICEBERG is not supported"
@@ -82,11 +89,16 @@ def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_pa
     )
 
 
-def test_a_source_from_the_file_of_a_sink_follows_its_table(connection: psycopg.Connection, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("format", "columns"), [("JSON", "(n bigint NOT NULL, v text)"), ("AVRO", "(n bigint, v text)")]
+)
+def test_a_source_from_the_file_of_a_sink_follows_its_table(
+    connection: psycopg.Connection, tmp_path: Path, format: str, columns: str
+) -> None:
     connection.execute("INSERT INTO t VALUES (1, 'a'), (1, 'a'), (2, NULL)")
-    connection.execute(f"CREATE SINK s FROM t INTO FILE '{tmp_path}/f' FORMAT JSON ENVELOPE MATERIALIZE".encode())
-    columns, options = "(n bigint NOT NULL, v text)", "(POLL INTERVAL '0.01s')"
-    source = f"CREATE SOURCE r {columns} FROM FILE '{tmp_path}/*' {options} FORMAT JSON ENVELOPE MATERIALIZE"
+    connection.execute(f"CREATE SINK s FROM t INTO FILE '{tmp_path}/f' FORMAT {format} ENVELOPE MATERIALIZE".encode())
+    options = "(POLL INTERVAL '0.01s')"
+    source = f"CREATE SOURCE r {columns} FROM FILE '{tmp_path}/*' {options} FORMAT {format} ENVELOPE MATERIALIZE"
     connection.execute(source.encode())
     with connection.transaction():
         connection.execute("DECLARE c CURSOR FOR SUBSCRIBE r")
@@ -102,6 +114,21 @@ def test_a_source_from_the_file_of_a_sink_follows_its_table(connection: psycopg.
         while not found:
             found += connection.execute("FETCH ALL c").fetchall()
     assert [row[1:] for row in found] == [(1, 3, 'c"\n')]
+
+
+def test_a_sink_into_an_avro_file_stalls_when_the_columns_change(
+    connection: psycopg.Connection, tmp_path: Path
+) -> None:
+    path = tmp_path / "f"
+    connection.execute(f"CREATE SINK s FROM t INTO FILE '{path}' FORMAT AVRO ENVELOPE MATERIALIZE".encode())
+    while not path.exists() or path.stat().st_size == 0:
+        sleep(0.01)
+    connection.execute("ALTER TABLE t ADD COLUMN x text")
+    connection.execute("INSERT INTO t VALUES (1, 'a', 'b')")
+    query = b"SELECT error FROM mz_internal.mz_sink_statuses WHERE status = 'stalled'"
+    while not (found := connection.execute(query).fetchall()):
+        sleep(0.01)
+    assert found == [(f'file "{path}" of a sink has another schema than the messages',)]
 
 
 def test_a_sink_begins_at_the_time_of_as_of(connection: psycopg.Connection, tmp_path: Path) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from time import sleep
 
+import fastavro
 import psycopg
 import pytest
 from psycopg import sql
 from structlog.testing import capture_logs
 
+from server.ingest import sources
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
@@ -126,6 +133,39 @@ def test_changes_of_a_file_are_those_of_closed_upstream_times(connection: psycop
     assert rows(connection, "TABLE s") == [(1, "x"), (2, None)]
     assert [row[1:] for row in rows(connection, "TABLE mz_internal.mz_source_frontiers")] == [(None, 0, 0, 0, 0)]
     assert "materialize" in rows(connection, "TABLE mz_sources")[0]
+
+
+def test_rows_of_avro_files(connection: psycopg.Connection, tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "bid",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+            {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        ],
+    }
+    at = datetime(2026, 11, 25, 12, tzinfo=UTC)
+    values = [{"id": n, "price": Decimal(n) / 4, "at": at if n % 2 else None} for n in range(1, 4)]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, schema, values, codec="deflate")
+    text = f"FROM FILE '{tmp_path}/*.avro' (POLL INTERVAL = '0.01s') FORMAT AVRO"
+    connection.execute(f"CREATE SOURCE s {text}".encode())
+    naive = at.replace(tzinfo=None)
+    expected = [(n, Decimal(n) / 4, naive if n % 2 else None) for n in range(1, 4)]
+    assert await_rows(connection, "s", 3) == expected
+    assert rows(connection, "SHOW COLUMNS FROM s") == [
+        ("id", False, "bigint"),
+        ("price", False, "numeric(10,2)"),
+        ("at", True, "timestamp without time zone"),
+    ]
+    assert shown(connection, "SOURCE", "s").endswith(text)
+    (tmp_path / "b.avro").write_bytes((tmp_path / "a.avro").read_bytes()[:-1] + b"x")
+    connection.execute(f"CREATE SOURCE b FROM FILE '{tmp_path}/b.avro' FORMAT AVRO".encode())
+    errors = "SELECT error FROM mz_internal.mz_source_statuses WHERE status = 'failed' AND name = 'b'"
+    while not (found := rows(connection, errors)):
+        sleep(0.05)
+    assert "does not end with the sync marker of the file" in str(found[0][0])
 
 
 def test_a_source_is_read_as_any_collection(connection: psycopg.Connection) -> None:
@@ -413,6 +453,46 @@ def test_system_tables(connection: psycopg.Connection) -> None:
     assert [(row[1], row[2], row[4], row[5]) for row in statuses] == [("c", "load-generator", "running", None)]
     statistics = [row[1:4] for row in rows(connection, "TABLE mz_internal.mz_source_statistics") if row[0] == id]
     assert statistics == [(50, 400, 50)]
+
+
+def source_metrics(server: ServerThread, name: str) -> dict[str, float]:
+    """The metrics `tidewire_source_*` of a source, by their names without this prefix."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
+        found = re.findall(rf'^tidewire_source_(\w+){{source="{name}"}} (.*)$', answer.read().decode(), re.MULTILINE)
+    return {metric: float(value) for metric, value in found}
+
+
+def test_metrics_and_the_log_show_the_progress_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SNAPSHOT_LOG_S", 0.1)
+    with capture_logs() as logs:
+        server = ServerThread(tmp_path, PassingEngine(), interval_s=0.02)
+        try:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                options = "(UP TO 3, TICK INTERVAL '0s', SCALE FACTOR 0.001)"
+                connection.execute(f"CREATE SOURCE s FROM LOAD GENERATOR TPCH {options} FOR ALL TABLES".encode())
+                connection.execute("CREATE SOURCE c FROM LOAD GENERATOR COUNTER (TICK INTERVAL '0s', UP TO 5)")
+                await_rows(connection, "c", 5)
+                while source_metrics(server, "materialize.public.s").get("offset_committed", 0) < 4:
+                    sleep(0.02)
+                found = source_metrics(server, "materialize.public.s")
+                statistics = rows(connection, "TABLE mz_internal.mz_source_statistics")
+                *_, known, staged, end, committed = max(statistics, key=lambda row: int(row[1]))
+                assert known is None
+                assert found == {
+                    "snapshot_records_staged": staged,
+                    "offset_known": end,
+                    "offset_committed": committed,
+                }
+                while not any(entry.get("staged") == staged for entry in logs):
+                    sleep(0.02)
+                connection.execute("DROP SOURCE s CASCADE")
+                while source_metrics(server, "materialize.public.s"):
+                    sleep(0.02)
+        finally:
+            server.stop()
+    shown = [(entry["staged"], entry["known"]) for entry in logs if entry["event"] == "source snapshot"]
+    assert shown[-1] == (staged, None)
+    assert shown == sorted(set(shown))  # none is repeated
 
 
 def test_a_failing_source_reports_its_error(connection: psycopg.Connection, tmp_path: Path) -> None:

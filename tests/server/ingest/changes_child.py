@@ -1,4 +1,4 @@
-"""`python -m tests.server.ingest.changes_child DIRECTORY PATTERN`: CDCv2 messages of files, until the history ends."""
+"""`python -m tests.server.ingest.changes_child DIRECTORY PATTERN FORMAT`: CDCv2 messages of files, until they end."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ COLUMNS = (Column("n", "int8", False),)
 ID = ObjectId("u10")
 
 
-def source(pattern: str) -> Source:
+def source(pattern: str, encoding: str) -> Source:
     options = {"path": pattern, "poll interval": "10ms"}
-    format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
+    format = Format(Encoding(encoding), envelope=Envelope.MATERIALIZE)
     return Source(
         *(ID, ObjectId("u2"), "changes", COLUMNS, pattern),
         system="file",
         options=options,
         format=format,
-        given=COLUMNS,
+        given=COLUMNS if encoding == "json" else (),
     )
 
 
-async def main(directory: Path, pattern: str) -> None:
+async def main(directory: Path, pattern: str, encoding: str) -> None:
     coordinator = opened(directory)
     await coordinator.start()
-    await define(coordinator, [source(pattern)])
+    await define(coordinator, [source(pattern, encoding)])
     sources = Sources(coordinator, PassingEngine())
     sources.start()
     while source_state.load(coordinator.store, ID).get("frontier") != b"%d" % END:
@@ -44,4 +44,4 @@ async def main(directory: Path, pattern: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

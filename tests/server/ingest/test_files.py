@@ -277,5 +277,5 @@ async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> No
 
 
 async def test_changes_need_the_columns_of_the_data(tmp_path: Path) -> None:
-    with pytest.raises(PgError, match="requires FORMAT JSON and the columns of the data"):
+    with pytest.raises(PgError, match="requires FORMAT AVRO, or FORMAT JSON and the columns"):
         await FileSource().outputs(changes_of(tmp_path / "*.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sqlite3
 import subprocess
@@ -14,11 +15,15 @@ from pathlib import Path
 from random import Random
 from time import sleep
 
+import fastavro
 import pytest
 
 from catalog import source_state
 from catalog.objects import ObjectId, Subsource
 from catalog.store import FILE
+from protocol.avro.encoder import EncodedColumn
+from protocol.cdcv2.avro_form import schema_text
+from protocol.pgwire.types import parse_type
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.sources import Sources
@@ -79,8 +84,20 @@ def test_counts_are_exact_although_the_server_is_killed(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+def file_of(lines: list[str], encoding: str) -> bytes:
+    """Messages of JSON as a file."""
+    if encoding == "json":
+        return "".join(f"{line}\n" for line in lines).encode()
+    schema = fastavro.parse_schema(json.loads(schema_text([EncodedColumn("n", parse_type("int8"), False)])))
+    messages = [next(iter(message.values())) for message in map(json.loads, lines)]
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, schema, messages, codec="deflate", sync_interval=100)
+    return buffer.getvalue()
+
+
 @pytest.mark.crash
-def test_histories_are_exact_although_the_server_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+def test_histories_are_exact_although_the_server_is_killed(tmp_path: Path, encoding: str) -> None:
     """Each of 20 files has all messages of some times, twice, in random order; files are read in any order of times."""
     random, times, rows_per_time = Random(1), 400, 50
     lines: list[str] = []
@@ -97,8 +114,10 @@ def test_histories_are_exact_although_the_server_is_killed(tmp_path: Path) -> No
     (tmp_path / "files").mkdir()
     for number in range(20):
         part = shuffled[number * len(lines) // 20 : (number + 1) * len(lines) // 20]
-        (tmp_path / f"files/{(number * 7) % 20:02}.json").write_text("".join(f"{lines[place]}\n" for place in part))
-    command = [sys.executable, "-m", "tests.server.ingest.changes_child", str(tmp_path / "data"), f"{tmp_path}/files/*"]
+        file = tmp_path / f"files/{(number * 7) % 20:02}.{encoding}"
+        file.write_bytes(file_of([lines[place] for place in part], encoding))
+    arguments = [str(tmp_path / "data"), f"{tmp_path}/files/*", encoding]
+    command = [sys.executable, "-m", "tests.server.ingest.changes_child", *arguments]
     kills = 0
     for _ in range(KILLS):
         begun = frontier(tmp_path / "data")
