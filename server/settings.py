@@ -134,7 +134,7 @@ def _message_level(text: str) -> str:
     return aliases.get(text.lower()) or _one_of(*MESSAGE_LEVELS)(text)
 
 
-ISOLATION_LEVELS = ("strict serializable", "serializable")
+ISOLATION_LEVELS = ("serializable", "strict serializable")
 
 
 def _isolation(text: str) -> str:
@@ -173,7 +173,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("statement_timeout", "0", _milliseconds),
         Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
         Variable("TimeZone", "UTC", _timezone, reported=True),
-        Variable("transaction_isolation", "strict serializable", _isolation),
+        Variable("transaction_isolation", "serializable", _isolation),
         # Server-wide switches. New subscriptions with an output that is off are refused.
         *(
             Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
