@@ -31,6 +31,7 @@ from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
 from server.execution.select import select
+from server.execution.set_constraints import set_constraints
 from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
 from server.execution.user_types import known_type
@@ -154,6 +155,10 @@ class Dispatcher:
                 return await self.transactions.execute(statement)
             case ((s.Savepoint() | s.ReleaseSavepoint() | s.RollbackToSavepoint()), _):
                 return await self.transactions.execute(statement)
+            case s.SetConstraints(), _:
+                if not context.transaction.explicit:
+                    context.notice(outside_block("SET CONSTRAINTS can only be used in transaction blocks"))
+                return set_constraints(context, statement)
             case s.Discard(target=("TEMP" | "ALL")), _:
                 result = self._setting_statement(statement)
                 await discard_temporary(context)

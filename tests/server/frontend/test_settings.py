@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fix_postgres import PostgresServer
+from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
 
 
@@ -56,8 +56,8 @@ def ours(stack: ExitStack, passing_server: ServerThread) -> Session:
 
 
 @pytest.fixture
-def theirs(stack: ExitStack, postgres: PostgresServer) -> Session:
-    return Session(postgres.dsn, stack)
+def theirs(stack: ExitStack, postgres: str) -> Session:
+    return Session(postgres, stack)
 
 
 def test_transactions_are_shown_as_serializable(ours: Session) -> None:
@@ -74,3 +74,38 @@ def test_transactions_are_shown_as_serializable(ours: Session) -> None:
     assert ours.value("transaction_isolation") == "serializable"
     assert ours.ask("SET transaction_isolation = 'strict serializable'") == ("SET", None)
     assert ours.value("transaction_isolation") == "strict serializable"
+
+
+def test_set_constraints(ours: Session, stack: ExitStack, postgres: str) -> None:
+    """Django sends it after AddField(ForeignKey), and at the end of each TestCase."""
+    with own_schema(postgres, "set_constraints"):
+        theirs = Session(postgres, stack)
+        theirs.ask("SET search_path = set_constraints, public")
+        ours.ask("CREATE SCHEMA set_constraints")
+        ours.ask("SET search_path = set_constraints, public; SET client_min_messages = warning")
+        script = """
+            CREATE TABLE p (a int PRIMARY KEY, b int UNIQUE, CONSTRAINT c CHECK (a > 0))
+            CREATE TABLE f (a int REFERENCES p, b int CONSTRAINT d REFERENCES p DEFERRABLE INITIALLY DEFERRED)
+            CREATE TABLE g (a int CONSTRAINT d REFERENCES p)
+            CREATE DOMAIN positive int CONSTRAINT o CHECK (value > 0)
+            SET CONSTRAINTS ALL DEFERRED
+            SET CONSTRAINTS ALL IMMEDIATE
+            SET CONSTRAINTS d IMMEDIATE
+            DROP TABLE g
+            BEGIN
+            SET CONSTRAINTS ALL DEFERRED
+            SET CONSTRAINTS ALL IMMEDIATE
+            SET CONSTRAINTS d DEFERRED
+            SET CONSTRAINTS d, set_constraints.d IMMEDIATE
+            SET CONSTRAINTS p_pkey, p_b_key, c, o, f_a_fkey IMMEDIATE
+            COMMIT
+        """
+        compare(script, ours, theirs)
+        for names in ("nothing", "d, p_pkey", "p_b_key", "c", "o", "f_a_fkey", "set_constraints.nothing", "nothing.d"):
+            compare(f"BEGIN\nSET CONSTRAINTS {names} DEFERRED\nROLLBACK", ours, theirs)
+        compare(
+            "CREATE TABLE g (a int CONSTRAINT d REFERENCES p)\nBEGIN\nSET CONSTRAINTS d DEFERRED\nROLLBACK",
+            ours,
+            theirs,
+        )
+        compare("SET CONSTRAINTS ALL\nSET CONSTRAINTS d, ALL DEFERRED\nSET CONSTRAINTS a.b.c.d DEFERRED", ours, theirs)
