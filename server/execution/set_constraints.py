@@ -37,8 +37,10 @@ def set_constraints(context: Context, statement: SetConstraints) -> Result:
 def _constraints(state: CatalogState) -> Iterator[tuple[ObjectId, str, bool]]:
     """Yields schema, name and whether it is deferrable. Several tables of a schema can have constraints of a name."""
     for table in state.items_of(Table):
-        for key in (*table.keys, *table.checks):
+        for key in table.keys:
             yield table.schema_id, key.name, False
+        for check in table.checks:
+            yield table.schema_id, check.name, False
         for reference in table.foreign_keys:
             yield table.schema_id, reference.name, reference.deferrable
     for domain in state.items_of(Domain):

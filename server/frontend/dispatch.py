@@ -191,11 +191,9 @@ class Dispatcher:
                 if local and not context.transaction.explicit:
                     context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
                 elif is_default:
-                    context.settings.reset(name)
-                elif local:
-                    context.set_local(name, ", ".join(values))
+                    context.reset(name, local=local)
                 else:
-                    context.settings.set(name, ", ".join(values))
+                    context.set(name, ", ".join(values), local=local)
                 return Result("SET")
             case s.SetRole(local=local) if local and not context.transaction.explicit:
                 context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
@@ -204,7 +202,7 @@ class Dispatcher:
                 self._set_role(role, local)
                 return Result("SET")
             case s.ResetVariable(name=variable):
-                context.settings.reset(variable)
+                context.reset(variable)
                 return Result("RESET")
             case s.Discard(target=target):
                 if target == "ALL":
@@ -233,12 +231,11 @@ class Dispatcher:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
             if not privileges.is_member(state, context.login, role.id):
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
-        if local:
-            context.save_settings()
         if name is None:
-            context.settings.reset("role")
+            context.reset("role", local=local)
         else:
-            context.settings.assume_role(name, superuser=role.superuser)  # type: ignore[union-attr]
+            superuser = role.superuser  # type: ignore[union-attr]
+            context.change_settings(lambda settings: settings.assume_role(name, superuser=superuser), local=local)
 
     async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
         match statement:

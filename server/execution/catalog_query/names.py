@@ -193,11 +193,7 @@ def _set_config(context: Context, arguments: Sequence[Any], *, running: bool) ->
     if not running:
         return ""
     if value is None:
-        context.settings.reset(str(name))
-    elif local and context.transaction.explicit:
-        if context.transaction.local is None:
-            context.transaction.local = context.settings.copy()
-        context.settings.set(str(name), str(value))
-    elif not local:
-        context.settings.set(str(name), str(value))
+        context.reset(str(name), local=bool(local))
+    elif context.transaction.explicit or not local:
+        context.set(str(name), str(value), local=bool(local))
     return context.settings[str(name)]

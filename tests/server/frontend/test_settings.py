@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -109,3 +110,196 @@ def test_set_constraints(ours: Session, stack: ExitStack, postgres: str) -> None
             theirs,
         )
         compare("SET CONSTRAINTS ALL\nSET CONSTRAINTS d, ALL DEFERRED\nSET CONSTRAINTS a.b.c.d DEFERRED", ours, theirs)
+
+
+def test_values_of_settings(ours: Session, theirs: Session) -> None:
+    """Drivers, ORMs and the scripts of pg_dump set these. Most have no effect, but the values are checked and shown."""
+    script = """
+        set synchronous_commit = 'nope'
+        set synchronous_commit = 'TRUE'
+        show synchronous_commit
+        set synchronous_commit = no
+        show synchronous_commit
+        set work_mem = '64'
+        set work_mem = '63kB'
+        show work_mem
+        set work_mem = '1024'
+        show work_mem
+        set work_mem = '1.5GB'
+        show work_mem
+        set work_mem = '1 XB'
+        set work_mem = 'abc'
+        set work_mem = '3TB'
+        set work_mem = '-5'
+        set work_mem = '100000B'
+        show work_mem
+        set work_mem = 0x100
+        show maintenance_work_mem
+        set maintenance_work_mem = '100'
+        set check_function_bodies = 'nope'
+        set check_function_bodies = tr
+        show check_function_bodies
+        set check_function_bodies = o
+        show default_tablespace
+        set default_tablespace = 'nope'
+        set default_table_access_method = 'nope'
+        set default_table_access_method = ''
+        set default_with_oids = on
+        set default_with_oids = false
+        show default_with_oids
+        set xmloption = 'nope'
+        set xml option document
+        show xmloption
+        set xml option nope
+        set row_security = off
+        set session_replication_role = replica
+        show session_replication_role
+        set session_replication_role = 'nope'
+        show idle_session_timeout
+        set idle_session_timeout = '-1'
+        set idle_session_timeout = 'abc'
+        set idle_session_timeout = '3000000s'
+        set idle_session_timeout = '1500.4 ms'
+        show idle_session_timeout
+        set idle_session_timeout = '5 foo'
+        set idle_session_timeout = 0
+        set lock_timeout = '1us'
+        show lock_timeout
+        SET TRANSACTION_READ_ONLY = 'maybe'
+    """
+    compare(script, ours, theirs)
+
+
+def test_transaction_modes(ours: Session, theirs: Session) -> None:
+    """default_transaction_read_only, transaction_read_only and their like, and SET LOCAL with SET in a block."""
+    script = """
+        begin
+        set default_transaction_read_only = on
+        show transaction_read_only
+        commit
+        show transaction_read_only
+        set transaction_read_only=off
+        show transaction_read_only
+        create table nothing (a int)
+        begin
+        show transaction_read_only
+        set transaction_read_only = off
+        show transaction_read_only
+        set transaction_read_only = on
+        set transaction_read_only = off
+        select 1
+        set transaction read only
+        set transaction read write
+        rollback
+        begin
+        set transaction read only
+        select 1
+        set transaction read write
+        rollback
+        begin read write
+        savepoint a
+        set transaction read only
+        rollback to a
+        show transaction_read_only
+        rollback
+        begin
+        savepoint a
+        set transaction read write
+        rollback
+        show default_transaction_read_only
+        set session characteristics as transaction read write, deferrable
+        show default_transaction_read_only
+        show default_transaction_deferrable
+        set transaction_deferrable = on
+        begin
+        show transaction_deferrable
+        select 1
+        set transaction_deferrable = off
+        rollback
+        begin
+        set transaction not deferrable
+        show transaction_deferrable
+        savepoint q
+        set transaction deferrable
+        rollback
+        show transaction_deferrable
+        begin read only
+        commit and chain
+        show transaction_read_only
+        reset transaction_read_only
+        rollback
+        set transaction_read_only = default
+        begin
+        set local default_transaction_read_only = on
+        rollback
+        show default_transaction_read_only
+        reset all
+        set session characteristics as transaction read only
+        show transaction_read_only
+        begin read write
+        create temp table zz (a int)
+        rollback
+        discard all
+        show transaction_read_only
+        begin
+        set local application_name = 'a'
+        set client_min_messages = warning
+        set application_name = 'b'
+        set local application_name = 'c'
+        savepoint x
+        set client_min_messages = error
+        rollback to x
+        commit
+        show client_min_messages
+        show application_name
+        begin
+        set local application_name to default
+        show application_name
+        commit
+        show application_name
+    """
+    compare(script, ours, theirs)
+
+
+def test_levels_are_checked(ours: Session) -> None:
+    for name in ("transaction_isolation", "default_transaction_isolation"):
+        levels = "serializable, repeatable read, read committed, read uncommitted, strict serializable"
+        message = f'invalid value for parameter "{name}": "snapshot"'
+        assert ours.ask(f"SET {name} = 'snapshot'") == ("22023", message, None, f"Available values: {levels}.")
+    ours.ask("SET default_transaction_isolation = 'strict serializable'")
+    assert ours.value("transaction_isolation") == "strict serializable"
+    ours.ask("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    assert ours.value("transaction_isolation") == ours.value("default_transaction_isolation") == "serializable"
+
+
+def test_read_only_sessions(stack: ExitStack, passing_server: ServerThread) -> None:
+    """Also by the startup packet and by ALTER SYSTEM. libpq asks for it with target_session_attrs."""
+    refused = ("25006", "cannot execute CREATE TABLE in a read-only transaction", None, None)
+    dsn = passing_server.dsn()
+    reader = Session(dsn, stack, options="-c default_transaction_read_only=on", target_session_attrs="read-only")
+    assert reader.connection.info.parameter_status("default_transaction_read_only") == "on"
+    assert reader.ask("CREATE TABLE t (a int)") == refused
+    reader.ask("SET default_transaction_read_only = off")
+    assert reader.connection.info.parameter_status("default_transaction_read_only") == "off"
+    assert reader.ask("CREATE TABLE t (a int)") == ("CREATE TABLE", None)
+    assert reader.ask("INSERT INTO t VALUES (1)") == ("INSERT 0 1", None)
+    reader.ask("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+    assert reader.ask("INSERT INTO t VALUES (1)")[0] == "25006"
+    reader.ask("RESET default_transaction_read_only")  # to the value of the startup packet
+    assert reader.ask("INSERT INTO t VALUES (1)")[0] == "25006"
+    writer = Session(dsn, stack, target_session_attrs="read-write")
+    writer.ask("ALTER SYSTEM SET default_transaction_read_only = on")
+    with pytest.raises(psycopg.OperationalError, match="session is read-only"):
+        psycopg.connect(dsn, target_session_attrs="read-write")
+    assert writer.ask("INSERT INTO t VALUES (1)") == ("INSERT 0 1", None)
+    writer.ask("ALTER SYSTEM RESET default_transaction_read_only")
+    assert writer.ask("ALTER SYSTEM SET transaction_read_only = on")[0] == "55P02"
+    with pytest.raises(psycopg.OperationalError, match="transaction_read_only"):
+        psycopg.connect(dsn, options="-c transaction_read_only=on")
+
+
+def test_idle_session_timeout(ours: Session) -> None:
+    ours.ask("SET idle_session_timeout = '100ms'")
+    assert select.select([ours.connection], [], [], 10)[0]
+    with pytest.raises(psycopg.errors.IdleSessionTimeout, match="terminating connection due to idle-session timeout"):
+        ours.connection.execute("SELECT 1")

@@ -42,6 +42,9 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstrai
         tokens.advance()
     if tokens.at("authorization") and tokens.ahead().value not in ("=", "to", "."):
         raise tokens.not_supported("SET SESSION AUTHORIZATION", "Use SET ROLE, or connect as the other role.")
+    if tokens.take("xml", "option"):
+        option = tokens.choose("content", "document")
+        return SetVariable(*tokens.text_from(start), "xmloption", (option,), local, False)
     if tokens.take("role"):
         return parse_set_role(tokens, start, local)
     if tokens.take("time", "zone"):
