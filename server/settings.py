@@ -43,7 +43,7 @@ class Invalid(ValueError):
         *,
         detail: str | None = None,
         hint: str | None = None,
-        sqlstate: str = SqlState.INVALID_PARAMETER_VALUE,
+        sqlstate: SqlState = SqlState.INVALID_PARAMETER_VALUE,
     ) -> None:
         """`message` None: that of an invalid value."""
         super().__init__(message)
@@ -71,7 +71,7 @@ def _boolean(text: str) -> str:
     raise Invalid('parameter "{name}" requires a Boolean value')
 
 
-def _only(accepted: str, message: str, sqlstate: str) -> Callable[[str], str]:
+def _only(accepted: str, message: str, sqlstate: SqlState) -> Callable[[str], str]:
     """A boolean variable that has one value."""
 
     def parse(text: str) -> str:
@@ -112,7 +112,7 @@ def _quantity(
             )
         if not total:
             return "0"
-        for name, size in reversed(units.items()):
+        for name, size in reversed([*units.items()]):
             if size >= 1 and total % int(size) == 0:
                 return f"{total // int(size)}{name}"
         return str(total)
@@ -293,11 +293,36 @@ VARIABLES: dict[str, Variable] = {
 }
 
 
+LISTS = ("search_path", "datestyle")
+"""The variables that SET accepts several values for."""
 _OF_THE_ROLE = ("role", "is_superuser")
 TRANSACTION_MODES = ("transaction_read_only", "transaction_deferrable")
 """The variables of the current transaction, with an effect in it only. They cannot be reset."""
 _DEFAULTS_OF = {name: f"default_{name}" for name in (*TRANSACTION_MODES, "transaction_isolation")}
 """The variables from which those of the current transaction have their values, if these are not set."""
+
+
+CUSTOM_SETTINGS_MAX = 128
+CUSTOM_CHARACTERS_MAX = 65_536
+"""The limits of a session's custom settings: their number, and the length of all names and values."""
+_CUSTOM_NAME = re.compile(
+    r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*(\.[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*)+"
+)
+
+
+def is_custom(name: str) -> bool:
+    """Whether a name is one of a custom setting, as in `app.user`, which exists once a session has set it."""
+    return "." in name
+
+
+def check_custom_name(name: str) -> None:
+    """PgError 42602 if a name with a dot is not one of a custom setting."""
+    if not _CUSTOM_NAME.fullmatch(name):
+        raise PgError(
+            SqlState.INVALID_NAME,
+            f'invalid configuration parameter name "{name}"',
+            detail="Custom parameter names must be two or more simple identifiers separated by dots.",
+        )
 
 
 def find_variable(name: str) -> Variable:
@@ -309,6 +334,9 @@ def find_variable(name: str) -> Variable:
 
 def checked_value(name: str, value: str) -> str:
     """Returns a variable's value in the form that is kept. PgError 42704, 55P02 or 22023."""
+    if is_custom(name):
+        check_custom_name(name)
+        return value
     variable = find_variable(name)
     if variable.fixed:
         raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
@@ -338,6 +366,9 @@ def of_the_system(name: str, values: Mapping[str, str]) -> str:
 class Settings(Mapping[str, str]):
     """One session's values by name, case-insensitively.
 
+    A custom setting exists from its first SET or RESET to the end of the session, also after ROLLBACK. Its default is
+    empty, and iterations omit it.
+
     SET is transactional: a transaction keeps a `copy` and restores it if it fails.
     """
 
@@ -345,6 +376,8 @@ class Settings(Mapping[str, str]):
         """`system` returns the values that ALTER SYSTEM has set."""
         self._values: dict[str, str] = {}
         self._system = system
+        self._custom: set[str] = set()
+        """The custom settings that exist: the same object in all copies."""
         self._defaults = {name: value for name, value in system().items() if not VARIABLES[name].system}
         self._changed()
 
@@ -358,7 +391,7 @@ class Settings(Mapping[str, str]):
 
     def copy(self) -> Settings:
         made = Settings.__new__(Settings)
-        made._system = self._system
+        made._system, made._custom = self._system, self._custom
         made._values, made._defaults = dict(self._values), dict(self._defaults)
         made.revision, made._style, made._naming = self.revision, self._style, self._naming
         made._timeouts_s, made._read_only = {}, self._read_only
@@ -366,6 +399,8 @@ class Settings(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         """The value as SHOW prints it. PgError 42704 for an unknown name."""
+        if name.lower() in self._custom:
+            return self._values.get(name.lower(), self._defaults.get(name.lower(), ""))
         variable = find_variable(name)
         key = variable.name.lower()
         if variable.system:
@@ -375,7 +410,12 @@ class Settings(Mapping[str, str]):
         return self._values.get(key, self._defaults.get(key, variable.default))
 
     def set(self, name: str, value: str) -> None:
-        """PgError 42704, 55P02 or 22023."""
+        """PgError 42704, 55P02 or 22023; for a custom setting 42602, 54000 or 53200."""
+        if is_custom(name):
+            self._add_custom(name.lower(), value)
+            self._values[name.lower()] = value
+            self._changed()
+            return
         variable = find_variable(name)
         if variable.system:
             raise PgError(
@@ -386,11 +426,23 @@ class Settings(Mapping[str, str]):
         self._values[variable.name.lower()] = checked_value(name, value)
         self._changed()
 
+    def _add_custom(self, name: str, value: str) -> None:
+        """Makes a custom setting exist that is about to have a value. PgError 42602, 54000 or 53200."""
+        check_custom_name(name)
+        if name not in self._custom and len(self._custom) >= CUSTOM_SETTINGS_MAX:
+            message = f"a session can have at most {CUSTOM_SETTINGS_MAX} custom settings"
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+        values = {key: self._values.get(key, "") for key in self._custom} | {name: value}
+        if sum(len(key) + len(text) for key, text in values.items()) > CUSTOM_CHARACTERS_MAX:
+            message = f"the custom settings of a session can have at most {CUSTOM_CHARACTERS_MAX} characters"
+            raise PgError(SqlState.OUT_OF_MEMORY, message)
+        self._custom.add(name)
+
     def start_with(self, name: str, value: str) -> None:
         """Sets a value from the startup packet, to which RESET returns. It also sets `fixed` variables."""
-        key = find_variable(name).name.lower()
+        key = name.lower() if is_custom(name) else find_variable(name).name.lower()
         check_default(key)
-        if not VARIABLES[key].fixed:
+        if is_custom(name) or not VARIABLES[key].fixed:
             self.set(name, value)
             value = self._values.pop(key)
         self._defaults[key] = value
@@ -403,6 +455,9 @@ class Settings(Mapping[str, str]):
             self._values = {key: value for key, value in self._values.items() if key in kept}
         elif name.lower() in TRANSACTION_MODES:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'parameter "{name.lower()}" cannot be reset')
+        elif is_custom(name):
+            self._add_custom(name.lower(), "")
+            self._values.pop(name.lower(), None)
         elif name.lower() == "role":
             for key in _OF_THE_ROLE:
                 self._values.pop(key, None)
@@ -420,7 +475,7 @@ class Settings(Mapping[str, str]):
         return {v.name: self[v.name] for v in VARIABLES.values() if v.reported}
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name.lower() in VARIABLES else default
+        return self[name] if name.lower() in VARIABLES or name.lower() in self._custom else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted((v.name for v in VARIABLES.values()), key=str.lower))

@@ -51,6 +51,7 @@ from server.session_state.prepared import (
     plan_key,
 )
 from server.session_state.results import Result, Rows, SubscriptionRows, TableRows
+from server.settings import LISTS
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
 from server.sql.grammar.statements.parts import Definition, Name
@@ -192,6 +193,8 @@ class Dispatcher:
                     context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
                 elif is_default:
                     context.reset(name, local=local)
+                elif len(values) > 1 and name.lower() not in LISTS:
+                    raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"SET {name} takes only one argument")
                 else:
                     context.set(name, ", ".join(values), local=local)
                 return Result("SET")

@@ -23,7 +23,7 @@ def alter_system(context: Context, statement: AlterSystem) -> CatalogState:
         return state.with_settings({})
     settings = {key: value for key, value in state.settings.items() if key != name.lower()}
     if statement.values is not None:
-        check_default(name)
+        check_default(find_variable(name).name)
         settings[name.lower()] = value = checked_value(name, ", ".join(statement.values))
         if (
             name.lower() == "arrangement_probing"

@@ -303,3 +303,122 @@ def test_idle_session_timeout(ours: Session) -> None:
     assert select.select([ours.connection], [], [], 10)[0]
     with pytest.raises(psycopg.errors.IdleSessionTimeout, match="terminating connection due to idle-session timeout"):
         ours.connection.execute("SELECT 1")
+
+
+def test_custom_settings(ours: Session, theirs: Session) -> None:
+    """Names with a dot, as applications use them for the current user or tenant."""
+    script = """
+        SET app.name = 'x'
+        SHOW app.name
+        SHOW App.Name
+        SET app.name = 1, 'b c', d
+        SHOW app.name
+        SELECT current_setting('app.name'), current_setting('APP.NAME', true), current_setting('app.no', true)
+        SELECT current_setting('app.no')
+        SELECT current_setting('app.no', false)
+        SELECT current_setting('nodot', true)
+        SELECT current_setting('app.no', null)
+        SELECT current_setting(null, true)
+        SELECT current_setting('work_mem', true)
+        SHOW app.no
+        RESET app.name
+        SHOW app.name
+        RESET app.no
+        SHOW app.no
+        SET app.other TO DEFAULT
+        SHOW app.other
+        SET "app-x".y = 1
+        SET app."y-z" = 1
+        SET a.b.c = 'd'
+        SHOW a.b.c
+        SELECT set_config('a.', 'x', false)
+        SELECT set_config('.a', 'x', false)
+        SELECT set_config('a..b', 'x', false)
+        SELECT set_config('a.1b', 'x', false)
+        SELECT set_config('a.b$', 'x', false)
+        SELECT current_setting('a.b$')
+        SELECT set_config('a.b c', 'x', false)
+        SELECT set_config('nodot', 'x', false)
+        SELECT set_config('a.ü', 'x', false)
+        SELECT current_setting('a.ü')
+        SELECT set_config('a.n', null, false)
+        SELECT current_setting('a.n')
+        SELECT set_config(null, 'x', false)
+        SELECT set_config('a.n', 'x', null)
+        SELECT set_config('work_mem', null, false)
+        BEGIN
+        SET app.tx = 'a'
+        SET LOCAL app.loc = 'b'
+        SHOW app.loc
+        COMMIT
+        SHOW app.tx
+        SHOW app.loc
+        SELECT current_setting('app.loc')
+        BEGIN
+        SET app.rb = '1'
+        ROLLBACK
+        SHOW app.rb
+        BEGIN
+        SAVEPOINT s
+        SET app.rb = '1'
+        ROLLBACK TO s
+        SHOW app.rb
+        ROLLBACK
+        BEGIN
+        SELECT set_config('app.tx', 'local', true)
+        SELECT current_setting('app.tx') || '!' FROM pg_class LIMIT 1
+        SELECT current_setting('app.none', true) IS NULL FROM pg_class LIMIT 1
+        COMMIT
+        SHOW app.tx
+        SELECT set_config('app.tx', 'nowhere', true)
+        SHOW app.tx
+        SELECT name FROM pg_settings WHERE name LIKE 'app.%'
+        RESET ALL
+        SHOW app.tx
+        SELECT current_setting('app.tx') = ''
+        DISCARD ALL
+        SHOW app.tx
+        SET app.name = -5
+        SHOW app.name
+        SHOW nodot
+        SHOW "a b".c
+    """
+    compare(script, ours, theirs)
+
+
+def test_custom_settings_belong_to_a_session(ours: Session, stack: ExitStack, passing_server: ServerThread) -> None:
+    """Answers and plans with current_setting() are not shared, and no maintained query calls it."""
+    other = Session(passing_server.dsn(), stack, options="-c app.tenant=other")
+    ours.ask("SET app.tenant = 'ours'")
+    ours.ask("CREATE TABLE t (a text)")
+    insert = "INSERT INTO t VALUES (current_setting('app.tenant')) RETURNING a"
+    for query in ("SELECT current_setting('app.tenant')", "SELECT current_setting('app.tenant', true)", insert):
+        for _ in range(3):
+            assert ours.ask(query)[1] == [("ours",)]
+            assert other.ask(query)[1] == [("other",)]
+    other.ask("SET app.tenant = 'changed'")
+    assert other.ask("SELECT current_setting('app.tenant', true)")[1] == [("changed",)]
+    other.ask("RESET app.tenant")
+    assert other.value("app.tenant") == "other"
+    for query in ("current_setting('app.tenant')", "current_setting('app.tenant', true)"):
+        for statement in (
+            "CREATE MATERIALIZED VIEW v AS SELECT a FROM t WHERE a =",
+            "SUBSCRIBE (SELECT a FROM t WHERE a =",
+        ):
+            closing = ")" if statement.startswith("SUBSCRIBE") else ""
+            refused = ours.ask(f"{statement} {query}{closing}")
+            assert refused[:2] == ("0A000", "cannot materialize call to current_setting()")
+    assert ours.ask("ALTER SYSTEM SET app.tenant = 'x'")[0] == "42704"
+
+
+def test_custom_settings_are_bounded(ours: Session) -> None:
+    for number in range(128):
+        assert ours.ask(f"SET app.s{number} = ''") == ("SET", None)
+    assert ours.ask("SET app.more = ''")[:2] == ("54000", "a session can have at most 128 custom settings")
+    assert ours.ask("RESET app.more")[0] == "54000"
+    assert ours.ask(f"SET app.s0 = '{'x' * 60_000}'") == ("SET", None)
+    too_long = ("53200", "the custom settings of a session can have at most 65536 characters")
+    assert ours.ask(f"SET app.s1 = '{'x' * 6_000}'")[:2] == too_long
+    assert ours.value("app.s1") == ""
+    ours.ask("RESET app.s0")
+    assert ours.ask(f"SET app.s1 = '{'x' * 6_000}'") == ("SET", None)
