@@ -14,6 +14,7 @@ from typing import Any
 
 from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.text_columns import INTERVAL_STYLES
 from protocol.pgwire.timezones import zone
 
 SERVER_VERSION = "16.14"  # the PostgreSQL version whose behaviour and messages Tidewire follows; drivers depend on it
@@ -230,7 +231,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("idle_session_timeout", "0", _milliseconds),
         Variable("in_hot_standby", "off", reported=True, fixed=True),
         Variable("integer_datetimes", "on", reported=True, fixed=True),
-        Variable("IntervalStyle", "postgres", _one_of("postgres"), reported=True),
+        Variable("IntervalStyle", "postgres", _one_of(*INTERVAL_STYLES), reported=True),
         Variable("is_superuser", "on", reported=True, fixed=True),
         Variable("lock_timeout", "0", _milliseconds),
         Variable("max_identifier_length", "63", fixed=True),
@@ -506,7 +507,7 @@ class Settings(Mapping[str, str]):
     def output_style(self) -> OutputStyle:
         """The settings that affect the text output of values."""
         if self._style is None:
-            self._style = OutputStyle(timezone=self["TimeZone"], bytea_output=self["bytea_output"])
+            self._style = OutputStyle(self["TimeZone"], self["bytea_output"], self["IntervalStyle"])
         return self._style
 
     def timeout_s(self, name: str) -> float | None:

@@ -422,3 +422,27 @@ def test_custom_settings_are_bounded(ours: Session) -> None:
     assert ours.value("app.s1") == ""
     ours.ask("RESET app.s0")
     assert ours.ask(f"SET app.s1 = '{'x' * 6_000}'") == ("SET", None)
+
+
+def test_interval_styles(ours: Session, theirs: Session) -> None:
+    """Rails sets iso_8601 when it connects."""
+    values = (
+        "1 year 2 mons 3 days 04:05:06.789",
+        "-1 mon 3 days -00:00:01",
+        "0",
+        "-1 days",
+        "1 sec",
+        "-0.5 sec",
+        "-1 sec",
+    )
+    for style in ("iso_8601", "postgres_verbose", "POSTGRES"):
+        compare(f"SET intervalstyle = '{style}'\nSHOW intervalstyle", ours, theirs)
+        assert ours.connection.info.parameter_status("IntervalStyle") == style.lower()
+        for value in values:
+            query = f"SELECT interval '{value}'"
+            answers = []
+            for session in (ours, theirs):
+                result = session.connection.pgconn.exec_(query.encode())
+                answers.append(result.get_value(0, 0))
+            assert answers[0] == answers[1]
+    assert ours.ask("SET intervalstyle = 'sql_standard'")[0] == "22023"
