@@ -5,11 +5,13 @@ from __future__ import annotations
 import select
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.metadata import version
 from typing import Any
 
 import psycopg
 import pytest
 
+from catalog.objects import QUICKSTART
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
 
@@ -446,3 +448,32 @@ def test_interval_styles(ours: Session, theirs: Session) -> None:
                 answers.append(result.get_value(0, 0))
             assert answers[0] == answers[1]
     assert ours.ask("SET intervalstyle = 'sql_standard'")[0] == "22023"
+
+
+def test_show_subscriptions(ours: Session, stack: ExitStack, passing_server: ServerThread) -> None:
+    """Its columns and rows are those of mz_internal.mz_subscriptions."""
+    ours.ask("CREATE TABLE t (a int)")
+    columns = ["id", "session_id", "cluster_id", "created_at", "referenced_object_ids"]
+    cursor = ours.connection.execute("SHOW SUBSCRIPTIONS")
+    assert [column.name for column in cursor.description or ()] == columns
+    assert cursor.fetchall() == []
+    subscriber = Session(passing_server.dsn(), stack)
+    for statement in ("BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE t", "FETCH 1 FROM c WITH (timeout = '0s')"):
+        subscriber.ask(statement)
+    tag, rows, *_ = ours.ask("SHOW SUBSCRIPTIONS")
+    assert tag == "SELECT 1"
+    assert isinstance(rows, list)
+    [(id, _, cluster, created, referenced)] = rows
+    assert (bool(id), cluster, len(referenced)) == (True, QUICKSTART.id, 1)
+    assert created is not None
+    for rest in ("LIKE 'a'", "FROM public"):
+        assert ours.ask(f"SHOW SUBSCRIPTIONS {rest}")[0] == "42601"
+    subscriber.ask("ROLLBACK")
+    assert ours.ask("SHOW SUBSCRIPTIONS") == ("SELECT 0", [])
+
+
+def test_versions(ours: Session) -> None:
+    """version() names PostgreSQL's version and mz_version() that of Tidewire."""
+    tidewire = version("tidewire")
+    assert ours.ask("SELECT mz_version()")[1] == [(f"v{tidewire} (Tidewire)",)]
+    assert ours.ask("SELECT version()")[1] == [(f"PostgreSQL {ours.value('server_version')} (Tidewire)",)]
