@@ -62,7 +62,7 @@ def _one_of(*values: str, **synonyms: str) -> Callable[[str], str]:
     return parse
 
 
-def _boolean(text: str) -> str:
+def parse_boolean(text: str) -> str:
     """As PostgreSQL's parse_bool: also accepts the first letters of a word, if they are unambiguous."""
     word = text.lower()
     if word and (word in ("on", "1") or "true".startswith(word) or "yes".startswith(word)):
@@ -76,7 +76,7 @@ def _only(accepted: str, message: str, sqlstate: SqlState) -> Callable[[str], st
     """A boolean variable that has one value."""
 
     def parse(text: str) -> str:
-        if _boolean(text) != accepted:
+        if parse_boolean(text) != accepted:
             raise Invalid(message, sqlstate=sqlstate)
         return accepted
 
@@ -224,9 +224,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("DateStyle", "ISO, MDY", _date_style, reported=True),
         Variable("extra_float_digits", "1", _integer(1, 3)),
         # Those of a transaction have the default_ values when it begins: see `Context.change_settings`.
-        Variable("default_transaction_deferrable", "off", _boolean),
+        Variable("default_transaction_deferrable", "off", parse_boolean),
         Variable("default_transaction_isolation", "serializable", _isolation),
-        Variable("default_transaction_read_only", "off", _boolean, reported=True),
+        Variable("default_transaction_read_only", "off", parse_boolean, reported=True),
         Variable("idle_in_transaction_session_timeout", "0", _milliseconds),
         Variable("idle_session_timeout", "0", _milliseconds),
         Variable("in_hot_standby", "off", reported=True, fixed=True),
@@ -246,12 +246,12 @@ VARIABLES: dict[str, Variable] = {
         Variable("statement_timeout", "0", _milliseconds),
         Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
         Variable("TimeZone", "UTC", _timezone, reported=True),
-        Variable("transaction_deferrable", "off", _boolean),
+        Variable("transaction_deferrable", "off", parse_boolean),
         Variable("transaction_isolation", "serializable", _isolation),
-        Variable("transaction_read_only", "off", _boolean),
+        Variable("transaction_read_only", "off", parse_boolean),
         # Server-wide switches. New subscriptions with an output that is off are refused.
         *(
-            Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
+            Variable(f"enable_{feature}_in_subscribe", "on", parse_boolean, system=True)
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
         Variable("authentication_timeout", "1min", _milliseconds_between(1_000, 600_000), system=True),
@@ -265,7 +265,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("tcp_keepalives_interval", "0", _integer(0, 32_767), system=True),
         Variable("tcp_keepalives_count", "0", _integer(0, 127), system=True),
         Variable("tcp_user_timeout", "0", _integer(0, 2**31 - 1), system=True),
-        Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
+        Variable("enable_unlimited_retain_history", "off", parse_boolean, system=True),
         Variable("max_hold_lag", "7d", _milliseconds_between(1, _INT_MAX), system=True),
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),
         Variable("dataflow_lag_delay_max", "10s", _milliseconds, system=True),
@@ -273,7 +273,7 @@ VARIABLES: dict[str, Variable] = {
         # What a bare ENVELOPE DEBEZIUM of CREATE SOURCE means.
         Variable("source_envelope_debezium", "classic", _one_of("classic", "upsert"), system=True),
         # Accepted because drivers, pools, ORMs and the scripts of pg_dump set them. They have no effect.
-        Variable("check_function_bodies", "on", _boolean),
+        Variable("check_function_bodies", "on", parse_boolean),
         Variable("default_table_access_method", "heap", _access_method),
         Variable("default_tablespace", "", _tablespace),
         Variable(
@@ -281,13 +281,13 @@ VARIABLES: dict[str, Variable] = {
             "off",
             _only("off", "tables declared WITH OIDS are not supported", SqlState.FEATURE_NOT_SUPPORTED),
         ),
-        Variable("jit", "off", _boolean),
+        Variable("jit", "off", parse_boolean),
         Variable("maintenance_work_mem", "64MB", _kilobytes(1_024)),
-        Variable("row_security", "on", _boolean),  # there are no policies
+        Variable("row_security", "on", parse_boolean),  # there are no policies
         Variable("session_replication_role", "origin", _one_of("origin", "replica", "local")),  # nor triggers
         # Commits are always synced.
         Variable("synchronous_commit", "on", _one_of(*_SYNCHRONOUS_COMMIT, **_SYNCHRONOUS_COMMIT_SYNONYMS)),
-        Variable("welcome_message", "off", _boolean),
+        Variable("welcome_message", "off", parse_boolean),
         Variable("work_mem", "4MB", _kilobytes(64)),
         Variable("xmloption", "content", _one_of("content", "document")),
     )

@@ -166,7 +166,7 @@ class Context:
             mz_version=MZ_VERSION,
             backend_pid=self.process_id,
             settings=self.settings,
-            signal=self._signal,
+            signal=self.signal,
             privilege_function=self._privilege_function,
             sequence=self.volatile.sequence_value,
             volatile=self.volatile,
@@ -203,7 +203,7 @@ class Context:
             except Undescribed as query:
                 await self.catalog_engine.describe(query.sql)
 
-    def _signal(self, function: str, process_id: int) -> bool:
+    def signal(self, function: str, process_id: int) -> bool:
         """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's.
 
         pg_reload_conf, which ignores the process id, needs a superuser.
