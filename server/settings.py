@@ -14,6 +14,7 @@ from typing import Any
 
 from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.text_columns import INTERVAL_STYLES
 from protocol.pgwire.timezones import zone
 
 SERVER_VERSION = "16.14"  # the PostgreSQL version whose behaviour and messages Tidewire follows; drivers depend on it
@@ -34,56 +35,108 @@ class Variable:
     system: bool = False
 
 
-def _one_of(*values: str) -> Callable[[str], str]:
+class Invalid(ValueError):
+    """A value that a variable refuses. `{name}` in `message`, and in `detail`, is replaced by the variable's name."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        sqlstate: SqlState = SqlState.INVALID_PARAMETER_VALUE,
+    ) -> None:
+        """`message` None: that of an invalid value."""
+        super().__init__(message)
+        self.message, self.detail, self.hint, self.sqlstate = message, detail, hint, sqlstate
+
+
+def _one_of(*values: str, **synonyms: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
+        word = text.lower()
         for value in values:
-            if value.lower() == text.lower():
+            if value.lower() == synonyms.get(word, word):
                 return value
         raise ValueError(f"Available values: {', '.join(values)}.")
 
     return parse
 
 
-def _boolean(text: str) -> str:
+def parse_boolean(text: str) -> str:
+    """As PostgreSQL's parse_bool: also accepts the first letters of a word, if they are unambiguous."""
     word = text.lower()
-    if word in ("on", "true", "yes", "1", "t", "y"):
+    if word and (word in ("on", "1") or "true".startswith(word) or "yes".startswith(word)):
         return "on"
-    if word in ("off", "false", "no", "0", "f", "n"):
+    if word and (word in ("of", "off", "0") or "false".startswith(word) or "no".startswith(word)):
         return "off"
-    raise ValueError("Use on or off.")
+    raise Invalid('parameter "{name}" requires a Boolean value')
 
 
-_UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+def _only(accepted: str, message: str, sqlstate: SqlState) -> Callable[[str], str]:
+    """A boolean variable that has one value."""
+
+    def parse(text: str) -> str:
+        if parse_boolean(text) != accepted:
+            raise Invalid(message, sqlstate=sqlstate)
+        return accepted
+
+    return parse
 
 
-def _milliseconds(text: str) -> str:
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text)
-    if match is None or match[2] not in _UNITS_MS:
-        raise ValueError('Valid units for this parameter are "ms", "s", "min", "h", and "d".')
-    total = int(match[1]) * _UNITS_MS[match[2]]
-    if total > 2**31 - 1:
-        raise ValueError("It is outside the valid range (0 .. 2147483647 ms).")
-    for unit in ("d", "h", "min", "s"):
-        if total and total % _UNITS_MS[unit] == 0:
-            return f"{total // _UNITS_MS[unit]}{unit}"
-    return f"{total}ms" if total else "0"
+_INT_MAX = 2**31 - 1
+_UNITS_MS = {"us": 1 / 1_000, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_KB = {"B": 1 / 1_024, "kB": 1, "MB": 1_024, "GB": 1_024**2, "TB": 1_024**3}
+_QUANTITY = re.compile(r"\s*([-+]?)(0[xX][0-9a-fA-F]+|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Z]*)\s*")
 
 
-def _positive_milliseconds(text: str) -> str:
-    value = _milliseconds(text)
-    if value == "0":
-        raise ValueError("It must be positive.")
-    return value
+def _quantity(
+    least: int, greatest: int, unit: str = "", units: Mapping[str, float] = {}, *, int_max: int = _INT_MAX
+) -> Callable[[str], str]:
+    """An integer in `unit`, as PostgreSQL's parse_int reads it. The parser returns it in the largest unit that fits."""
+
+    def parse(text: str) -> str:
+        match = _QUANTITY.fullmatch(text)
+        if match is None or (match[3] and not units):
+            raise Invalid
+        if match[3] and match[3] not in units:
+            *firsts, last = (f'"{name}"' for name in units)
+            raise ValueError(f"Valid units for this parameter are {', '.join(firsts)}, and {last}.")
+        number = float(int(match[2], 16)) if match[2][:2] in ("0x", "0X") and len(match[2]) < 20 else _float(match[2])
+        number *= units[match[3]] if match[3] else 1
+        if number > int_max:
+            raise ValueError("Value exceeds integer range.")
+        total = round(-number if match[1] == "-" else number)
+        shown_unit = f" {unit}" if unit else ""
+        if not least <= total <= greatest:
+            raise Invalid(
+                f'{total}{shown_unit} is outside the valid range for parameter "{{name}}" ({least} .. {greatest})'
+            )
+        if not total:
+            return "0"
+        for name, size in reversed([*units.items()]):
+            if size >= 1 and total % int(size) == 0:
+                return f"{total // int(size)}{name}"
+        return str(total)
+
+    return parse
+
+
+def _float(digits: str) -> float:
+    try:
+        return float(digits)
+    except ValueError:  # a hexadecimal number with very many digits
+        return float("inf")
 
 
 def _milliseconds_between(least: int, greatest: int) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        value = _milliseconds(text)
-        if not least <= milliseconds(value) <= greatest:
-            raise ValueError(f"It is outside the valid range ({least} ms .. {greatest} ms).")
-        return value
+    return _quantity(least, greatest, "ms", _UNITS_MS)
 
-    return parse
+
+_milliseconds = _milliseconds_between(0, _INT_MAX)
+
+
+def _kilobytes(least: int) -> Callable[[str], str]:
+    return _quantity(least, _INT_MAX, "kB", _UNITS_KB)
 
 
 @functools.lru_cache(64)
@@ -91,16 +144,25 @@ def milliseconds(text: str) -> int:
     """Returns the number of milliseconds of a value that `_milliseconds` has returned."""
     match = re.fullmatch(r"(\d+)([a-z]*)", text)
     assert match is not None
-    return int(match[1]) * _UNITS_MS[match[2]]
+    return int(match[1]) * int(_UNITS_MS[match[2] or "ms"])
 
 
 def _integer(least: int, greatest: int) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not re.fullmatch(r"[-+]?\d+", text.strip()) or not least <= int(text) <= greatest:
-            raise ValueError(f"It must be a whole number from {least} to {greatest}.")
-        return str(int(text))
+    return _quantity(least, greatest, int_max=max(_INT_MAX, greatest))
 
-    return parse
+
+def _tablespace(text: str) -> str:
+    if text not in ("", "pg_default"):
+        raise Invalid(detail=f'Tablespace "{text}" does not exist.')
+    return text
+
+
+def _access_method(text: str) -> str:
+    if not text:
+        raise Invalid(detail="{name} cannot be empty.")
+    if text != "heap":
+        raise Invalid(detail=f'Table access method "{text}" does not exist.')
+    return text
 
 
 def _timezone(text: str) -> str:
@@ -134,14 +196,20 @@ def _message_level(text: str) -> str:
     return aliases.get(text.lower()) or _one_of(*MESSAGE_LEVELS)(text)
 
 
-ISOLATION_LEVELS = ("strict serializable", "serializable")
+ISOLATION_LEVELS = ("serializable", "repeatable read", "read committed", "read uncommitted", "strict serializable")
 
 
 def _isolation(text: str) -> str:
-    word = text.lower()
-    if word in ("read uncommitted", "read committed", "repeatable read"):
-        return "serializable"  # the SQL standard allows a stronger level than requested
-    return _one_of(*ISOLATION_LEVELS)(word)
+    level = _one_of(*ISOLATION_LEVELS)(text)
+    # The SQL standard allows a stronger level than requested.
+    return level if level == "strict serializable" else "serializable"
+
+
+_SYNCHRONOUS_COMMIT = ("local", "remote_write", "remote_apply", "on", "off")
+_SYNCHRONOUS_COMMIT_SYNONYMS = {
+    **dict.fromkeys(("true", "yes", "1"), "on"),
+    **dict.fromkeys(("false", "no", "0"), "off"),
+}
 
 
 VARIABLES: dict[str, Variable] = {
@@ -155,10 +223,15 @@ VARIABLES: dict[str, Variable] = {
         Variable("database", "materialize"),
         Variable("DateStyle", "ISO, MDY", _date_style, reported=True),
         Variable("extra_float_digits", "1", _integer(1, 3)),
+        # Those of a transaction have the default_ values when it begins: see `Context.change_settings`.
+        Variable("default_transaction_deferrable", "off", parse_boolean),
+        Variable("default_transaction_isolation", "serializable", _isolation),
+        Variable("default_transaction_read_only", "off", parse_boolean, reported=True),
         Variable("idle_in_transaction_session_timeout", "0", _milliseconds),
+        Variable("idle_session_timeout", "0", _milliseconds),
         Variable("in_hot_standby", "off", reported=True, fixed=True),
         Variable("integer_datetimes", "on", reported=True, fixed=True),
-        Variable("IntervalStyle", "postgres", _one_of("postgres"), reported=True),
+        Variable("IntervalStyle", "postgres", _one_of(*INTERVAL_STYLES), reported=True),
         Variable("is_superuser", "on", reported=True, fixed=True),
         Variable("lock_timeout", "0", _milliseconds),
         Variable("max_identifier_length", "63", fixed=True),
@@ -173,10 +246,12 @@ VARIABLES: dict[str, Variable] = {
         Variable("statement_timeout", "0", _milliseconds),
         Variable("subscription_waiting_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40)),
         Variable("TimeZone", "UTC", _timezone, reported=True),
-        Variable("transaction_isolation", "strict serializable", _isolation),
+        Variable("transaction_deferrable", "off", parse_boolean),
+        Variable("transaction_isolation", "serializable", _isolation),
+        Variable("transaction_read_only", "off", parse_boolean),
         # Server-wide switches. New subscriptions with an output that is off are refused.
         *(
-            Variable(f"enable_{feature}_in_subscribe", "on", _boolean, system=True)
+            Variable(f"enable_{feature}_in_subscribe", "on", parse_boolean, system=True)
             for feature in ("envelope_debezium", "envelope_upsert", "within_timestamp_order_by")
         ),
         Variable("authentication_timeout", "1min", _milliseconds_between(1_000, 600_000), system=True),
@@ -190,23 +265,65 @@ VARIABLES: dict[str, Variable] = {
         Variable("tcp_keepalives_interval", "0", _integer(0, 32_767), system=True),
         Variable("tcp_keepalives_count", "0", _integer(0, 127), system=True),
         Variable("tcp_user_timeout", "0", _integer(0, 2**31 - 1), system=True),
-        Variable("enable_unlimited_retain_history", "off", _boolean, system=True),
-        Variable("max_hold_lag", "7d", _positive_milliseconds, system=True),
+        Variable("enable_unlimited_retain_history", "off", parse_boolean, system=True),
+        Variable("max_hold_lag", "7d", _milliseconds_between(1, _INT_MAX), system=True),
         Variable("dataflow_lag_bytes_max", str(64 * 1024 * 1024), _integer(0, 2**40), system=True),
         Variable("dataflow_lag_delay_max", "10s", _milliseconds, system=True),
         Variable("arrangement_probing", "auto", _one_of("auto", "server", "executors"), system=True),
         # What a bare ENVELOPE DEBEZIUM of CREATE SOURCE means.
         Variable("source_envelope_debezium", "classic", _one_of("classic", "upsert"), system=True),
-        # Accepted because drivers and pools set them. They have no effect.
-        Variable("default_table_access_method", "heap", _one_of("heap")),
-        Variable("jit", "off", _boolean),
-        Variable("row_security", "on", _boolean),
-        Variable("welcome_message", "off", _boolean),
+        # Accepted because drivers, pools, ORMs and the scripts of pg_dump set them. They have no effect.
+        Variable("check_function_bodies", "on", parse_boolean),
+        Variable("default_table_access_method", "heap", _access_method),
+        Variable("default_tablespace", "", _tablespace),
+        Variable(
+            "default_with_oids",
+            "off",
+            _only("off", "tables declared WITH OIDS are not supported", SqlState.FEATURE_NOT_SUPPORTED),
+        ),
+        Variable("jit", "off", parse_boolean),
+        Variable("maintenance_work_mem", "64MB", _kilobytes(1_024)),
+        Variable("row_security", "on", parse_boolean),  # there are no policies
+        Variable("session_replication_role", "origin", _one_of("origin", "replica", "local")),  # nor triggers
+        # Commits are always synced.
+        Variable("synchronous_commit", "on", _one_of(*_SYNCHRONOUS_COMMIT, **_SYNCHRONOUS_COMMIT_SYNONYMS)),
+        Variable("welcome_message", "off", parse_boolean),
+        Variable("work_mem", "4MB", _kilobytes(64)),
+        Variable("xmloption", "content", _one_of("content", "document")),
     )
 }
 
 
+LISTS = ("search_path", "datestyle")
+"""The variables that SET accepts several values for."""
 _OF_THE_ROLE = ("role", "is_superuser")
+TRANSACTION_MODES = ("transaction_read_only", "transaction_deferrable")
+"""The variables of the current transaction, with an effect in it only. They cannot be reset."""
+_DEFAULTS_OF = {name: f"default_{name}" for name in (*TRANSACTION_MODES, "transaction_isolation")}
+"""The variables from which those of the current transaction have their values, if these are not set."""
+
+
+CUSTOM_SETTINGS_MAX = 128
+CUSTOM_CHARACTERS_MAX = 65_536
+"""The limits of a session's custom settings: their number, and the length of all names and values."""
+_CUSTOM_NAME = re.compile(
+    r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*(\.[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*)+"
+)
+
+
+def is_custom(name: str) -> bool:
+    """Whether a name is one of a custom setting, as in `app.user`, which exists once a session has set it."""
+    return "." in name
+
+
+def check_custom_name(name: str) -> None:
+    """PgError 42602 if a name with a dot is not one of a custom setting."""
+    if not _CUSTOM_NAME.fullmatch(name):
+        raise PgError(
+            SqlState.INVALID_NAME,
+            f'invalid configuration parameter name "{name}"',
+            detail="Custom parameter names must be two or more simple identifiers separated by dots.",
+        )
 
 
 def find_variable(name: str) -> Variable:
@@ -218,17 +335,28 @@ def find_variable(name: str) -> Variable:
 
 def checked_value(name: str, value: str) -> str:
     """Returns a variable's value in the form that is kept. PgError 42704, 55P02 or 22023."""
+    if is_custom(name):
+        check_custom_name(name)
+        return value
     variable = find_variable(name)
     if variable.fixed:
         raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
+    message = f'invalid value for parameter "{variable.name}": "{value}"'
     try:
         return variable.parse(value)
+    except Invalid as error:
+        if error.message is not None:
+            message = error.message.replace("{name}", variable.name)
+        detail = None if error.detail is None else error.detail.replace("{name}", variable.name)
+        raise PgError(error.sqlstate, message, detail=detail, hint=error.hint) from None
     except ValueError as error:
-        raise PgError(
-            SqlState.INVALID_PARAMETER_VALUE,
-            f'invalid value for parameter "{variable.name}": "{value}"',
-            hint=str(error) or None,
-        ) from None
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, hint=str(error) or None) from None
+
+
+def check_default(name: str) -> None:
+    """PgError 55P02 for a variable of the current transaction: it has no default of its own."""
+    if name.lower() in TRANSACTION_MODES:
+        raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{name.lower()}" cannot be changed')
 
 
 def of_the_system(name: str, values: Mapping[str, str]) -> str:
@@ -239,6 +367,9 @@ def of_the_system(name: str, values: Mapping[str, str]) -> str:
 class Settings(Mapping[str, str]):
     """One session's values by name, case-insensitively.
 
+    A custom setting exists from its first SET or RESET to the end of the session, also after ROLLBACK. Its default is
+    empty, and iterations omit it.
+
     SET is transactional: a transaction keeps a `copy` and restores it if it fails.
     """
 
@@ -246,6 +377,8 @@ class Settings(Mapping[str, str]):
         """`system` returns the values that ALTER SYSTEM has set."""
         self._values: dict[str, str] = {}
         self._system = system
+        self._custom: set[str] = set()
+        """The custom settings that exist: the same object in all copies."""
         self._defaults = {name: value for name, value in system().items() if not VARIABLES[name].system}
         self._changed()
 
@@ -255,25 +388,35 @@ class Settings(Mapping[str, str]):
         self._style: OutputStyle | None = None
         self._naming: tuple[str, str, str, str] | None = None
         self._timeouts_s: dict[str, float | None] = {}
+        self._read_only: bool | None = None
 
     def copy(self) -> Settings:
         made = Settings.__new__(Settings)
-        made._system = self._system
+        made._system, made._custom = self._system, self._custom
         made._values, made._defaults = dict(self._values), dict(self._defaults)
         made.revision, made._style, made._naming = self.revision, self._style, self._naming
-        made._timeouts_s = {}
+        made._timeouts_s, made._read_only = {}, self._read_only
         return made
 
     def __getitem__(self, name: str) -> str:
         """The value as SHOW prints it. PgError 42704 for an unknown name."""
+        if name.lower() in self._custom:
+            return self._values.get(name.lower(), self._defaults.get(name.lower(), ""))
         variable = find_variable(name)
         key = variable.name.lower()
         if variable.system:
             return of_the_system(key, self._system())
+        if key in _DEFAULTS_OF and key not in self._values:
+            return self[_DEFAULTS_OF[key]]
         return self._values.get(key, self._defaults.get(key, variable.default))
 
     def set(self, name: str, value: str) -> None:
-        """PgError 42704, 55P02 or 22023."""
+        """PgError 42704, 55P02 or 22023; for a custom setting 42602, 54000 or 53200."""
+        if is_custom(name):
+            self._add_custom(name.lower(), value)
+            self._values[name.lower()] = value
+            self._changed()
+            return
         variable = find_variable(name)
         if variable.system:
             raise PgError(
@@ -284,19 +427,38 @@ class Settings(Mapping[str, str]):
         self._values[variable.name.lower()] = checked_value(name, value)
         self._changed()
 
+    def _add_custom(self, name: str, value: str) -> None:
+        """Makes a custom setting exist that is about to have a value. PgError 42602, 54000 or 53200."""
+        check_custom_name(name)
+        if name not in self._custom and len(self._custom) >= CUSTOM_SETTINGS_MAX:
+            message = f"a session can have at most {CUSTOM_SETTINGS_MAX} custom settings"
+            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+        values = {key: self._values.get(key, "") for key in self._custom} | {name: value}
+        if sum(len(key) + len(text) for key, text in values.items()) > CUSTOM_CHARACTERS_MAX:
+            message = f"the custom settings of a session can have at most {CUSTOM_CHARACTERS_MAX} characters"
+            raise PgError(SqlState.OUT_OF_MEMORY, message)
+        self._custom.add(name)
+
     def start_with(self, name: str, value: str) -> None:
         """Sets a value from the startup packet, to which RESET returns. It also sets `fixed` variables."""
-        key = find_variable(name).name.lower()
-        if not VARIABLES[key].fixed:
+        key = name.lower() if is_custom(name) else find_variable(name).name.lower()
+        check_default(key)
+        if is_custom(name) or not VARIABLES[key].fixed:
             self.set(name, value)
             value = self._values.pop(key)
         self._defaults[key] = value
         self._changed()
 
     def reset(self, name: str | None) -> None:
-        """Resets a variable to its default; None: all but those of the role, as in PostgreSQL."""
+        """Resets a variable to its default; None: all but those of role and transaction, as in PostgreSQL."""
         if name is None:
-            self._values = {key: value for key, value in self._values.items() if key in _OF_THE_ROLE}
+            kept = (*_OF_THE_ROLE, *TRANSACTION_MODES)
+            self._values = {key: value for key, value in self._values.items() if key in kept}
+        elif name.lower() in TRANSACTION_MODES:
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'parameter "{name.lower()}" cannot be reset')
+        elif is_custom(name):
+            self._add_custom(name.lower(), "")
+            self._values.pop(name.lower(), None)
         elif name.lower() == "role":
             for key in _OF_THE_ROLE:
                 self._values.pop(key, None)
@@ -314,7 +476,7 @@ class Settings(Mapping[str, str]):
         return {v.name: self[v.name] for v in VARIABLES.values() if v.reported}
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name.lower() in VARIABLES else default
+        return self[name] if name.lower() in VARIABLES or name.lower() in self._custom else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted((v.name for v in VARIABLES.values()), key=str.lower))
@@ -335,10 +497,17 @@ class Settings(Mapping[str, str]):
         return self._naming
 
     @property
+    def read_only(self) -> bool:
+        """Whether transaction_read_only is on."""
+        if self._read_only is None:
+            self._read_only = self["transaction_read_only"] == "on"
+        return self._read_only
+
+    @property
     def output_style(self) -> OutputStyle:
         """The settings that affect the text output of values."""
         if self._style is None:
-            self._style = OutputStyle(timezone=self["TimeZone"], bytea_output=self["bytea_output"])
+            self._style = OutputStyle(self["TimeZone"], self["bytea_output"], self["IntervalStyle"])
         return self._style
 
     def timeout_s(self, name: str) -> float | None:

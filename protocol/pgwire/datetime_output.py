@@ -1,4 +1,5 @@
-"""Text output of dates, times and intervals, one value at a time (DateStyle ISO, IntervalStyle postgres).
+"""Text output of dates, times and intervals, one value at a time (DateStyle ISO, IntervalStyle postgres, iso_8601 and
+postgres_verbose).
 
 Days and microseconds count from 1970-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
 All int64 microseconds and all int32 days can be printed, including years outside 1 to 9999, Python's limits.
@@ -65,6 +66,45 @@ def interval_text(months: int, days: int, us: int) -> str:
     if us or not parts:
         parts.append(f"{'-' if us < 0 else '+' if after_negative else ''}{time_text(abs(us))}")
     return " ".join(parts)
+
+
+def interval_text_iso_8601(months: int, days: int, us: int) -> str:
+    """EncodeInterval(), style iso_8601: P1Y2M-3DT4H5M6.789S."""
+    years, mons, hours, minutes, seconds_us = _fields(months, us)
+    date = "".join(f"{value}{unit}" for value, unit in ((years, "Y"), (mons, "M"), (days, "D")) if value)
+    time = "".join(f"{value}{unit}" for value, unit in ((hours, "H"), (minutes, "M")) if value)
+    if seconds_us:
+        time += f"{_seconds(seconds_us)}S"
+    return f"P{date}{'T' if time else ''}{time}" if date or time else "PT0S"
+
+
+def interval_text_verbose(months: int, days: int, us: int) -> str:
+    """EncodeInterval(), style postgres_verbose: @ 1 year 2 mons -3 days 4 hours 5 mins 6.789 secs [ago]."""
+    years, mons, hours, minutes, seconds_us = _fields(months, us)
+    sign, parts = 0, []  # the sign of the first field; it is 1 or -1 as soon as there is one
+    for value, unit in ((years, "year"), (mons, "mon"), (days, "day"), (hours, "hour"), (minutes, "min")):
+        if value:
+            sign = sign or (-1 if value < 0 else 1)
+            parts.append(f"{sign * value} {unit}{'' if sign * value == 1 else 's'}")
+    if seconds_us:
+        sign = sign or (-1 if seconds_us < 0 else 1)
+        parts.append(f"{_seconds(sign * seconds_us)} sec{'' if abs(seconds_us) == 1_000_000 else 's'}")
+    return f"@ {' '.join(parts) or '0'}{' ago' if sign < 0 else ''}"
+
+
+def _fields(months: int, us: int) -> tuple[int, int, int, int, int]:
+    """Years, months, hours, minutes and the microseconds of the seconds, truncated towards zero as in C."""
+    years, mons = divmod(abs(months), 12)
+    minutes, seconds_us = divmod(abs(us), 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    date, time = -1 if months < 0 else 1, -1 if us < 0 else 1
+    return date * years, date * mons, time * hours, time * minutes, time * seconds_us
+
+
+def _seconds(us: int) -> str:
+    """A signed number of seconds with as many decimals as necessary."""
+    seconds, fraction = divmod(abs(us), 1_000_000)
+    return f"{'-' if us < 0 else ''}{seconds}{_decimals(fraction)}"
 
 
 def _decimals(us: int) -> str:

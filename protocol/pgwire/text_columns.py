@@ -27,7 +27,14 @@ from protocol.columnar.buffers import (
     string_parts,
     validity,
 )
-from protocol.pgwire.datetime_output import DAY_US, date_text, interval_text, timestamp_text
+from protocol.pgwire.datetime_output import (
+    DAY_US,
+    date_text,
+    interval_text,
+    interval_text_iso_8601,
+    interval_text_verbose,
+    timestamp_text,
+)
 from protocol.pgwire.floats import float4_column, float8_column
 from protocol.pgwire.timezones import SECOND_US, offset_text, offsets_at, zone
 from protocol.pgwire.types import BARE_NUMERIC_SCALE, INT2VECTOR, OIDVECTOR, PgType
@@ -46,11 +53,20 @@ class OutputStyle(NamedTuple):
     """The session settings that affect output. Clients can share encoded bytes only if their styles are equal.
 
     `timezone` is a name that `timezones.zone` accepts, `bytea_output` is "hex" or "escape".
-    DateStyle is always ISO, IntervalStyle postgres, extra_float_digits 1.
+    `interval_style` is a key of INTERVAL_STYLES. DateStyle is always ISO, extra_float_digits 1.
     """
 
     timezone: str = "UTC"
     bytea_output: str = "hex"
+    interval_style: str = "postgres"
+
+
+INTERVAL_STYLES: dict[str, Callable[[int, int, int], str]] = {
+    "postgres": interval_text,
+    "postgres_verbose": interval_text_verbose,
+    "iso_8601": interval_text_iso_8601,
+}
+"""The text of an interval of months, days and microseconds, by the values of IntervalStyle."""
 
 
 DEFAULT_STYLE = OutputStyle()
@@ -153,6 +169,8 @@ def text_column(type: PgType, style: OutputStyle) -> TextColumn:
         return partial(_array_text, type.element.name not in _NEVER_QUOTED, text_column(type.element, style))
     if type.name == "timestamptz":
         return partial(_timestamptz_text, style)
+    if type.name == "interval":
+        return partial(_interval_text, INTERVAL_STYLES[style.interval_style])
     if type.name == "bytea":
         return _bytea_hex if style.bytea_output == "hex" else _bytea_escape
     if type.name == "numeric":
@@ -231,9 +249,9 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     )
 
 
-def _interval_text(array: pa.Array) -> pa.Array:
+def _interval_text(style: Callable[[int, int, int], str], array: pa.Array) -> pa.Array:
     kinds, which = np.unique(fixed_values(array, INTERVAL), return_inverse=True)
-    texts = pa.array([interval_text(months, days, ns // 1000) for months, days, ns in kinds.tolist()], _STRING)
+    texts = pa.array([style(months, days, ns // 1000) for months, days, ns in kinds.tolist()], _STRING)
     return texts.take(pa.array(which, mask=np.asarray(array.is_null()) if array.null_count else None))
 
 
@@ -314,5 +332,4 @@ _TEXT_OF: dict[str, TextColumn] = {
     "date": _date_text,
     "time": _time_text,
     "timestamp": _timestamp_text,
-    "interval": _interval_text,
 }

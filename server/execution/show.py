@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from catalog import updates
+from catalog.builtin import MZ_SUBSCRIPTIONS
 from catalog.objects import QUICKSTART, Domain, EnumType, Item, ObjectId, Relation, object_type, with_article
-from catalog.roles import PUBLIC
+from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT, parse_type
@@ -37,6 +38,8 @@ def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate
             return _text_fields("name", "create_sql")
         case ShowObjects(kind=ShowKind.PRIVILEGES):
             return tuple(Field(n, TEXT, n in ("database", "schema")) for n in _PRIVILEGE_COLUMNS)
+        case ShowObjects(kind=ShowKind.SUBSCRIPTIONS):
+            return tuple(Field(c.name, parse_type(c.type), c.nullable) for c in MZ_SUBSCRIPTIONS.columns)
         case ShowObjects(kind=ShowKind.OBJECTS):
             return _text_fields("name", "type")
         case ShowObjects(kind=kind):
@@ -60,6 +63,10 @@ def show(context: Context, statement: ShowVariable | ShowObjects | ShowColumns |
             rows = _columns(context, statement)
         case ShowCreate():
             rows = [_create(context, statement)]
+        case ShowObjects(kind=ShowKind.SUBSCRIPTIONS):
+            privileges.require(context.state, context.role, MZ_SUBSCRIPTIONS.id, Privilege.SELECT)
+            table = context.coordinator.system_tables.current_rows(MZ_SUBSCRIPTIONS)
+            return Result("SELECT {}", TableRows(fields, table))
         case ShowObjects():
             rows = _objects(context, statement)
     return Result(

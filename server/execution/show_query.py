@@ -42,6 +42,9 @@ def _objects(context: Context, statement: ShowObjects) -> str:
             return f"SELECT name FROM {_named(builtin.MZ_ROLES)}"
         case ShowKind.PRIVILEGES:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported", hint=_PRIVILEGES)
+        case ShowKind.SUBSCRIPTIONS:
+            columns = ", ".join(column.name for column in builtin.MZ_SUBSCRIPTIONS.columns)
+            return f"SELECT {columns} FROM {_named(builtin.MZ_SUBSCRIPTIONS)}"
         case ShowKind.SCHEMAS:
             return _schemas(context, statement)
         case ShowKind.CLUSTERS:

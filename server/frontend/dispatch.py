@@ -31,6 +31,7 @@ from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
 from server.execution.select import select
+from server.execution.set_constraints import set_constraints
 from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
 from server.execution.user_types import known_type
@@ -50,6 +51,7 @@ from server.session_state.prepared import (
     plan_key,
 )
 from server.session_state.results import Result, Rows, SubscriptionRows, TableRows
+from server.settings import LISTS
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
 from server.sql.grammar.statements.parts import Definition, Name
@@ -154,6 +156,10 @@ class Dispatcher:
                 return await self.transactions.execute(statement)
             case ((s.Savepoint() | s.ReleaseSavepoint() | s.RollbackToSavepoint()), _):
                 return await self.transactions.execute(statement)
+            case s.SetConstraints(), _:
+                if not context.transaction.explicit:
+                    context.notice(outside_block("SET CONSTRAINTS can only be used in transaction blocks"))
+                return set_constraints(context, statement)
             case s.Discard(target=("TEMP" | "ALL")), _:
                 result = self._setting_statement(statement)
                 await discard_temporary(context)
@@ -186,11 +192,11 @@ class Dispatcher:
                 if local and not context.transaction.explicit:
                     context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
                 elif is_default:
-                    context.settings.reset(name)
-                elif local:
-                    context.set_local(name, ", ".join(values))
+                    context.reset(name, local=local)
+                elif len(values) > 1 and name.lower() not in LISTS:
+                    raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"SET {name} takes only one argument")
                 else:
-                    context.settings.set(name, ", ".join(values))
+                    context.set(name, ", ".join(values), local=local)
                 return Result("SET")
             case s.SetRole(local=local) if local and not context.transaction.explicit:
                 context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
@@ -199,7 +205,7 @@ class Dispatcher:
                 self._set_role(role, local)
                 return Result("SET")
             case s.ResetVariable(name=variable):
-                context.settings.reset(variable)
+                context.reset(variable)
                 return Result("RESET")
             case s.Discard(target=target):
                 if target == "ALL":
@@ -228,12 +234,11 @@ class Dispatcher:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
             if not privileges.is_member(state, context.login, role.id):
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
-        if local:
-            context.save_settings()
         if name is None:
-            context.settings.reset("role")
+            context.reset("role", local=local)
         else:
-            context.settings.assume_role(name, superuser=role.superuser)  # type: ignore[union-attr]
+            superuser = role.superuser  # type: ignore[union-attr]
+            context.change_settings(lambda settings: settings.assume_role(name, superuser=superuser), local=local)
 
     async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
         match statement:

@@ -21,6 +21,13 @@ from server.session_state.sender import Sender
 from server.sql.grammar import statements as s
 from server.sql.plan import QueryPlan
 
+_WITHOUT_SNAPSHOT = (
+    *(s.Begin, s.Commit, s.Rollback, s.Savepoint, s.ReleaseSavepoint, s.RollbackToSavepoint),
+    *(s.SetTransaction, s.SetConstraints, s.SetVariable, s.ResetVariable, s.SetRole, s.ShowVariable, s.Discard),
+    *(s.Listen, s.Unlisten, s.Notify, s.LockTable, s.Deallocate),
+)
+"""The statements before which PostgreSQL takes no snapshot (analyze_requires_snapshot, PlannedStmtRequiresSnapshot)."""
+
 
 class PortalRunner:
     """Runs the portals of one session. `data_received` is set when the connection has received data, for COPY."""
@@ -45,7 +52,7 @@ class PortalRunner:
         is_first_run = portal.result is None
         if portal.result is None:
             self._row_format.check(statement)
-            context.begin_statement()
+            context.begin_statement(queries=not isinstance(statement, _WITHOUT_SNAPSHOT))
             match statement:
                 case s.CopyTo():
                     assert portal.prepared.plan is not None

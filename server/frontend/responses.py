@@ -20,13 +20,22 @@ _IDLE = ReadyForQuery("I").serialize()
 _IN_BLOCK = ReadyForQuery("T").serialize()
 _IN_FAILED_BLOCK = ReadyForQuery("E").serialize()
 
+_IDLE_TIMEOUTS = {
+    "idle_in_transaction_session_timeout": (
+        SqlState.IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        "terminating connection due to idle-in-transaction timeout",
+    ),
+    "idle_session_timeout": (SqlState.IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
+}
+"""The errors of the settings that limit the time until a client's next message."""
+
 UNKNOWN, SELECT, COMMIT = "unknown", "select", "commit"
 
 
 class Responses:
     """Reports to the client, and counts by kind of statement. `kind`: that of the current statement.
 
-    `terminate` ends the session if it is idle in a transaction for too long.
+    `terminate` ends the session if it is idle for too long.
     """
 
     def __init__(
@@ -54,10 +63,11 @@ class Responses:
         self._sender.is_due = True
         if transaction.explicit:
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IN_BLOCK)
-            self._start_idle_timer()
+            self._start_idle_timer("idle_in_transaction_session_timeout")
         else:
             self._is_idle = True
             self.notifications.send()
+            self._start_idle_timer("idle_session_timeout")
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IDLE)
 
     def fail(self, error: PgError) -> None:
@@ -78,14 +88,11 @@ class Responses:
             self._idle_timer.cancel()
             self._idle_timer = None
 
-    def _start_idle_timer(self) -> None:
-        timeout_s = self._context.settings.timeout_s("idle_in_transaction_session_timeout")
+    def _start_idle_timer(self, name: str) -> None:
+        timeout_s = self._context.settings.timeout_s(name)
         if timeout_s is not None:
-            error = PgError(
-                SqlState.IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-                "terminating connection due to idle-in-transaction timeout",
-                severity=Severity.FATAL,
-            )
+            sqlstate, message = _IDLE_TIMEOUTS[name]
+            error = PgError(sqlstate, message, severity=Severity.FATAL)
             self._idle_timer = asyncio.get_running_loop().call_later(timeout_s, self._terminate, error)
 
     def _report_settings(self) -> None:

@@ -128,7 +128,7 @@ class Sessions:
             login.settings,
             login.user,
             process_id,
-            Transaction(login.settings.copy()),
+            Transaction(login.settings.copy(), read_only=login.settings.read_only),
             signals=self._signals,
             login=login.role,
         )

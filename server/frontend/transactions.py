@@ -113,8 +113,8 @@ class Transactions:
                 return Result("ROLLBACK")
             case s.SetTransaction(modes=modes, session=session):
                 if session:
-                    if modes.isolation is not None:
-                        context.settings.set("transaction_isolation", modes.isolation)
+                    for name, value in _settings_of(modes).items():
+                        context.set(f"default_{name}", value)
                 elif not transaction.explicit:
                     context.notice(outside_block("SET TRANSACTION can only be used in transaction blocks"))
                 else:
@@ -149,7 +149,8 @@ class Transactions:
     def _modes(self) -> TransactionModes:
         """The modes of the current block, for AND CHAIN."""
         context = self._context
-        return TransactionModes(context.settings["transaction_isolation"], context.transaction.read_only)
+        deferrable = context.settings["transaction_deferrable"] == "on"
+        return TransactionModes(context.settings["transaction_isolation"], context.transaction.read_only, deferrable)
 
     def _begin_with(self, modes: TransactionModes) -> None:
         self._context.transaction.explicit = True
@@ -167,10 +168,15 @@ class Transactions:
             raise PgError(SqlState.NO_ACTIVE_SQL_TRANSACTION, f"{statement} can only be used in transaction blocks")
 
     def _set_modes(self, modes: TransactionModes) -> None:
-        if modes.isolation is not None:
-            self._context.set_local("transaction_isolation", modes.isolation)
-        if modes.read_only is not None:
-            self._context.transaction.read_only = modes.read_only
+        for name, value in _settings_of(modes).items():
+            self._context.set_local(name, value)
+
+
+def _settings_of(modes: TransactionModes) -> dict[str, str]:
+    """The variables that modes set, with their values."""
+    given = {"transaction_read_only": modes.read_only, "transaction_deferrable": modes.deferrable}
+    values = {name: "on" if mode else "off" for name, mode in given.items() if mode is not None}
+    return values if modes.isolation is None else {"transaction_isolation": modes.isolation, **values}
 
 
 def outside_block(message: str) -> Notice:

@@ -39,7 +39,7 @@ from server.session_state.current_query import CurrentQuery
 from server.session_state.listening import Listening, Pending
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.session_state.volatile_functions import VolatileFunctions
-from server.settings import MESSAGE_LEVELS, SERVER_VERSION, Settings
+from server.settings import MESSAGE_LEVELS, SERVER_VERSION, TRANSACTION_MODES, Settings, checked_value
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext, QueryPlan
@@ -166,7 +166,7 @@ class Context:
             mz_version=MZ_VERSION,
             backend_pid=self.process_id,
             settings=self.settings,
-            signal=self._signal,
+            signal=self.signal,
             privilege_function=self._privilege_function,
             sequence=self.volatile.sequence_value,
             volatile=self.volatile,
@@ -203,7 +203,7 @@ class Context:
             except Undescribed as query:
                 await self.catalog_engine.describe(query.sql)
 
-    def _signal(self, function: str, process_id: int) -> bool:
+    def signal(self, function: str, process_id: int) -> bool:
         """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's.
 
         pg_reload_conf, which ignores the process id, needs a superuser.
@@ -248,8 +248,64 @@ class Context:
 
     def set_local(self, name: str, value: str) -> None:
         """SET LOCAL: sets a variable until the end of the transaction."""
-        self.save_settings()
-        self.settings.set(name, value)
+        self.set(name, value, local=True)
+
+    def set(self, name: str, value: str, *, local: bool = False) -> None:
+        """SET, or `local` SET LOCAL. PgError as `Settings.set`, and 25001 for a mode that is too late."""
+        key = name.lower()
+        if key in TRANSACTION_MODES:
+            self._check_mode(key, checked_value(key, value))
+        self.change_settings(
+            lambda settings: settings.set(name, value),
+            local=local or key in TRANSACTION_MODES,
+            defaults=key.startswith("default_transaction_"),
+        )
+
+    def reset(self, name: str | None, *, local: bool = False) -> None:
+        """RESET, or `local` SET LOCAL ... TO DEFAULT. None: all variables."""
+        defaults = name is None or name.lower().startswith("default_transaction_")
+        self.change_settings(lambda settings: settings.reset(name), local=local, defaults=defaults)
+
+    def change_settings(
+        self, change: Callable[[Settings], None], *, local: bool = False, defaults: bool = False
+    ) -> None:
+        """Changes the session's settings; `local`: until the end of the transaction.
+
+        `defaults`: the change may be one of default_transaction_read_only and its like, which the current transaction
+        does not follow.
+        """
+        transaction = self.transaction
+        if defaults and transaction.explicit:
+            self.save_settings()
+            for mode in TRANSACTION_MODES:
+                self.settings.set(mode, self.settings[mode])
+        if local:
+            self.save_settings()
+        change(self.settings)
+        if not local and transaction.local is not None:  # COMMIT restores it; a savepoint may have the same object
+            transaction.local = transaction.local.copy()
+            change(transaction.local)
+        if transaction.explicit or local:
+            transaction.read_only = self.settings.read_only
+
+    def _check_mode(self, name: str, value: str) -> None:
+        """PgError 25001 if it is too late for a mode of the transaction, in PostgreSQL's words."""
+        transaction, message = self.transaction, None
+        savepoint = transaction.savepoints[-1] if transaction.savepoints else None
+        if not transaction.explicit:
+            return
+        if name == "transaction_deferrable":
+            if savepoint is not None:
+                message = "SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction"
+            elif transaction.has_queried:
+                message = "SET TRANSACTION [NOT] DEFERRABLE must be called before any query"
+        elif value == "off" and transaction.read_only:
+            if savepoint is not None and savepoint.settings.read_only:
+                message = "cannot set transaction read-write mode inside a read-only transaction"
+            elif transaction.has_queried:
+                message = "transaction read-write mode must be set before any query"
+        if message is not None:
+            raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
 
     def save_settings(self) -> None:
         """Saves the settings, which COMMIT restores. Called before the first SET LOCAL of a transaction."""
@@ -258,8 +314,13 @@ class Context:
 
     # -- transaction --------------------------------------------------------------------------------------------
 
-    def begin_statement(self) -> None:
-        """Sets now() for an implicit transaction, or for the first statement of a block."""
+    def begin_statement(self, *, queries: bool = True) -> None:
+        """Sets now() for an implicit transaction, or for the first statement of a block.
+
+        `queries`: whether PostgreSQL takes a snapshot for the statement.
+        """
+        if queries:
+            self.transaction.has_queried = True
         if not self.transaction.explicit or not self.statement_us:
             self.statement_us = time.time_ns() // 1_000
 
@@ -524,6 +585,7 @@ class Context:
             self.coordinator.log.discard(payload)
         if self.settings.revision is not savepoint.settings.revision:
             self.settings = savepoint.settings.copy()
+            transaction.read_only = self.settings.read_only
         self.unlock_after(savepoint)
         del transaction.savepoints[number + 1 :]
 
@@ -588,7 +650,7 @@ class Context:
         before = transaction.settings
         if before is self.settings or before.revision is not self.settings.revision:
             before = self.settings.copy()
-        self.transaction = Transaction(before)
+        self.transaction = Transaction(before, read_only=before.read_only)
         self.statement_us = 0
 
 

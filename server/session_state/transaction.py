@@ -120,6 +120,7 @@ class Transaction:
     `key_changes`, `new_keys`: as in `Request`. A table of which the former has nothing was not written yet, or its
     changes of keys have to be computed again.
     `arbiters`: the ids of enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures.
+    `has_queried`: whether a statement was executed before which PostgreSQL takes a snapshot.
     `read_time`: the time of its reads. `holder`: keeps the history at that time.
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
@@ -132,6 +133,7 @@ class Transaction:
     failed: bool = False
     mode: Mode = Mode.UNDECIDED
     read_only: bool = False
+    has_queried: bool = False
     read_time: Timestamp | None = None
     holder: Holder | None = None
     bytes: int = 0

@@ -133,6 +133,9 @@ COLUMN_NUMBER_PRIVILEGE = "has_column_privilege(smallint)"
 SEQUENCE_VALUES = ("currval", "last_value", "log_cnt", "is_called")
 """currval(), whose argument is the name of a sequence, and the columns of a sequence with a given id."""
 
+SETTING_OR_NULL = "current_setting(text, boolean)"
+"""current_setting() with missing_ok. The argument is an array of the name and of `true` or `false`."""
+
 Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
 """A compiled expression. The arguments are the bindings and the input row; the result is a Python scalar."""
 
@@ -199,6 +202,19 @@ def _setting(name: Evaluate) -> Evaluate:
     return evaluate
 
 
+def _setting_or_null(function: str, arguments: Evaluate) -> Evaluate:
+    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+        name, missing_ok = arguments(bindings, row)
+        if name is None or missing_ok is None:
+            return None
+        value = bindings.settings.get(str(name).lower())
+        if value is None and missing_ok == "false":
+            raise PgError(SqlState.UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"')
+        return value
+
+    return evaluate
+
+
 def _refusal(function: str) -> Evaluate:
     def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
         raise per_row(function)
@@ -237,6 +253,7 @@ _FUNCTIONS: dict[str, Callable[[str, Evaluate], Evaluate]] = {
     **dict.fromkeys(SIGNALS, _signal),
     **dict.fromkeys((*PRIVILEGE_FUNCTIONS, COLUMN_NUMBER_PRIVILEGE), _privilege_function),
     **dict.fromkeys(SEQUENCE_VALUES, _sequence_value),
+    SETTING_OR_NULL: _setting_or_null,
 }
 """How each session function with an argument is evaluated. The argument of all others names a setting."""
 

@@ -20,7 +20,19 @@ from protocol.pgwire.decode import parse_binary_column, parse_text_column
 from protocol.pgwire.encode import CopyEncoder, OutputStyle, RowEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import column_of
-from protocol.pgwire.types import INT4, INT8, MZ_TIMESTAMP, NUMERIC, TEXT, TIMESTAMPTZ, PgType, array_of, parse_type
+from protocol.pgwire.text_columns import INTERVAL_STYLES
+from protocol.pgwire.types import (
+    INT4,
+    INT8,
+    INTERVAL,
+    MZ_TIMESTAMP,
+    NUMERIC,
+    TEXT,
+    TIMESTAMPTZ,
+    PgType,
+    array_of,
+    parse_type,
+)
 from tests.examples import examples
 from tests.protocol import columns, plain_encoder
 
@@ -138,6 +150,11 @@ def test_postgresql_reads_and_writes_the_same_bytes(oracle: psycopg.Connection[A
         ):
             theirs = server.read(spelled)
             assert unframed(CopyEncoder([type], options, style, ["v"]).encode(batch)) == theirs
+    for name in INTERVAL_STYLES if element == INTERVAL else ():
+        oracle.execute(f"set intervalstyle = '{name}'")
+        style = OutputStyle(interval_style=name)
+        assert unframed(CopyEncoder([type], CopyOptions(), style, ["v"]).encode(batch)) == server.read("format text")
+        oracle.execute("reset intervalstyle")
     encoder = CopyEncoder([type], CopyOptions.binary())
     binary = unframed(encoder.encode(batch) + encoder.trailer())
     assert binary == server.read("format binary")

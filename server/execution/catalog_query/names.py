@@ -19,6 +19,7 @@ from server.pg_catalog.rewrite import Names
 from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
+from server.settings import checked_value
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.sequence_names import name_parts
 from server.sql.type_names import find_type
@@ -179,6 +180,8 @@ def _text(value: str | None) -> exp.Expr:
 
 
 def _setting(context: Context, arguments: Sequence[Any]) -> str | None:
+    if None in arguments:
+        return None
     name = str(arguments[0])
     value: str | None = context.settings.get(name)
     if value is None and not (len(arguments) > 1 and arguments[1]):
@@ -192,12 +195,12 @@ def _set_config(context: Context, arguments: Sequence[Any], *, running: bool) ->
     name, value, local = arguments
     if not running:
         return ""
+    if name is None:
+        raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, "SET requires parameter name")
     if value is None:
-        context.settings.reset(str(name))
-    elif local and context.transaction.explicit:
-        if context.transaction.local is None:
-            context.transaction.local = context.settings.copy()
-        context.settings.set(str(name), str(value))
-    elif not local:
-        context.settings.set(str(name), str(value))
+        context.reset(str(name), local=bool(local))
+    elif context.transaction.explicit or not local:
+        context.set(str(name), str(value), local=bool(local))
+    else:
+        return checked_value(str(name), str(value))  # it would last until the end of this statement
     return context.settings[str(name)]

@@ -6,6 +6,8 @@ from catalog.objects import Database, Schema
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
+from server.authorization import privileges
+from server.execution.ddl.database_options import check_options
 from server.execution.ddl.named_objects import unless_exists
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import CreateDatabase
@@ -16,15 +18,21 @@ def create(context: Context, statement: CreateDatabase) -> CatalogState:
     if context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "CREATE DATABASE cannot run inside a transaction block")
     require_create_db(context, "create")
+    owner_name = check_options(context, statement.options)
+    owner = context.role if owner_name is None else privileges.find_role(context.state, owner_name).id
+    if owner_name is not None and not privileges.is_member(context.state, context.role, owner):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{owner_name}"')
     id, state = context.state.new_id()
     schema_id, state = state.new_id()
     try:
         state = state.with_database(Database(id, statement.name.name))
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
-    state = state.with_schema(Schema(schema_id, id, "public")).with_owner(schema_id, context.role)
+    if owner_name is not None:
+        state = state.with_owner(id, owner)
+    state = state.with_schema(Schema(schema_id, id, "public")).with_owner(schema_id, owner)
     # PUBLIC has USAGE on schema public, as in PostgreSQL
-    public = {context.role: frozenset((Privilege.USAGE, Privilege.CREATE)), PUBLIC: frozenset((Privilege.USAGE,))}
+    public = {owner: frozenset((Privilege.USAGE, Privilege.CREATE)), PUBLIC: frozenset((Privilege.USAGE,))}
     return state.with_acl(schema_id, public)
 
 

@@ -49,7 +49,10 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             return state
         case Database():
             privileges.require_drop(state, context.role, found)
-            return state.without_database(found.id, cascade=statement.cascade)
+            without = state.without_database(found.id, cascade=statement.cascade)
+            if statement.force:
+                _end_sessions(context, found)
+            return without
         case Schema():
             privileges.require_drop(state, context.role, found)
             return state.without_schema(found.id, cascade=statement.cascade)
@@ -60,6 +63,13 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             if isinstance(found, objects.Sequence) and found.is_identity:
                 raise _required(state, found)
             return state.without_item(found.id, cascade=statement.cascade)
+
+
+def _end_sessions(context: Context, database: Database) -> None:
+    """Ends the other sessions in a database. PgError 42501 if the role may not end one of them."""
+    for process_id, observe in [*context.coordinator.activity.observers.items()]:
+        if process_id != context.process_id and observe().database == database.name:
+            context.signal("pg_terminate_backend", process_id)
 
 
 def _required(state: CatalogState, sequence: objects.Sequence) -> PgError:

@@ -28,7 +28,7 @@ from protocol.pgwire.types import (
 from server.sql.bind.binder import Binder, form
 from server.sql.casts import find_cast
 from server.sql.coerce import ASSIGNMENT, EXPLICIT, IMPLICIT
-from server.sql.constant import COLUMN_NUMBER_PRIVILEGE
+from server.sql.constant import COLUMN_NUMBER_PRIVILEGE, SETTING_OR_NULL
 from server.sql.expressions import Array, ColumnRef, Expression, SessionValue, Subquery, walk
 from server.sql.scope import Scope
 from server.sql.waiting import WAITING, per_row
@@ -88,9 +88,14 @@ def check_maintained(binder: Binder, name: str, tree: exp.Expr) -> None:
 
 
 def current_setting(binder: Binder, arguments: Sequence[exp.Expr], scope: Scope, tree: exp.Expr) -> Expression:
-    """current_setting(name)"""
+    """current_setting(name [, missing_ok])"""
     check_maintained(binder, "current_setting", tree)
-    return SessionValue("current_setting", TEXT, binder.coerce(binder.expression(arguments[0], scope), TEXT))
+    name = binder.coerce(binder.expression(arguments[0], scope), TEXT)
+    if len(arguments) == 1:
+        return SessionValue("current_setting", TEXT, name)
+    missing_ok = binder.coerce(binder.expression(arguments[1], scope), BOOL)
+    both = (name, binder.coerce(missing_ok, TEXT, EXPLICIT))
+    return SessionValue(SETTING_OR_NULL, TEXT, Array(both, array_of(TEXT)))
 
 
 def signal(binder: Binder, name: str, process_id: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:

@@ -76,6 +76,13 @@ def isolation():
         connection.set_session(isolation_level=level, readonly=True)
         with connection, connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM p2")
+    connection.set_session(isolation_level="DEFAULT", readonly=True, deferrable=True, autocommit=True)
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("DELETE FROM p2")
+        except psycopg2.errors.ReadOnlySqlTransaction:
+            connection.set_session(readonly=False)
+        cursor.execute("DELETE FROM p2 WHERE false")
     connection.close()
 
 

@@ -110,6 +110,19 @@ def foreign_keys():
     assert sa.inspect(ENGINE).get_foreign_keys("sa_books")[0]["referred_table"] == "sa_authors"
 
 
+def autocommit():
+    """`isolation_level="AUTOCOMMIT"`"""
+    with ENGINE.connect() as connection:
+        assert connection.default_isolation_level == connection.get_isolation_level() == "SERIALIZABLE"
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.execute(sa.insert(Author).values(id=300, name="N. K."))
+        with ENGINE.connect() as other:
+            assert other.scalar(sa.select(Author.name).where(Author.id == 300)) == "N. K."
+    with ENGINE.begin() as connection:  # the pool has restored the connection's isolation level
+        assert connection.get_isolation_level() == "SERIALIZABLE"
+        connection.execute(sa.delete(Author).where(Author.id == 300))
+
+
 def asyncpg():
     """asyncio engine (asyncpg)"""
 
@@ -173,4 +186,7 @@ def drop_all():
     Base.metadata.drop_all(ENGINE, tables=[Book.__table__, Author.__table__])
 
 
-run(create_all, create_foreign_key, orm, core, reflection, foreign_keys, asyncpg, integer_keys, upsert, enums, drop_all)
+run(
+    *(create_all, create_foreign_key, orm, core, reflection, foreign_keys, autocommit, asyncpg, integer_keys, upsert),
+    *(enums, drop_all),
+)

@@ -18,7 +18,7 @@ from server.sql.grammar.rules.roles import (
     parse_role,
 )
 from server.sql.grammar.rules.sequences import parse_alter_sequence, parse_create_sequence
-from server.sql.grammar.rules.settings import parse_alter_system
+from server.sql.grammar.rules.settings import parse_alter_system, parse_setting_value
 from server.sql.grammar.rules.sinks import parse_create_sink
 from server.sql.grammar.rules.sources import (
     parse_add_subsources,
@@ -40,6 +40,7 @@ from server.sql.grammar.statements.objects import (
     CommentOn,
     CreateDatabase,
     CreateSchema,
+    DatabaseOption,
     DropObjects,
     ObjectKind,
 )
@@ -120,19 +121,28 @@ def parse_create(tokens: TokenReader) -> Statement:
 
 def _parse_create_schema(tokens: TokenReader, start: int) -> CreateSchema:
     exists = tokens.if_not_exists()
-    tokens.reject("CREATE SCHEMA AUTHORIZATION", "authorization")
-    schema = tokens.name(parts_max=2)
-    tokens.reject("CREATE SCHEMA AUTHORIZATION", "authorization")
+    schema = None if tokens.at("authorization") else tokens.name(parts_max=2)
+    owner = parse_role(tokens) if tokens.take("authorization") else None
     tokens.reject("CREATE SCHEMA with its objects", "create", hint="Create them with separate statements.")
-    return CreateSchema(*tokens.text_from(start), schema, exists)
+    return CreateSchema(*tokens.text_from(start), schema, exists, owner)
 
 
 def _parse_create_database(tokens: TokenReader, start: int) -> CreateDatabase:
     exists = tokens.if_not_exists()
     database = tokens.ident()
-    if not tokens.at_statement_end:
-        raise tokens.not_supported("CREATE DATABASE with options")
-    return CreateDatabase(*tokens.text_from(start), database, exists)
+    tokens.take("with")
+    options = []
+    while not tokens.at_statement_end:
+        options.append(_parse_database_option(tokens))
+    return CreateDatabase(*tokens.text_from(start), database, exists, tuple(options))
+
+
+def _parse_database_option(tokens: TokenReader) -> DatabaseOption:
+    position = tokens.token.start + 1
+    name = "connection_limit" if tokens.take("connection", "limit") else tokens.ident().name.lower()
+    tokens.take("=")
+    value = None if tokens.take("default") else parse_setting_value(tokens)
+    return DatabaseOption(name, value, position)
 
 
 def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
@@ -146,8 +156,11 @@ def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
     tokens.reject("DROP INDEX CONCURRENTLY", "concurrently")
     exists = tokens.if_exists()
     names = tokens.comma_list(lambda: tokens.name(_NAME_PARTS[kind]))
+    force = kind is ObjectKind.DATABASE and (tokens.take("with") or tokens.at("("))
+    if force:
+        tokens.in_parentheses(lambda: tokens.expect("force"))
     cascade = tokens.drop_behavior()
-    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade)
+    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade, force)
 
 
 def parse_alter(tokens: TokenReader) -> Statement:

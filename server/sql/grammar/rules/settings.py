@@ -7,7 +7,7 @@ from server.sql.grammar.rules.roles import parse_set_role
 from server.sql.grammar.rules.transactions import parse_transaction_modes
 from server.sql.grammar.statements.roles import SetRole
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
-from server.sql.grammar.statements.transactions import SetTransaction
+from server.sql.grammar.statements.transactions import SetConstraints, SetTransaction
 from server.sql.grammar.token_reader import TokenReader
 
 
@@ -21,7 +21,7 @@ def parse_alter_system(tokens: TokenReader, start: int) -> AlterSystem:
     return AlterSystem(*tokens.text_from(start), name, values)
 
 
-def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetRole:
+def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstraints | SetRole:
     start = tokens.index
     tokens.expect("set")
     if tokens.take("session", "characteristics"):
@@ -32,12 +32,19 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetRole:
         tokens.reject("SET TRANSACTION SNAPSHOT", "snapshot")
         modes = parse_transaction_modes(tokens)
         return SetTransaction(*tokens.text_from(start), modes, False)
+    if tokens.at("constraints") and tokens.ahead().value not in ("=", "to", "."):
+        tokens.advance()
+        names = None if tokens.take("all") else tokens.comma_list(tokens.name)
+        deferred = tokens.choose("deferred", "immediate") == "deferred"
+        return SetConstraints(*tokens.text_from(start), names, deferred)
     local = tokens.take("local")
     if not local and tokens.at("session") and tokens.ahead().value not in ("=", "to", "."):
         tokens.advance()
-    tokens.reject("SET CONSTRAINTS", "constraints")
     if tokens.at("authorization") and tokens.ahead().value not in ("=", "to", "."):
         raise tokens.not_supported("SET SESSION AUTHORIZATION", "Use SET ROLE, or connect as the other role.")
+    if tokens.take("xml", "option"):
+        option = tokens.choose("content", "document")
+        return SetVariable(*tokens.text_from(start), "xmloption", (option,), local, False)
     if tokens.take("role"):
         return parse_set_role(tokens, start, local)
     if tokens.take("time", "zone"):

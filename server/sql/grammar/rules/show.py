@@ -30,13 +30,13 @@ def parse_show(tokens: TokenReader) -> ShowStatement:
     for shown in ShowKind:
         if tokens.take(*shown.value.split()):
             on = tokens.name() if shown is ShowKind.INDEXES and tokens.take("on") else None
-            if shown in (ShowKind.ROLES, ShowKind.PRIVILEGES) and tokens.at("from", "in"):
+            if shown in (ShowKind.ROLES, ShowKind.PRIVILEGES, ShowKind.SUBSCRIPTIONS) and tokens.at("from", "in"):
+                raise tokens.syntax_error()
+            if shown is ShowKind.SUBSCRIPTIONS and tokens.at("like"):  # they have no names
                 raise tokens.syntax_error()
             schema = tokens.name(2) if tokens.at("from", "in") and tokens.choose("from", "in") else None
             like = _parse_like(tokens)
             return ShowObjects(*tokens.text_from(start), shown, schema, on, like)
-    if tokens.at("subscriptions"):
-        tokens.reject("SHOW SUBSCRIPTIONS", "subscriptions", hint="Query mz_internal.mz_subscriptions.")
     variable = parse_shown_name(tokens)
     return ShowVariable(*tokens.text_from(start), variable)
 

@@ -78,6 +78,7 @@ from server.sql.grammar.statements.transactions import (
     Rollback,
     RollbackToSavepoint,
     Savepoint,
+    SetConstraints,
     SetTransaction,
 )
 from server.sql.grammar.statements.types import AddEnumValue, CreateEnum, RenameEnumValue, SetTypeSchema
@@ -161,6 +162,7 @@ __all__ = [
     "RollbackToSavepoint",
     "Savepoint",
     "Select",
+    "SetConstraints",
     "SetDomainDefault",
     "SetRole",
     "SetTransaction",
@@ -257,6 +259,7 @@ Statement = (
     | SetVariable
     | SetRole
     | SetTransaction
+    | SetConstraints
     | ResetVariable
     | ShowStatement
     | Discard

@@ -30,29 +30,43 @@ class ObjectKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseOption:
+    """An option of CREATE DATABASE, with its name in lower case. value None: DEFAULT."""
+
+    name: str
+    value: str | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class CreateDatabase(Definition):
     tag = "CREATE DATABASE"
 
     name: Ident
     if_not_exists: bool
+    options: tuple[DatabaseOption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSchema(Definition):
+    """`name` None: the schema has the name of its owner. `owner`: AUTHORIZATION."""
+
     tag = "CREATE SCHEMA"
 
-    name: Name
+    name: Name | None
     if_not_exists: bool
+    owner: RoleName | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DropObjects(Definition):
-    """Database names have one part, schema names one or two."""
+    """Database names have one part, schema names one or two. `force`: DROP DATABASE ... WITH (FORCE)."""
 
     kind: ObjectKind
     names: tuple[Name, ...]
     if_exists: bool
     cascade: bool
+    force: bool = False
 
     @property
     def tag(self) -> str:  # type: ignore[override]

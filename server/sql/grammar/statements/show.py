@@ -10,7 +10,7 @@ from server.sql.grammar.statements.parts import Name, Parsed
 
 
 class ShowKind(StrEnum):
-    """The kinds of object that SHOW lists."""
+    """The kinds of object that SHOW lists, and the running subscriptions."""
 
     DATABASES = "databases"
     SCHEMAS = "schemas"
@@ -29,6 +29,7 @@ class ShowKind(StrEnum):
     SINKS = "sinks"
     SEQUENCES = "sequences"
     TYPES = "types"
+    SUBSCRIPTIONS = "subscriptions"
 
 
 @dataclass(frozen=True, slots=True)

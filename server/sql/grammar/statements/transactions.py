@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.sql.grammar.statements.parts import Ident, Parsed
+from server.sql.grammar.statements.parts import Ident, Name, Parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,11 @@ class SetTransaction(Parsed):
 
     modes: TransactionModes
     session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetConstraints(Parsed):
+    """SET CONSTRAINTS {ALL | names} {DEFERRED | IMMEDIATE}. names None: ALL."""
+
+    names: tuple[Name, ...] | None
+    deferred: bool
