@@ -62,7 +62,7 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
         return
     (id,) = after.items.keys() - before.items.keys()
     index = after.items[id]
-    for key in statement.keys:
+    for key in (key.expression for key in statement.keys):
         number = key_column(key.text, table.columns)
         if number is None:
             message = "a unique index on an expression is not supported"

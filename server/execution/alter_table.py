@@ -40,6 +40,7 @@ from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
 from server.execution.ddl.foreign_keys import check_types, referenced_column_users
+from server.execution.ddl.index_options import check_classes
 from server.execution.ddl.named_objects import altered_object, in_use
 from server.execution.ddl.sequences import create_owned
 from server.execution.ddl.view_columns import with_views
@@ -357,7 +358,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
         if user.id in state.items:
             state = state.without_item(user.id, cascade=True)
     for index in state.indexes_on(table.id):
-        if any(name in key_columns(key) for key in index.keys):
+        if any(name in key_columns(key) for key in (*index.keys, *index.included)):
             try:
                 state = state.without_item(index.id, cascade=action.cascade)
             except InUse as error:
@@ -473,6 +474,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     after = _with_column(table, at, new)
     for index in context.state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
+        check_classes(after.columns, index.keys, index.classes, index.method)
     check_types(context.state, after)
     if action.using is None and _is_wider(parse_type(column.type), type):
         await _replace(context, table, after)

@@ -30,6 +30,7 @@ from server.execution.ddl.define import define, discard_temporary
 from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
+from server.execution.reindex import reindex
 from server.execution.select import select
 from server.execution.subscribe import subscribe
 from server.execution.times import fetch_timeout_s
@@ -133,6 +134,12 @@ class Dispatcher:
                 return await write.truncate(context, tables, restarts=restarts)
             case ((s.AddCheck() | s.ValidateCheck()), _):
                 return await change_check(context, statement)
+            case ((s.CreateIndex(concurrently=True) | s.DropObjects(concurrently=True)), _) if self._is_in_block:
+                verb = "CREATE" if isinstance(statement, s.CreateIndex) else "DROP"
+                message = f"{verb} INDEX CONCURRENTLY cannot run inside a transaction block"
+                raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
+            case s.Reindex(), _:
+                return reindex(context, statement, in_block=self._is_in_block)
             case s.Maintain(tag=tag, tables=tables), _:
                 self._check_maintained(tag, tables)
                 return Result(tag)
@@ -257,9 +264,14 @@ class Dispatcher:
             case _:
                 assert_never(statement)
 
+    @property
+    def _is_in_block(self) -> bool:
+        """Whether the statement is in a transaction block, or is one of several in a Query message."""
+        return self.context.transaction.explicit or self.has_several_statements
+
     def _check_maintained(self, tag: str, tables: Sequence[Name]) -> None:
         """VACUUM, ANALYZE. PgError 42P01 for an unknown relation, 25001 for VACUUM in a block."""
-        if tag == "VACUUM" and (self.context.transaction.explicit or self.has_several_statements):
+        if tag == "VACUUM" and self._is_in_block:
             raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
         for name in tables:
             find_item(self.context, name)

@@ -414,6 +414,13 @@ class TokenReader:
         text, offset = self.sliced(span)
         return Expr(trees.parse_expression(self.source, span), text, offset)
 
+    def expression_to(self, end: int) -> Expr:
+        """The expression that ends before the token with the index `end`."""
+        span = self.tokens[self.index : end + 1]
+        text, offset = self.sliced(span)
+        self.move_to(end)
+        return Expr(trees.parse_expression(self.source, span), text, offset)
+
     def expressions(self, *stops: str) -> tuple[Expr, ...]:
         return self.comma_list(lambda: self.expression(",", *stops))
 

@@ -143,11 +143,11 @@ def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
     if tokens.take("owned"):
         return parse_drop_owned(tokens, start)
     kind = parse_object_kind(tokens, "DROP")
-    tokens.reject("DROP INDEX CONCURRENTLY", "concurrently")
+    concurrently = kind is ObjectKind.INDEX and tokens.take("concurrently")
     exists = tokens.if_exists()
     names = tokens.comma_list(lambda: tokens.name(_NAME_PARTS[kind]))
     cascade = tokens.drop_behavior()
-    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade)
+    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade, concurrently)
 
 
 def parse_alter(tokens: TokenReader) -> Statement:

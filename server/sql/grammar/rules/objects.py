@@ -14,6 +14,7 @@ _UNSUPPORTED_KINDS = words(
     sink statistics subscription system tablespace text transform trigger"""
 )
 
+TABLESPACE_HINT = "Omit it: all data is in the data directory of the server (--data-dir)."
 _COMPUTE = "Define a view with the query, or compute in the client."
 _REACT = "A materialized view is kept up to date when its tables change, and SUBSCRIBE sends the changes to a client."
 # What to do instead.

@@ -28,7 +28,7 @@ from server.sql.grammar.statements.domains import (
 )
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
-from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.maintenance import Maintain, Reindex
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
@@ -150,6 +150,7 @@ __all__ = [
     "Notify",
     "Prepare",
     "ReassignOwned",
+    "Reindex",
     "ReleaseSavepoint",
     "RenameColumn",
     "RenameConstraint",
@@ -266,6 +267,7 @@ Statement = (
     | Fetch
     | Move
     | Maintain
+    | Reindex
     | CloseCursor
     | Listen
     | Unlisten

@@ -53,6 +53,7 @@ class DropObjects(Definition):
     names: tuple[Name, ...]
     if_exists: bool
     cascade: bool
+    concurrently: bool = False
 
     @property
     def tag(self) -> str:  # type: ignore[override]

@@ -1,0 +1,25 @@
+"""COLLATE in definitions of columns, domains and indexes."""
+
+from __future__ import annotations
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.statements.parts import Name
+from server.sql.grammar.token_reader import TokenReader
+
+BYTE_ORDER = ("C", "POSIX", "default", "ucs_basic")
+"""The collations that compare texts by their bytes, as Tidewire always does."""
+COLLATION_HINT = (
+    'Text is compared by its bytes, as under the collation "C". '
+    "For another order, add a column with a text that sorts as wanted."
+)
+
+
+def parse_collation(tokens: TokenReader) -> Name | None:
+    """[COLLATE name], one of `BYTE_ORDER`. 0A000 for another collation."""
+    if not tokens.take("collate"):
+        return None
+    name = tokens.name()
+    if name.parts[-1] in BYTE_ORDER and name.parts[:-1] in ((), ("pg_catalog",)):
+        return name
+    message = f'collation "{name}" is not supported'
+    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=COLLATION_HINT, position=name.position)
