@@ -18,8 +18,7 @@ from server.authorization import privileges
 from server.coordinator.notifications import Notification
 from server.coordinator.reads import AlteredError
 from server.execution import show, write
-from server.execution.add_check import change_check
-from server.execution.add_key import add_key
+from server.execution.add_key import create_unique_index
 from server.execution.alter_domain import constrain_domain
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
@@ -132,8 +131,6 @@ class Dispatcher:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables, restarts=restarts)
-            case ((s.AddCheck() | s.ValidateCheck()), _):
-                return await change_check(context, statement)
             case ((s.CreateIndex(concurrently=True) | s.DropObjects(concurrently=True)), _) if self._is_in_block:
                 verb = "CREATE" if isinstance(statement, s.CreateIndex) else "DROP"
                 message = f"{verb} INDEX CONCURRENTLY cannot run inside a transaction block"
@@ -153,8 +150,8 @@ class Dispatcher:
                 return await constrain_domain(context, statement)
             case s.AlterTable(), _:
                 return await alter_table(context, statement)
-            case ((s.AddKey() | s.CreateIndex(unique=True)), _):
-                return await add_key(context, statement)
+            case s.CreateIndex(unique=True), _:
+                return await create_unique_index(context, statement)
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.SetTransaction()), _):

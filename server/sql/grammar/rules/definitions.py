@@ -5,7 +5,6 @@ from __future__ import annotations
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
-from server.sql.grammar.rules.checks import at_rule, parse_add_rule, parse_validate_check
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
@@ -29,7 +28,7 @@ from server.sql.grammar.rules.sources import (
     parse_create_source,
     parse_drop_subsources,
 )
-from server.sql.grammar.rules.tables import parse_alter_constraint, parse_create_table
+from server.sql.grammar.rules.tables import parse_create_table
 from server.sql.grammar.rules.types import parse_alter_type, parse_create_type, parse_set_schema
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
@@ -60,7 +59,7 @@ _ALTERATIONS = {
     ObjectKind.HOLD: "ADVANCE, RENAME TO",
     ObjectKind.DOMAIN: "ADD, DROP, VALIDATE and RENAME CONSTRAINT, SET and DROP, SET SCHEMA, RENAME TO",
     ObjectKind.TYPE: "ADD VALUE, RENAME VALUE, SET SCHEMA, RENAME TO",
-    ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
+    ObjectKind.TABLE: "actions on columns and constraints, RENAME TO, SET SCHEMA",
 }
 _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SEQUENCE)
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
@@ -177,16 +176,10 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered_domain
     if kind is ObjectKind.TYPE and (retyped := parse_alter_type(tokens, start, name)) is not None:
         return retyped
-    if kind is ObjectKind.TABLE and at_rule(tokens):
-        return parse_add_rule(tokens, start, name, exists)
-    if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):
-        return parse_validate_check(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):
         return parse_drop_subsources(tokens, start, name, exists)
-    if kind is ObjectKind.TABLE and (altered_key := parse_alter_constraint(tokens, start, name, exists)) is not None:
-        return altered_key
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
     if kind in _MOVABLE and tokens.take("set", "schema"):

@@ -19,16 +19,15 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sequences import Identity
 from server.sql.grammar.statements.sources import CreateSourceTable
 from server.sql.grammar.statements.tables import (
-    AddKey,
     ColumnDefinition,
     CreateTable,
     CreateTableAs,
-    DropConstraint,
     Key,
     Like,
 )
 from server.sql.grammar.token_reader import TokenReader
 
+EXCLUDE_HINT = "UNIQUE rejects equal rows. A materialized view can show rows that overlap."
 _LIKE_PROPERTIES = (
     *("comments", "compression", "constraints", "defaults", "generated", "identity", "indexes", "statistics"),
     "storage",
@@ -136,7 +135,7 @@ def _parse_table_element(
     elif tokens.at_all("foreign", "key"):
         rules.append(parse_reference(tokens, constraint))
     elif tokens.at("exclude") and tokens.ahead().value in ("(", "using"):
-        raise tokens.not_supported("an EXCLUDE constraint")
+        raise tokens.not_supported("an EXCLUDE constraint", EXCLUDE_HINT)
     elif tokens.take("like"):
         columns.append(_parse_like(tokens))
     else:
@@ -242,25 +241,6 @@ def _add_key(keys: list[Key], key: Key, table: Name) -> None:
         message = f'multiple primary keys for table "{table.parts[-1]}" are not allowed'
         raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, position=key.position)
     keys.append(key)
-
-
-def parse_alter_constraint(
-    tokens: TokenReader, start: int, table: Name, exists: bool
-) -> AddKey | DropConstraint | None:
-    """ADD or DROP of a constraint, as the action of ALTER TABLE; None: another action follows."""
-    if tokens.at("add") and tokens.ahead().value in ("constraint", "primary", "unique"):
-        tokens.expect("add")
-        name = tokens.ident() if tokens.take("constraint") else None
-        if not at_key(tokens):
-            raise tokens.not_supported("ALTER TABLE ... ADD CONSTRAINT other than PRIMARY KEY and UNIQUE")
-        key = parse_key(tokens, name, None)
-        return AddKey(*tokens.text_from(start), table, key, exists)
-    if tokens.take("drop", "constraint"):
-        missing_ok = tokens.if_exists()
-        name = tokens.ident()
-        cascade = tokens.drop_behavior()
-        return DropConstraint(*tokens.text_from(start), table, name, exists, missing_ok, cascade)
-    return None
 
 
 def _conflicting(what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:

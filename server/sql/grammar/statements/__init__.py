@@ -16,7 +16,6 @@ resolved and columns are not checked.
 from __future__ import annotations
 
 from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
-from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.domains import (
@@ -70,7 +69,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint, RenameConstraint
+from server.sql.grammar.statements.tables import CreateTable, CreateTableAs, RenameConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -86,10 +85,7 @@ from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
-    "AddCheck",
     "AddEnumValue",
-    "AddKey",
-    "AddReference",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -130,7 +126,6 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
-    "DropConstraint",
     "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
@@ -177,7 +172,6 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
-    "ValidateCheck",
     "ValidateConnection",
     "WithWrites",
 ]
@@ -197,11 +191,6 @@ Statement = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
-    | AddCheck
-    | AddReference
-    | ValidateCheck
-    | AddKey
-    | DropConstraint
     | CreateView
     | CreateMaterializedView
     | CreateIndex
