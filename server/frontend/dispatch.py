@@ -26,6 +26,7 @@ from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
+from server.execution.extensions import create_extension
 from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
@@ -135,6 +136,8 @@ class Dispatcher:
                 verb = "CREATE" if isinstance(statement, s.CreateIndex) else "DROP"
                 message = f"{verb} INDEX CONCURRENTLY cannot run inside a transaction block"
                 raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
+            case s.CreateExtension(), _:
+                return create_extension(context, statement)
             case s.Reindex(), _:
                 return reindex(context, statement, in_block=self._is_in_block)
             case s.Maintain(tag=tag, tables=tables), _:

@@ -18,8 +18,8 @@ _COLUMNS = (
 )
 _CONSTRAINTS = "SELECT conname, contype FROM pg_constraint WHERE conrelid = 't'::regclass ORDER BY conname"
 _SEQUENCES = (
-    "SELECT sequencename, data_type::text, start_value, min_value, max_value, increment_by, cycle, cache_size, last_value"
-    " FROM pg_sequences WHERE schemaname = current_schema() ORDER BY sequencename"
+    "SELECT sequencename, data_type::text, start_value, min_value, max_value, increment_by, cycle, cache_size,"
+    " last_value FROM pg_sequences WHERE schemaname = current_schema() ORDER BY sequencename"
 )
 
 
@@ -42,7 +42,8 @@ def test_lists_of_actions_are_applied_in_the_order_of_postgresql(
             "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES other, DROP CONSTRAINT a_positive, ADD c int",
             "ALTER TABLE t ADD PRIMARY KEY (d), DROP CONSTRAINT t_pkey, ADD COLUMN d int NOT NULL DEFAULT 5,"
             " DROP COLUMN c",
-            "ALTER TABLE t ADD CHECK (e > 1), ADD e int DEFAULT 2, ADD CONSTRAINT u UNIQUE (a, id), ALTER b SET NOT NULL",
+            "ALTER TABLE t ADD CHECK (e > 1), ADD e int DEFAULT 2, ADD CONSTRAINT u UNIQUE (a, id),"
+            " ALTER b SET NOT NULL",
             _COLUMNS,
             _CONSTRAINTS,
             "ALTER TABLE t DROP COLUMN e, ADD COLUMN e text DEFAULT 'new', ALTER a SET DEFAULT 7",
@@ -76,7 +77,8 @@ def test_columns_become_identity_columns_and_cease_to_be(
 ) -> None:
     with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
         for statement in (
-            "CREATE TABLE t (id int NOT NULL, n int, s serial, big bigint NOT NULL, label text NOT NULL, g int NOT NULL)",
+            "CREATE TABLE t (id int NOT NULL, n int, s serial, big bigint NOT NULL, label text NOT NULL,"
+            " g int NOT NULL)",
             "ALTER TABLE t ALTER n ADD GENERATED ALWAYS AS IDENTITY",
             "ALTER TABLE t ALTER s ADD GENERATED ALWAYS AS IDENTITY",
             "ALTER TABLE t ALTER label ADD GENERATED ALWAYS AS IDENTITY",

@@ -167,3 +167,49 @@ def test_definitions_of_indexes_can_be_executed_again(passing_server: ServerThre
             ours.execute("DROP INDEX i")
             ours.execute(definition)
             assert ours.execute("SELECT pg_get_indexdef('i'::regclass)").fetchone() == listed
+
+
+def test_collations_that_compare_bytes_are_those_of_postgresql(
+    theirs: psycopg.Connection[Any], passing_server: ServerThread
+) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for statement in (
+            'CREATE TABLE t (a text COLLATE "C" NOT NULL, b varchar(9) NOT NULL COLLATE pg_catalog."POSIX",'
+            ' c char(3) COLLATE "default" UNIQUE, d text[] COLLATE "C")',
+            "CREATE DOMAIN word AS text COLLATE pg_catalog.\"C\" CHECK (VALUE > 'a')",
+            "CREATE DOMAIN name2 AS varchar(3) DEFAULT 'b' COLLATE \"C\" NOT NULL",
+            'CREATE TABLE u (a word COLLATE "C", b name2)',
+            "ALTER TABLE t ADD e text COLLATE ucs_basic DEFAULT 'x', ALTER b TYPE text COLLATE \"C\"",
+            'CREATE INDEX ON t (a COLLATE "C", b COLLATE pg_catalog."POSIX" DESC)',
+            'CREATE TABLE x (a text COLLATE "C" COLLATE "C")',
+            'CREATE TABLE x (a int COLLATE "C")',
+            'CREATE DOMAIN x AS int COLLATE "C"',
+            "INSERT INTO u VALUES ('A', 'b')",
+        ):
+            assert answer(ours, statement) == answer(theirs, statement), statement
+        for statement in (
+            'CREATE TABLE x (a text COLLATE "en_US")',
+            'CREATE DOMAIN x AS text COLLATE "und-x-icu"',
+            'ALTER TABLE t ALTER a TYPE text COLLATE other."C"',
+        ):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"collation .* is not supported") as error:
+                ours.execute(statement.encode())
+            assert "compared by its bytes" in str(error.value.diag.message_hint)
+
+
+def test_the_only_extension_is_plpgsql(theirs: psycopg.Connection[Any], passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        notices: list[str | None] = []
+        ours.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        for statement in (
+            "CREATE EXTENSION IF NOT EXISTS plpgsql WITH SCHEMA pg_catalog",
+            "CREATE EXTENSION plpgsql",
+            "CREATE EXTENSION IF NOT EXISTS nowhere SCHEMA public VERSION '1.0' CASCADE",
+            "CREATE EXTENSION nowhere NONSENSE",
+        ):
+            assert answer(ours, statement) == answer(theirs, statement), statement
+        assert notices == ['extension "plpgsql" already exists, skipping']
+        for name, hint in (("pg_trgm", "read all rows"), ("pgcrypto", "built in"), ("nowhere", "cannot load")):
+            with pytest.raises(psycopg.errors.FeatureNotSupported) as error:
+                ours.execute(f"CREATE EXTENSION {name}".encode())
+            assert hint in str(error.value.diag.message_hint)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.statements.parts import Name
+from protocol.pgwire.types import PgType
+from server.sql.grammar.statements.parts import Name, NamedType
 from server.sql.grammar.token_reader import TokenReader
 
 BYTE_ORDER = ("C", "POSIX", "default", "ucs_basic")
@@ -23,3 +24,16 @@ def parse_collation(tokens: TokenReader) -> Name | None:
         return name
     message = f'collation "{name}" is not supported'
     raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=COLLATION_HINT, position=name.position)
+
+
+def parse_collation_of(tokens: TokenReader, type: PgType, before: Name | None) -> Name | None:
+    """COLLATE name of a column or domain. `before`: an earlier one. PgError 42601, 42804, 0A000."""
+    position = tokens.token.start + 1
+    name = parse_collation(tokens)
+    if before is not None:
+        raise PgError(SqlState.SYNTAX_ERROR, "multiple COLLATE clauses not allowed", position=position)
+    base = type.element or type
+    if not isinstance(base, NamedType) and base.name not in ("text", "varchar", "bpchar"):
+        message = f"collations are not supported by type {type.base_display}"
+        raise PgError(SqlState.DATATYPE_MISMATCH, message, position=position)
+    return name

@@ -38,6 +38,7 @@ from server.sql.grammar.statements.objects import (
     AlterSchema,
     CommentOn,
     CreateDatabase,
+    CreateExtension,
     CreateSchema,
     DropObjects,
     ObjectKind,
@@ -108,6 +109,8 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_type(tokens, start)
     if tokens.take("domain"):
         return parse_create_domain(tokens, start)
+    if tokens.take("extension"):
+        return _parse_create_extension(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -115,6 +118,22 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.at("role", "user"):
         return parse_create_role(tokens, start)
     raise unsupported_kind(tokens, "CREATE")
+
+
+def _parse_create_extension(tokens: TokenReader, start: int) -> CreateExtension:
+    """CREATE EXTENSION [IF NOT EXISTS] name [WITH] [SCHEMA schema] [VERSION version] [CASCADE]"""
+    exists = tokens.if_not_exists()
+    name = tokens.ident()
+    tokens.take("with")
+    while not tokens.at_statement_end:
+        match tokens.choose("schema", "version", "cascade"):
+            case "schema":
+                tokens.ident()
+            case "version" if tokens.token.kind is Kind.STRING:
+                tokens.string()
+            case "version":
+                tokens.ident()
+    return CreateExtension(*tokens.text_from(start), name, exists)
 
 
 def _parse_create_schema(tokens: TokenReader, start: int) -> CreateSchema:

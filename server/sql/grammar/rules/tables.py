@@ -10,6 +10,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.checks import parse_check, parse_generation, parse_reference
+from server.sql.grammar.rules.collations import parse_collation_of
 from server.sql.grammar.rules.keys import at_key, parse_key
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
@@ -166,6 +167,7 @@ def parse_column_definition(
     default: Expr | None = None
     generated: Expr | None = None
     constraint: Ident | None = None
+    collation: Name | None = None
     while not (tokens.at_statement_end or tokens.at(",", ")")):
         token = tokens.token
         if tokens.take("constraint"):
@@ -200,7 +202,7 @@ def parse_column_definition(
         elif tokens.at("references"):
             rules.append(replace(parse_reference(tokens, constraint), columns=(name,)))
         elif tokens.at("collate"):
-            raise tokens.not_supported("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
+            collation = parse_collation_of(tokens, type_, collation)
         elif tokens.at("deferrable", "initially", "storage", "compression"):
             raise tokens.not_supported(f"a column with {tokens.token.value.upper()}")
         else:

@@ -37,6 +37,7 @@ from server.sql.grammar.statements.objects import (
     AlterSchema,
     CommentOn,
     CreateDatabase,
+    CreateExtension,
     CreateSchema,
     DropObjects,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "CreateDatabase",
     "CreateDomain",
     "CreateEnum",
+    "CreateExtension",
     "CreateHold",
     "CreateIndex",
     "CreateMaterializedView",
@@ -189,6 +191,7 @@ Statement = (
     | CopyTo
     | CreateDatabase
     | CreateSchema
+    | CreateExtension
     | CreateTable
     | CreateTableAs
     | CreateView

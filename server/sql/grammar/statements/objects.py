@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.parts import Definition, Ident, Name, Parsed
 from server.sql.grammar.statements.roles import RoleName
 
 
@@ -42,6 +42,14 @@ class CreateSchema(Definition):
     tag = "CREATE SCHEMA"
 
     name: Name
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateExtension(Parsed):
+    """CREATE EXTENSION. Its options have no effect."""
+
+    name: Ident
     if_not_exists: bool
 
 
