@@ -69,6 +69,7 @@ def _check_indexed_view(context: Context, view: View) -> None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f'index on view "{view.name}" over system table "{system.name}" is not supported',
+            hint="Query the view: system tables are read at once, without Spark.",
         )
     check_maintainable(context, plan)
 

@@ -105,7 +105,7 @@ _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
 }
 _BLOCK = "Send the statements between BEGIN and COMMIT."
 # Statements that Tidewire lacks, with the hint for each.
-_UNSUPPORTED: dict[str, str | None] = {
+_UNSUPPORTED = {
     "call": _BLOCK,
     "checkpoint": "Every acknowledged commit is on disk.",
     "cluster": "CREATE INDEX makes lookups by a key fast.",
@@ -113,7 +113,7 @@ _UNSUPPORTED: dict[str, str | None] = {
     "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
     "load": "COPY ... FROM STDIN inserts rows that the client sends.",
     "refresh": "A materialized view is always up to date.",
-    "security": None,
+    "security": "GRANT and views determine who reads what.",
 }
 
 

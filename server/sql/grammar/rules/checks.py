@@ -15,7 +15,11 @@ def parse_check(tokens: TokenReader, name: Ident | None) -> CheckConstraint:
     expression = tokens.expression()
     tokens.expect(")")
     tokens.take("no", "inherit")
-    tokens.reject("a check constraint that is NOT ENFORCED", "enforced")
+    tokens.reject(
+        "a check constraint that is NOT ENFORCED",
+        "enforced",
+        hint="Declare it NOT VALID: then only new rows are checked.",
+    )
     return CheckConstraint(name, expression, not tokens.take("not", "valid"))
 
 
@@ -42,7 +46,7 @@ def parse_reference(tokens: TokenReader, name: Ident | None) -> Reference:
     reference = Reference(columns, tokens.name(), tokens.column_list(), name)
     while True:
         if tokens.take("match"):
-            tokens.reject("MATCH PARTIAL", "partial")
+            tokens.reject("MATCH PARTIAL", "partial", hint="Use MATCH SIMPLE or MATCH FULL.")
             reference = replace(reference, match=_MATCHES[tokens.choose("full", "simple")])
         elif tokens.take("on"):
             reference = _with_action(tokens, reference)
@@ -68,6 +72,6 @@ def _with_action(tokens: TokenReader, reference: Reference) -> Reference:
         tokens.expect("action")
     if not on_delete:
         if is_set:
-            tokens.reject(f"a column list with SET {action.upper()} of ON UPDATE", "(")
+            tokens.reject(f"a column list with SET {action.upper()} of ON UPDATE", "(", hint="Omit the column list.")
         return replace(reference, on_update=_ACTIONS[action])
     return replace(reference, on_delete=_ACTIONS[action], set_columns=tokens.column_list() if is_set else ())

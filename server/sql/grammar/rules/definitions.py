@@ -7,8 +7,8 @@ from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
-from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
-from server.sql.grammar.rules.retention import parse_alter_retention
+from server.sql.grammar.rules.objects import UNLOGGED_HINT, parse_object_kind, parse_temporary, unsupported_kind
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_alter_retention
 from server.sql.grammar.rules.roles import (
     parse_alter_role,
     parse_create_role,
@@ -28,7 +28,7 @@ from server.sql.grammar.rules.sources import (
     parse_create_source,
     parse_drop_subsources,
 )
-from server.sql.grammar.rules.tables import parse_create_table
+from server.sql.grammar.rules.tables import PARTITION_HINT, parse_create_table
 from server.sql.grammar.rules.types import parse_alter_type, parse_create_type, parse_set_schema
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
@@ -66,6 +66,31 @@ _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, Obj
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
 
 
+_TABLE_HINTS = {
+    "attach": PARTITION_HINT,
+    "cluster": "Omit it: an index finds rows by key.",
+    "detach": PARTITION_HINT,
+    "disable": "Omit it: there are no triggers, rules and row security.",
+    "enable": "Omit it: there are no triggers, rules and row security.",
+    "force": "Omit it: there are no triggers, rules and row security.",
+    "inherit": "A view with UNION ALL has the rows of several tables.",
+    "replica": "Omit it: SUBSCRIBE and sinks send whole rows.",
+    "reset": STORAGE_HINT,
+    "set": STORAGE_HINT,
+}
+"""What to do instead of an action of ALTER TABLE, by its first word."""
+
+
+def _alteration_hint(kind: ObjectKind, tokens: TokenReader) -> str:
+    if kind is ObjectKind.TABLE and tokens.word in _TABLE_HINTS:
+        return _TABLE_HINTS[tokens.word]
+    if kind is ObjectKind.VIEW:
+        return "CREATE OR REPLACE VIEW changes the query of a view."
+    if kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
+        return "ALTER SYSTEM SET and SET change settings."
+    return f"Drop the {kind}, and create it again."
+
+
 def _at_rename_column(tokens: TokenReader) -> bool:
     return tokens.at_all("rename", "column") or (tokens.at("rename") and tokens.ahead(2).value == "to")
 
@@ -74,12 +99,14 @@ def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    tokens.reject("CREATE UNLOGGED", "unlogged")
+    tokens.reject("CREATE UNLOGGED", "unlogged", hint=UNLOGGED_HINT)
     if parse_temporary(tokens):
         if tokens.take("view"):
             return parse_create_view(tokens, start, or_replace, temporary=True)
         if or_replace or not tokens.take("table"):
-            raise tokens.not_supported("a temporary object other than a table or a view")
+            raise tokens.not_supported(
+                "a temporary object other than a table or a view", "Create it without TEMPORARY, and drop it later."
+            )
         return parse_create_table(tokens, start, temporary=True)
     if tokens.take("materialized"):
         tokens.expect("view")
@@ -219,7 +246,9 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return parse_rename_column(tokens, start, kind, name, exists)
     if not tokens.at("rename") or (tokens.ahead().value != "to" and tokens.ahead().kind is not Kind.END):
         known = _ALTERATIONS.get(kind, "RENAME TO")
-        raise tokens.not_supported(f"ALTER {kind.upper()} other than {known} and OWNER TO")
+        raise tokens.not_supported(
+            f"ALTER {kind.upper()} other than {known} and OWNER TO", _alteration_hint(kind, tokens)
+        )
     tokens.expect("rename", "to")
     new_name = tokens.ident()
     return AlterRename(*tokens.text_from(start), kind, name, new_name, exists)

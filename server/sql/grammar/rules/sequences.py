@@ -27,7 +27,7 @@ def parse_alter_sequence(tokens: TokenReader, start: int, name: Name, if_exists:
     """ALTER SEQUENCE with options. None for another form."""
     if tokens.at("owner", "rename") or tokens.at_all("set", "schema"):
         return None
-    tokens.reject("ALTER SEQUENCE ... SET LOGGED or UNLOGGED", "set")
+    tokens.reject("ALTER SEQUENCE ... SET LOGGED or UNLOGGED", "set", hint="Omit it: all sequences are durable.")
     options = _parse_options(tokens)
     if not options:
         raise tokens.syntax_error()

@@ -12,7 +12,7 @@ from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.checks import parse_check, parse_generation, parse_reference
 from server.sql.grammar.rules.collations import parse_collation_of
 from server.sql.grammar.rules.keys import at_key, parse_key
-from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
 from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
@@ -28,6 +28,11 @@ from server.sql.grammar.statements.tables import (
 )
 from server.sql.grammar.token_reader import TokenReader
 
+PARTITION_HINT = "Create a table without partitions: an index finds rows by key in tables of any size."
+AS_OF_HINT = "Create the table, and insert the rows of SELECT ... AS OF."
+_CHECKED = "Omit it: a constraint is checked at the end of each statement, and again at COMMIT."
+_STORED = "Omit it: all rows are stored in the same way."
+_COLUMN_HINTS = {"deferrable": _CHECKED, "initially": _CHECKED, "storage": _STORED, "compression": _STORED}
 EXCLUDE_HINT = "UNIQUE rejects equal rows. A materialized view can show rows that overlap."
 _LIKE_PROPERTIES = (
     *("comments", "compression", "constraints", "defaults", "generated", "identity", "indexes", "statistics"),
@@ -44,8 +49,8 @@ def parse_create_table(
         return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
     if tokens.at("as", "with", "using", "tablespace", "on") or _at_column_names(tokens):
         return _parse_create_table_as(tokens, start, name, exists, temporary)
-    tokens.reject("CREATE TABLE OF a type", "of")
-    tokens.reject("a partitioned table", "partition")
+    tokens.reject("CREATE TABLE OF a type", "of", hint="List the columns.")
+    tokens.reject("a partitioned table", "partition", hint=PARTITION_HINT)
     tokens.expect("(")
     columns: list[ColumnDefinition | Like] = []
     keys: list[Key] = []
@@ -55,11 +60,13 @@ def parse_create_table(
         while tokens.take(","):
             _parse_table_element(tokens, name, columns, keys, rules)
         tokens.expect(")")
-    tokens.reject("INHERITS", "inherits")
-    tokens.reject("a partitioned table", "partition")
+    tokens.reject(
+        "INHERITS", "inherits", hint="Repeat the columns. A view with UNION ALL has the rows of several tables."
+    )
+    tokens.reject("a partitioned table", "partition", hint=PARTITION_HINT)
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
     on_commit = _parse_on_commit(tokens, temporary)
-    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on", hint=STORAGE_HINT)
     return CreateTable(
         *tokens.text_from(start),
         name,
@@ -95,11 +102,11 @@ def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: 
     columns = tokens.column_list()
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
     on_commit = _parse_on_commit(tokens, temporary)
-    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on", hint=STORAGE_HINT)
     tokens.expect("as")
     tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
     query = tokens.query("with")
-    tokens.reject("AS OF in CREATE TABLE AS", "as")
+    tokens.reject("AS OF in CREATE TABLE AS", "as", hint=AS_OF_HINT)
     with_data = True
     if tokens.take("with"):
         with_data = not tokens.take("no")
@@ -204,7 +211,7 @@ def parse_column_definition(
         elif tokens.at("collate"):
             collation = parse_collation_of(tokens, type_, collation)
         elif tokens.at("deferrable", "initially", "storage", "compression"):
-            raise tokens.not_supported(f"a column with {tokens.token.value.upper()}")
+            raise tokens.not_supported(f"a column with {tokens.token.value.upper()}", _COLUMN_HINTS[tokens.token.value])
         else:
             raise tokens.syntax_error()
         constraint = None

@@ -8,7 +8,7 @@ from server.sql.grammar.lexer import Kind, words
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
 from server.sql.grammar.rules.objects import TABLESPACE_HINT
-from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView, IndexKey
 from server.sql.grammar.token_reader import TokenReader
@@ -18,10 +18,10 @@ def parse_create_view(tokens: TokenReader, start: int, or_replace: bool, tempora
     exists = tokens.if_not_exists()
     name = tokens.name()
     columns = tokens.column_list()
-    tokens.reject("CREATE VIEW with options", "with")
+    tokens.reject("CREATE VIEW with options", "with", hint="Omit them: a view reads with the privileges of its owner.")
     tokens.expect("as")
     query = tokens.query("with")
-    tokens.reject("WITH CHECK OPTION", "with")
+    tokens.reject("WITH CHECK OPTION", "with", hint="Omit it: views cannot be written to.")
     return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists, temporary)
 
 
@@ -31,11 +31,11 @@ def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: 
     columns = tokens.column_list()
     _parse_in_cluster(tokens)
     retain = parse_retain_option(tokens, "CREATE MATERIALIZED VIEW with options")
-    tokens.reject("CREATE MATERIALIZED VIEW with options", "using", "tablespace")
+    tokens.reject("CREATE MATERIALIZED VIEW with options", "using", "tablespace", hint=STORAGE_HINT)
     tokens.expect("as")
     query = tokens.query("with")
     if tokens.take("with") and not tokens.take("data"):
-        raise tokens.not_supported("WITH NO DATA")
+        raise tokens.not_supported("WITH NO DATA", "Omit it: a materialized view is always up to date.")
     return CreateMaterializedView(*tokens.text_from(start), name, columns, query, or_replace, exists, retain)
 
 
