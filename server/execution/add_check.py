@@ -11,6 +11,7 @@ from catalog.objects import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl.checks import named_check, with_check
 from server.execution.ddl.define import change_catalog
+from server.execution.ddl.foreign_keys import report_not_enforced
 from server.execution.row_rules import first_violation
 from server.execution.select import relation_rows_at
 from server.session_state.context import Context
@@ -28,7 +29,16 @@ async def add_check(context: Context, table: Table, given: CheckConstraint) -> N
 
 
 async def validate_check(context: Context, table: Table, name: str) -> None:
-    """Executes VALIDATE CONSTRAINT. PgError 23514 if a row violates the constraint."""
+    """Executes VALIDATE CONSTRAINT, which has no effect on a foreign key, since no statement enforces it.
+
+    PgError 23514 if a row violates the constraint, 42704, 42809.
+    """
+    if any(key.name == name for key in table.foreign_keys):
+        report_not_enforced(context, table)
+        return
+    if any(key.name == name for key in table.keys):
+        message = f'constraint "{name}" of relation "{table.name}" is not a foreign key or check constraint'
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message)
     check = named_check(table, name)
     if check.is_valid:
         return

@@ -38,15 +38,19 @@ def with_references(context: Context, table: Table, given: Sequence[Reference]) 
         key = _foreign_key(context, table, reference)
         table = replace(table, foreign_keys=(*table.foreign_keys, key))
     if not all(reference.not_enforced for reference in given):
-        context.notice(
-            Notice(
-                f'FOREIGN KEY constraints of table "{table.name}" are not enforced',
-                severity=Severity.NOTICE,
-                hint="Rows that refer to no row are not rejected. "
-                "Declare the constraint NOT ENFORCED to omit this notice.",
-            )
-        )
+        report_not_enforced(context, table)
     return table
+
+
+def report_not_enforced(context: Context, table: Table) -> None:
+    """Sends a notice that the foreign keys of a table are not enforced."""
+    context.notice(
+        Notice(
+            f'FOREIGN KEY constraints of table "{table.name}" are not enforced',
+            severity=Severity.NOTICE,
+            hint="Rows that refer to no row are not rejected. Declare the constraint NOT ENFORCED to omit this notice.",
+        )
+    )
 
 
 def check_types(state: CatalogState, table: Table) -> None:
