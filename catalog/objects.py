@@ -476,13 +476,20 @@ class MaterializedView(DerivedRelation, Collection):
 class Index(Retained):
     """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`).
 
-    `is_unique`: no two rows of the table `on` have the same key. `nulls_distinct`: as in `Key`.
+    `is_unique`: no two rows of the table `on` have the same key. `nulls_distinct`: as in `Key`. The other fields have
+    no effect and are shown by the system catalogs: `method` is btree or hash, `included` are column names as SQL text,
+    `options` are pg_index.indoption, and `classes` are operator classes, "" for the default one. The last two have an
+    item for each key, or none.
     """
 
     on: ObjectId
     keys: tuple[str, ...]
     is_unique: bool = False
     nulls_distinct: bool = True
+    method: str = "btree"
+    included: tuple[str, ...] = ()
+    options: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
 
     kind = "index"
     plural = "indexes"
@@ -498,7 +505,11 @@ class Index(Retained):
 
     def stored(self) -> dict[str, object]:
         unique = {"unique": True, "nulls_distinct": self.nulls_distinct} if self.is_unique else {}
-        return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms, **unique}
+        shown: dict[str, object] = {"method": self.method} if self.method != "btree" else {}
+        for name, value in (("included", self.included), ("options", self.options), ("classes", self.classes)):
+            if value:
+                shown[name] = value
+        return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms, **unique, **shown}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
@@ -511,6 +522,10 @@ class Index(Retained):
             tuple(given["keys"]),
             given.get("unique", False),
             given.get("nulls_distinct", True),
+            given.get("method", "btree"),
+            tuple(given.get("included", ())),
+            tuple(given.get("options", ())),
+            tuple(given.get("classes", ())),
             retain_ms=given.get("retain_ms"),
         )
 

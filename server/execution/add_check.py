@@ -1,4 +1,4 @@
-"""ALTER TABLE ... ADD CHECK and VALIDATE CONSTRAINT: the rows of the table are checked.
+"""The actions ADD CHECK and VALIDATE CONSTRAINT of ALTER TABLE: the rows of the table are checked.
 
 The statement locks the table, and its commit fails with 40001 if the table was written in the meantime.
 """
@@ -9,55 +9,42 @@ from dataclasses import replace
 
 from catalog.objects import Table
 from protocol.pgwire.errors import PgError, SqlState
-from server.authorization import privileges
 from server.execution.ddl.checks import named_check, with_check
 from server.execution.ddl.define import change_catalog
-from server.execution.ddl.named_objects import altered_item
+from server.execution.ddl.foreign_keys import report_not_enforced
 from server.execution.row_rules import first_violation
 from server.execution.select import relation_rows_at
-from server.execution.write import retried
 from server.session_state.context import Context
-from server.session_state.results import Result
-from server.session_state.transaction import Mode
-from server.sql.grammar.statements.checks import AddCheck, ValidateCheck
-from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.checks import CheckConstraint
 from server.sql.row_rules import rules_of
 
 
-async def change_check(context: Context, statement: AddCheck | ValidateCheck) -> Result:
-    """Executes ALTER TABLE ... ADD CHECK or VALIDATE CONSTRAINT. PgError 23514 if a row violates the constraint."""
-
-    async def attempt(number: int) -> Result:
-        if context.transaction.has_effects and not context.transaction.ends_later:
-            await context.commit()
-        await context.enter(Mode.DEFINE, "ALTER TABLE")
-        await _change(context, statement)
-        if not context.transaction.ends_later:
-            await context.commit()
-        return Result("ALTER TABLE")
-
-    return await retried(context, attempt)
-
-
-async def _change(context: Context, statement: AddCheck | ValidateCheck) -> None:
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return
-    assert isinstance(table, Table)
-    privileges.require_owner(context.state, context.role, table)
-    if isinstance(statement, AddCheck):
-        after = with_check(context, table, statement.check)
-        check = after.checks[-1]
-        is_checked = check.is_valid
-    else:
-        check = named_check(table, statement.name.name)
-        is_checked = not check.is_valid
-        valid = tuple(replace(known, is_valid=True) if known is check else known for known in table.checks)
-        after = replace(table, checks=valid)
-    if is_checked:
+async def add_check(context: Context, table: Table, given: CheckConstraint) -> None:
+    """Executes ADD CHECK. PgError 23514 if a row violates the constraint."""
+    after = with_check(context, table, given)
+    check = after.checks[-1]
+    if check.is_valid:
         await check_all(context, table, replace(table, checks=(check,)))
-    if after != table:
-        change_catalog(context, context.state.with_item(after))
+    change_catalog(context, context.state.with_item(after))
+
+
+async def validate_check(context: Context, table: Table, name: str) -> None:
+    """Executes VALIDATE CONSTRAINT, which has no effect on a foreign key, since no statement enforces it.
+
+    PgError 23514 if a row violates the constraint, 42704, 42809.
+    """
+    if any(key.name == name for key in table.foreign_keys):
+        report_not_enforced(context, table)
+        return
+    if any(key.name == name for key in table.keys):
+        message = f'constraint "{name}" of relation "{table.name}" is not a foreign key or check constraint'
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message)
+    check = named_check(table, name)
+    if check.is_valid:
+        return
+    await check_all(context, table, replace(table, checks=(check,)))
+    valid = tuple(replace(known, is_valid=True) if known is check else known for known in table.checks)
+    change_catalog(context, context.state.with_item(replace(table, checks=valid)))
 
 
 async def check_all(context: Context, table: Table, checked: Table) -> None:

@@ -12,13 +12,11 @@ from dataclasses import replace
 
 from catalog.objects import Table
 from protocol.pgwire.errors import PgError, SqlState
-from server.authorization import privileges
 from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, changes_in, counts_of, enforced_keys, first_duplicate, violation
 from server.execution.ddl import indexes
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.keys import check_type, with_keys
-from server.execution.ddl.named_objects import altered_item
 from server.execution.names import find_item
 from server.execution.own_changes import is_changed
 from server.execution.select import relation_rows_at
@@ -28,22 +26,18 @@ from server.session_state.key_checks import not_unique
 from server.session_state.results import Result
 from server.session_state.transaction import Mode
 from server.sql.grammar.statements import tables as grammar
-from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.views import CreateIndex
 from server.sql.index_keys import key_column
 
 
-async def add_key(context: Context, statement: grammar.AddKey | CreateIndex) -> Result:
-    """Executes ALTER TABLE ... ADD of a key, or CREATE UNIQUE INDEX."""
+async def create_unique_index(context: Context, statement: CreateIndex) -> Result:
+    """Executes CREATE UNIQUE INDEX."""
 
     async def attempt(number: int) -> Result:
         if context.transaction.has_effects and not context.transaction.ends_later:
             await context.commit()
         await context.enter(Mode.DEFINE, statement.tag)
-        if isinstance(statement, CreateIndex):
-            await _create_index(context, statement)
-        else:
-            await _add(context, statement)
+        await _create_index(context, statement)
         if not context.transaction.ends_later:
             await context.commit()
         return Result(statement.tag)
@@ -62,7 +56,7 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
         return
     (id,) = after.items.keys() - before.items.keys()
     index = after.items[id]
-    for key in statement.keys:
+    for key in (key.expression for key in statement.keys):
         number = key_column(key.text, table.columns)
         if number is None:
             message = "a unique index on an expression is not supported"
@@ -72,15 +66,6 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
     (enforced,) = [key for key in enforced_keys(after, table.id) if key.name == index.name]
     await enforce(context, table, enforced, ())
     change_catalog(context, indexes.create(context, statement))
-
-
-async def _add(context: Context, statement: grammar.AddKey) -> None:
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return
-    assert isinstance(table, Table)
-    privileges.require_owner(context.state, context.role, table)
-    await add_to_table(context, table, statement.key)
 
 
 async def add_to_table(context: Context, table: Table, key: grammar.Key) -> None:

@@ -1,4 +1,4 @@
-"""ALTER TABLE of columns.
+"""ALTER TABLE of columns and constraints.
 
 The table is locked, so that no other transaction writes it meanwhile. Adding and dropping columns changes the
 catalog only: stored rows keep their columns, and `catalog.layout` describes how they are read. SET NOT NULL reads the
@@ -33,16 +33,19 @@ from server.authorization import privileges
 from server.coordinator.key_indexes import enforced_keys
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.spark_rows import shaped
-from server.execution.add_check import check_all
+from server.execution.add_check import add_check, check_all, validate_check
 from server.execution.add_key import add_to_table, enforce
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
+from server.execution.ddl.constraints import drop_constraint
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.drop import report_cascade
-from server.execution.ddl.foreign_keys import check_types, referenced_column_users
+from server.execution.ddl.foreign_keys import check_types, referenced_column_users, with_references
+from server.execution.ddl.index_options import check_classes
 from server.execution.ddl.named_objects import altered_object, in_use
-from server.execution.ddl.sequences import create_owned
+from server.execution.ddl.sequences import alter_owned, create_owned, identity_sequence
 from server.execution.ddl.view_columns import with_views
+from server.execution.names import find_item
 from server.execution.planning import default_values, plan_default, refuse_subquery
 from server.execution.row_rules import check_rows
 from server.execution.select import relation_rows_at, rows_without_inputs
@@ -55,13 +58,21 @@ from server.session_state.transaction import Mode
 from server.sql.grammar.lexer import quote_identifier, quoted
 from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements.alter_table import (
+    AddCheck,
     AddColumn,
+    AddIdentity,
+    AddKey,
+    AddReference,
     AlterTable,
     DropColumn,
+    DropConstraint,
+    DropIdentity,
     SetDefault,
+    SetIdentity,
     SetNotNull,
     SetType,
     TableAction,
+    ValidateCheck,
 )
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.tables import ColumnDefinition
@@ -79,7 +90,7 @@ _TEXTS = ("text", "varchar")
 
 
 async def alter_table(context: Context, statement: AlterTable) -> Result:
-    """Executes ALTER TABLE with actions on columns."""
+    """Executes ALTER TABLE with actions on columns and constraints."""
 
     async def attempt(number: int) -> Result:
         result = await _alter(context, statement)
@@ -105,20 +116,28 @@ async def _alter(context: Context, statement: AlterTable) -> Result:
 
 
 def _pass(action: TableAction) -> int:
-    """The order of actions: PostgreSQL drops first, then changes types, then adds."""
+    """The order of actions is PostgreSQL's: AlterTablePass in its tablecmds.c."""
     match action:
-        case DropColumn() | SetDefault(default=None) | SetNotNull(not_null=False):
+        case DropColumn() | DropConstraint() | DropIdentity() | SetDefault(default=None) | SetNotNull(not_null=False):
             return 0
         case SetType():
             return 1
         case AddColumn():
             return 2
-        case _:
+        case SetNotNull() | SetIdentity():
             return 3
+        case AddKey():
+            return 4
+        case SetDefault() | AddCheck() | AddReference() | AddIdentity():
+            return 5
+        case ValidateCheck():
+            return 6
 
 
 def _table(context: Context, statement: AlterTable) -> Table | None:
     """The table; None if it does not exist and IF EXISTS is given. PgError 42P01, 42501, 42809, 0A000."""
+    if not statement.if_exists:
+        find_item(context, statement.name)  # PostgreSQL's error names a relation
     found = altered_object(context, statement)
     if found is None:
         return None
@@ -152,6 +171,18 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
             await _set_not_null(context, table, name, wanted)
         case SetType():
             await _set_type(context, table, action)
+        case AddIdentity() | SetIdentity() | DropIdentity():
+            await _change_identity(context, table, action)
+        case AddKey(key=key):
+            await add_to_table(context, table, key)
+        case AddCheck(check=check):
+            await add_check(context, table, check)
+        case AddReference(reference=reference):
+            change_catalog(context, context.state.with_item(with_references(context, table, (reference,))))
+        case ValidateCheck(name=name):
+            await validate_check(context, table, name.name)
+        case DropConstraint():
+            change_catalog(context, drop_constraint(context, table, action))
 
 
 def _position(table: Relation, name: Ident) -> int:
@@ -357,7 +388,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
         if user.id in state.items:
             state = state.without_item(user.id, cascade=True)
     for index in state.indexes_on(table.id):
-        if any(name in key_columns(key) for key in index.keys):
+        if any(name in key_columns(key) for key in (*index.keys, *index.included)):
             try:
                 state = state.without_item(index.id, cascade=action.cascade)
             except InUse as error:
@@ -429,6 +460,48 @@ def _depended_on(state: CatalogState, table: Table, column: str, users: list[Ite
     )
 
 
+# -- IDENTITY -------------------------------------------------------------------------------------------------------
+
+
+async def _change_identity(context: Context, table: Table, action: AddIdentity | SetIdentity | DropIdentity) -> None:
+    """ADD GENERATED, SET GENERATED and other options, DROP IDENTITY. PgError 42703, 55000, 22023."""
+    at = _position(table, action.column)
+    column, state = table.columns[at], context.state
+    what = f'column "{column.name}" of relation "{table.name}"'
+    if isinstance(action, AddIdentity):
+        added, state = create_owned(context, state, table, column, action.identity)
+        problem = None
+        if column.nullable:
+            problem = "must be declared NOT NULL before identity can be added"
+        elif column.identity:
+            problem = "is already an identity column"
+        elif column.default is not None or column.generated:
+            problem = "already has a default value"
+        if problem is not None:
+            raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, f"{what} {problem}")
+        await _replace(context, table, _with_column(table, at, added), state=state)
+        return
+    if not column.identity:
+        message = f"{what} is not an identity column"
+        if isinstance(action, DropIdentity) and action.if_exists:
+            context.notice(Notice(f"{message}, skipping"))
+            return
+        raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    sequence = identity_sequence(state, table, column.name)
+    if isinstance(action, SetIdentity):
+        state = alter_owned(context, state, sequence, action.options)
+        if action.always is not None:
+            column = replace(column, identity="a" if action.always else "d")
+        await _replace(context, table, _with_column(table, at, column), state=state)
+        return
+    after = _with_column(table, at, replace(column, default=None, identity="", sequences=()))
+    try:
+        state = state.with_item(after).without_item(sequence.id, cascade=False)
+    except InUse as error:
+        raise in_use(error) from None
+    await _replace(context, table, after, state=state)
+
+
 # -- SET NOT NULL ---------------------------------------------------------------------------------------------------
 
 
@@ -439,6 +512,9 @@ async def _set_not_null(context: Context, table: Table, name: Ident, wanted: boo
         return
     if not wanted and any(key.is_primary and column.name in key.columns for key in table.keys):
         raise PgError(SqlState.INVALID_TABLE_DEFINITION, f'column "{column.name}" is in a primary key')
+    if not wanted and column.identity:
+        message = f'column "{column.name}" of relation "{table.name}" is an identity column'
+        raise PgError(SqlState.SYNTAX_ERROR, message)
     if wanted:
         plan = plan_query(relation_query(table, (column.name,)), context.plan_context())
         rows = await rows_to_write(context, plan, (), table.id)
@@ -473,6 +549,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     after = _with_column(table, at, new)
     for index in context.state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
+        check_classes(after.columns, index.keys, index.classes, index.method)
     check_types(context.state, after)
     if action.using is None and _is_wider(parse_type(column.type), type):
         await _replace(context, table, after)

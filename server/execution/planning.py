@@ -83,7 +83,8 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
     """The key expressions of an index over `item` as SQL text; all columns if none are given. PgError 42703, ..."""
     if not statement.keys:
         return tuple(quote_identifier(column.name) for column in item.columns)
-    for key in statement.keys:
+    expressions = tuple(key.expression for key in statement.keys)
+    for key in expressions:
         refuse_subquery(key, "index expression")
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
         query = Query(parse_query(text).tree, text, key.offset - len("SELECT "))
@@ -94,7 +95,7 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
                 hint="Write the literal without a cast.",
                 position=key.position,
             )
-    keys = tuple(key.text for key in statement.keys)
+    keys = tuple(key.text for key in expressions)
     index_keys(item.columns, keys)
     return keys
 

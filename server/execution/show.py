@@ -162,7 +162,9 @@ def _shown_items(context: Context, statement: ShowObjects) -> list[Item]:
 
 def _create(context: Context, statement: ShowCreate) -> tuple[object, ...]:
     if statement.kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"SHOW CREATE {statement.kind.upper()} is not supported")
+        message = f"SHOW CREATE {statement.kind.upper()} is not supported"
+        hint = f"A {statement.kind} has only a name and an owner. SHOW OBJECTS lists what is in a schema."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
     item = find_object(context, context.state, statement.kind, statement.name)
     if isinstance(item, EnumType | Domain):
         privileges.require_names(context.state, context.role, (item.id,))

@@ -28,7 +28,8 @@ def show_query(context: Context, statement: ShowStatement) -> Query:
             id = find_item(context, name).id
             text = f"SELECT name, nullable, type FROM {_named(builtin.MZ_COLUMNS)} WHERE id = {_quoted(id)}"
         case _:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported")
+            hint = "Repeat SHOW, or subscribe to a query over the tables of mz_catalog."
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "SUBSCRIBE to this SHOW is not supported", hint=hint)
     if like is not None:
         text = f"SELECT * FROM ({text}) AS shown WHERE name LIKE {_quoted(like)}"
     return parse_query(text)

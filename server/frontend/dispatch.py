@@ -18,8 +18,7 @@ from server.authorization import privileges
 from server.coordinator.notifications import Notification
 from server.coordinator.reads import AlteredError
 from server.execution import show, write
-from server.execution.add_check import change_check
-from server.execution.add_key import add_key
+from server.execution.add_key import create_unique_index
 from server.execution.alter_domain import constrain_domain
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
@@ -27,9 +26,11 @@ from server.execution.catalog_query.query import run_catalog_query
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
+from server.execution.extensions import create_extension
 from server.execution.lock_tables import lock_tables
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
+from server.execution.reindex import reindex
 from server.execution.select import select
 from server.execution.set_constraints import set_constraints
 from server.execution.subscribe import subscribe
@@ -133,8 +134,14 @@ class Dispatcher:
                 items = [find_item(context, name) for name in names]
                 tables = [write.table_for_writing(context, i.id, i.name, "truncate") for i in items]
                 return await write.truncate(context, tables, restarts=restarts)
-            case ((s.AddCheck() | s.ValidateCheck()), _):
-                return await change_check(context, statement)
+            case ((s.CreateIndex(concurrently=True) | s.DropObjects(concurrently=True)), _) if self._is_in_block:
+                verb = "CREATE" if isinstance(statement, s.CreateIndex) else "DROP"
+                message = f"{verb} INDEX CONCURRENTLY cannot run inside a transaction block"
+                raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
+            case s.CreateExtension(), _:
+                return create_extension(context, statement)
+            case s.Reindex(), _:
+                return reindex(context, statement, in_block=self._is_in_block)
             case s.Maintain(tag=tag, tables=tables), _:
                 self._check_maintained(tag, tables)
                 return Result(tag)
@@ -148,8 +155,8 @@ class Dispatcher:
                 return await constrain_domain(context, statement)
             case s.AlterTable(), _:
                 return await alter_table(context, statement)
-            case ((s.AddKey() | s.CreateIndex(unique=True)), _):
-                return await add_key(context, statement)
+            case s.CreateIndex(unique=True), _:
+                return await create_unique_index(context, statement)
             case Definition(), _:
                 return await define(context, statement)
             case ((s.Begin() | s.Commit() | s.Rollback() | s.SetTransaction()), _):
@@ -262,9 +269,14 @@ class Dispatcher:
             case _:
                 assert_never(statement)
 
+    @property
+    def _is_in_block(self) -> bool:
+        """Whether the statement is in a transaction block, or is one of several in a Query message."""
+        return self.context.transaction.explicit or self.has_several_statements
+
     def _check_maintained(self, tag: str, tables: Sequence[Name]) -> None:
         """VACUUM, ANALYZE. PgError 42P01 for an unknown relation, 25001 for VACUUM in a block."""
-        if tag == "VACUUM" and (self.context.transaction.explicit or self.has_several_statements):
+        if tag == "VACUUM" and self._is_in_block:
             raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
         for name in tables:
             find_item(self.context, name)

@@ -11,6 +11,7 @@ from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
+from server.sql.index_keys import ending_text, key_texts
 from server.sql.stored_query import definition_text
 
 
@@ -36,6 +37,8 @@ def definitions(visible: Visible) -> Iterator[Row]:
             ]
             what = "UNIQUE INDEX" if item.is_unique else "INDEX"
             yield from _index_definition(visible, oid, item, what, oids.oid_of(item.on), texts)
+            for place, name in enumerate(item.included, len(texts) + 1):
+                yield {"oid": oid, "place": place, "text": name}
         if isinstance(item, Relation):
             for key in keys_of(item):
                 names = [quote_identifier(item.columns[number - 1].name) for number in key.columns]
@@ -63,9 +66,11 @@ def _index_definition(
 ) -> Iterator[Row]:
     schema, name = next((schema.name, name) for found, name, schema in visible.relations if found == relation)
     on = f"{quote_identifier(schema)}.{quote_identifier(name)}"
-    text = f"CREATE {what} {quote_identifier(index.name)} ON {on} USING btree ({', '.join(keys)})"
-    if not index.nulls_distinct:
-        text += " NULLS NOT DISTINCT"
+    if isinstance(index, Index):
+        method, shown, ending = index.method, key_texts(index, tuple(keys)), ending_text(index)
+    else:
+        method, shown, ending = "btree", keys, "" if index.nulls_distinct else " NULLS NOT DISTINCT"
+    text = f"CREATE {what} {quote_identifier(index.name)} ON {on} USING {method} ({', '.join(shown)}){ending}"
     yield {"oid": oid, "place": 0, "text": text}
     for place, key in enumerate(keys, 1):
         yield {"oid": oid, "place": place, "text": key}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.foreign_keys import ForeignKey
 from catalog.objects import Column, Domain, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
-from server.pg_catalog.static import Row, column_type, operator_classes
+from server.pg_catalog.relations import attributes_of
+from server.pg_catalog.static import Row, column_type, default_class, operator_class
 from server.pg_catalog.visible import Visible
 from server.sql.stored_columns import column_names
 
@@ -19,9 +20,26 @@ def indexes(visible: Visible) -> Iterator[Row]:
         if isinstance(item, Index):
             columns = visible.state.relation(item.on).columns
             numbers = [key_column_number(key, columns) for key in item.keys]
+            included = [key_column_number(name, columns) for name in item.included]
             expressions = [key for key, number in zip(item.keys, numbers, strict=True) if not number]
             oid, on = oids.oid_of(item.id), oids.oid_of(item.on)
-            yield _index(visible, oid, on, numbers, columns, expressions, item.is_unique, item.nulls_distinct)
+            row = _index(
+                visible,
+                oid,
+                on,
+                numbers,
+                columns,
+                expressions,
+                item.is_unique,
+                item.nulls_distinct,
+                classes=item.classes,
+                method=item.method,
+                expression_types=[a.type for a in attributes_of(visible, item)[: len(numbers)]] if expressions else (),
+            )
+            row["indnatts"] += len(included)
+            row["indkey"] = numbers + included
+            row["indoption"] = list(item.options) or row["indoption"]
+            yield row
         elif isinstance(item, Relation):
             for key in keys_of(item):
                 yield _index(
@@ -48,8 +66,12 @@ def _index(
     nulls_distinct: bool,
     *,
     primary: bool = False,
+    classes: Sequence[str] = (),
+    method: str = "btree",
+    expression_types: Sequence[int] = (),
 ) -> Row:
-    types = [visible.type(column_type(columns[n - 1])[0] if n else 25) for n in numbers]
+    """`expression_types`: the types of all keys, if one is an expression."""
+    types = [visible.type(type) for type in expression_types or (column_type(columns[n - 1])[0] for n in numbers)]
     return {
         "indexrelid": oid,
         "indrelid": relation,
@@ -68,10 +90,18 @@ def _index(
         "indisreplident": False,
         "indkey": numbers,
         "indcollation": [type["typcollation"] for type in types],
-        "indclass": [operator_classes().get(type["oid"], 0) for type in types],
+        "indclass": [
+            _class(name, type, method) for name, type in zip(classes or [""] * len(types), types, strict=True)
+        ],
         "indoption": [0 for _ in numbers],
         "indexprs": ", ".join(expressions) or None,
     }
+
+
+def _class(name: str, type: Row, method: str) -> int:
+    """The OID of an operator class; 0 for a type that Tidewire does not index."""
+    found = operator_class(name, method) if name else default_class(type["oid"], method)
+    return 0 if found is None else int(found["oid"])
 
 
 def constraints(visible: Visible) -> Iterator[Row]:

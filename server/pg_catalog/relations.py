@@ -42,12 +42,12 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
     if isinstance(item, Index):
         columns = visible.state.relation(item.on).columns
-        numbers = [key_column_number(key, columns) for key in item.keys]
+        numbers = [key_column_number(key, columns) for key in (*item.keys, *item.included)]
         return [
             Attribute(columns[number - 1].name, *column_type(columns[number - 1]), True)
             if number
             else Attribute("expr", *_expression_type(visible, item, key), True)
-            for key, number in zip(item.keys, numbers, strict=True)
+            for key, number in zip((*item.keys, *item.included), numbers, strict=True)
         ]
     assert isinstance(item, Relation)
     return [
@@ -79,6 +79,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             checks=len(item.checks) if isinstance(item, Table) else 0,
             triggers=item.id in visible.with_foreign_keys,
             acl=acl_of(visible, item.id),
+            hashed=isinstance(item, Index) and item.method == "hash",
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -97,6 +98,7 @@ def _class(
     checks: int = 0,
     triggers: bool = False,
     acl: list[str] | None = None,
+    hashed: bool = False,
 ) -> Row:
     return {
         "oid": oid,
@@ -105,7 +107,7 @@ def _class(
         "reltype": 0,
         "reloftype": 0,
         "relowner": owner,
-        "relam": {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),
+        "relam": oids.HASH if hashed else {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),
         "relfilenode": 0 if kind == "v" else oid,
         "reltablespace": 0,
         "relpages": 0,

@@ -116,10 +116,31 @@ def system_type(type: str) -> tuple[int, int]:
     return types_by_name()[name]["oid"] if name in types_by_name() else 25, -1
 
 
+_METHODS = {"btree": 403, "hash": 405}
+
+
 @cache
-def operator_classes() -> dict[int, int]:
-    """Type OID -> OID of its btree operator class."""
-    return {row["opcintype"]: row["oid"] for row in static_rows("pg_opclass")}
+def _classes_by_name() -> Mapping[tuple[int, str], Row]:
+    return {(row["opcmethod"], row["opcname"]): row for row in static_rows("pg_opclass")}
+
+
+def operator_class(name: str, method: str) -> Row | None:
+    """The row of pg_opclass of this name, for the access method btree or hash; None if there is none."""
+    return _classes_by_name().get((_METHODS[method], name))
+
+
+@cache
+def default_class(type: int, method: str) -> Row | None:
+    """The default operator class of the built-in type with this OID; None if there is none."""
+    for row in static_rows("pg_opclass"):
+        if row["opcmethod"] == _METHODS[method] and row["opcdefault"] and row["opcintype"] == type:
+            return row
+    if type == _VARCHAR:
+        return default_class(_TEXT, method)
+    return default_class(_ANYARRAY, method) if type in types_by_oid() and is_array(types_by_oid()[type]) else None
+
+
+_TEXT, _VARCHAR, _ANYARRAY = 25, 1043, 2277
 
 
 _DISPLAY = {

@@ -49,3 +49,31 @@ def is_computed(index: Index, state: CatalogState) -> bool:
     """Whether Spark computes the index: it is on a view, or a key is an expression."""
     relation = state.relation(index.on)
     return isinstance(relation, View) or not all(isinstance(k, int) for k in index_keys(relation.columns, index.keys))
+
+
+DESCENDING, NULLS_FIRST = 1, 2
+"""The bits of pg_index.indoption."""
+
+
+def key_texts(index: Index, keys: tuple[str, ...]) -> list[str]:
+    """`keys`, the texts of the keys of an index, with their operator classes and orders as pg_get_indexdef has them."""
+    classes = index.classes or ("",) * len(keys)
+    options = index.options or (0,) * len(keys)
+    return [
+        f"{key}{f' {name}' if name else ''}{_ORDERS[option]}"
+        for key, name, option in zip(keys, classes, options, strict=True)
+    ]
+
+
+_ORDERS = {
+    0: "",
+    NULLS_FIRST: " NULLS FIRST",
+    DESCENDING: " DESC NULLS LAST",
+    DESCENDING | NULLS_FIRST: " DESC",
+}
+
+
+def ending_text(index: Index) -> str:
+    """What follows the keys in the definition of an index."""
+    included = f" INCLUDE ({', '.join(index.included)})" if index.included else ""
+    return included + ("" if index.nulls_distinct else " NULLS NOT DISTINCT")

@@ -89,6 +89,12 @@ keys = st.lists(
 ).map(tuple)
 
 retained = st.none() | st.integers(0, 2**40)
+index_options = st.tuples(
+    st.sampled_from(("btree", "hash")),
+    st.lists(st.sampled_from(("a", '"B c"')), max_size=2).map(tuple),
+    st.lists(st.integers(0, 3), max_size=3).map(tuple),
+    st.lists(st.sampled_from(("", "text_pattern_ops")), max_size=3).map(tuple),
+)
 
 
 encodings = st.builds(
@@ -219,7 +225,8 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
                     on = draw(st.sampled_from(relations)).id
                     index_keys = draw(st.lists(texts, max_size=3).map(tuple))
                     unique = (draw(st.booleans()), True)
-                    item = Index(id, schema_id, name, on, index_keys, *unique, retain_ms=draw(retained))
+                    shown = draw(index_options)
+                    item = Index(id, schema_id, name, on, index_keys, *unique, *shown, retain_ms=draw(retained))
                 return state.with_item(item)
     except NameTaken:
         return state

@@ -41,8 +41,9 @@ _STATIC = {
     "pg_am": "true",
     "pg_collation": "oid IN (100, 950, 951)",
     "pg_language": "lanname IN ('internal', 'c', 'sql')",
-    "pg_opclass": f"opcmethod = 403 AND opcdefault AND opcintype IN (SELECT oid FROM pg_type WHERE {_TYPES})",
-    "pg_opfamily": "opfmethod = 403",
+    "pg_opclass": f"""opcmethod IN (403, 405) AND opcintype IN (SELECT oid FROM pg_type WHERE {_TYPES})
+        AND (opcdefault OR opcname = 'varchar_ops' OR opcname LIKE '%\\_pattern\\_ops')""",
+    "pg_opfamily": "opfmethod IN (403, 405)",
     "pg_range": "true",
     "pg_tablespace": "true",
 }

@@ -13,40 +13,36 @@ from server.execution.ddl.foreign_keys import constraint_names
 from server.execution.ddl.keys import is_taken
 from server.execution.ddl.named_objects import altered_item
 from server.session_state.context import Context
+from server.sql.grammar.statements.alter_table import DropConstraint
 from server.sql.grammar.statements.objects import ObjectKind
-from server.sql.grammar.statements.tables import DropConstraint, RenameConstraint
+from server.sql.grammar.statements.tables import RenameConstraint
 
 
-def drop_constraint(context: Context, statement: DropConstraint) -> CatalogState:
-    """Executes ALTER TABLE ... DROP CONSTRAINT. PgError 42704, 2BP01."""
+def drop_constraint(context: Context, table: Table, action: DropConstraint) -> CatalogState:
+    """The state after DROP CONSTRAINT of a table. PgError 42704, 2BP01."""
     state = context.state
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return state
-    assert isinstance(table, Table)
-    privileges.require_owner(state, context.role, table)
-    name = statement.constraint.name
+    name = action.constraint.name
     if any(check.name == name for check in table.checks):
         return state.with_item(replace(table, checks=tuple(check for check in table.checks if check.name != name)))
     if any(key.name == name for key in table.foreign_keys):
-        left = tuple(key for key in table.foreign_keys if key.name != name)
-        return state.with_item(replace(table, foreign_keys=left))
+        others = tuple(key for key in table.foreign_keys if key.name != name)
+        return state.with_item(replace(table, foreign_keys=others))
     dropped = next((key for key in table.keys if key.name == name), None)
     if dropped is None:
         message = f'constraint "{name}" of relation "{table.name}" does not exist'
-        if statement.missing_ok:
+        if action.if_exists:
             context.notice(Notice(f"{message}, skipping"))
             return state
         raise PgError(SqlState.UNDEFINED_OBJECT, message)
     relying = [(owner, key) for owner, key in state.references_to({table.id}) if state.referenced_key(key) == dropped]
-    if relying and not statement.cascade:
+    if relying and not action.cascade:
         lines = tuple((f"constraint {key.name} on table {owner.name}", f"index {name}") for owner, key in relying)
         raise _relied_on(table, name, lines)
     report_lines(context, [f"drop cascades to constraint {key.name} on table {owner.name}" for owner, key in relying])
     state = state.without_references(relying)
-    table = state.items[table.id]
-    assert isinstance(table, Table)
-    return state.with_item(replace(table, keys=tuple(key for key in table.keys if key.name != name)))
+    left = state.items[table.id]
+    assert isinstance(left, Table)
+    return state.with_item(replace(left, keys=tuple(key for key in left.keys if key.name != name)))
 
 
 def _relied_on(table: Table, name: str, lines: tuple[tuple[str, str], ...]) -> PgError:

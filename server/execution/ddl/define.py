@@ -21,7 +21,6 @@ from server.execution.ddl import (
     databases,
     domains,
     drop,
-    foreign_keys,
     grants,
     holds,
     roles,
@@ -39,7 +38,6 @@ from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
 from server.sql.grammar.statements.alter_table import RenameColumn
-from server.sql.grammar.statements.checks import AddReference
 from server.sql.grammar.statements.domains import DropDomainConstraint, RenameDomainConstraint, SetDomainDefault
 from server.sql.grammar.statements.holds import CreateHold
 from server.sql.grammar.statements.objects import (
@@ -66,7 +64,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
-from server.sql.grammar.statements.tables import DropConstraint, RenameConstraint
+from server.sql.grammar.statements.tables import RenameConstraint
 from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 
 RETRIES_MAX = 10
@@ -87,11 +85,9 @@ _CHANGES: dict[type[Definition], Change] = {
     AlterSystem: system_settings.alter_system,
     AlterSecret: secrets.alter,
     AlterSequence: sequences.alter,
-    AddReference: foreign_keys.add_reference,
     AlterConnection: connections.alter,
     DropSubsources: sources.drop_subsources,
     CommentOn: comments.comment,
-    DropConstraint: constraints.drop_constraint,
     RenameConstraint: constraints.rename_constraint,
     AddEnumValue: types.add_value,
     DropDomainConstraint: domains.drop_constraint,

@@ -19,6 +19,12 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
     """Executes DROP."""
     if statement.kind is ObjectKind.DATABASE and context.transaction.explicit:
         raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "DROP DATABASE cannot run inside a transaction block")
+    if statement.concurrently and len(statement.names) > 1:
+        message = "DROP INDEX CONCURRENTLY does not support dropping multiple objects"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    if statement.concurrently and statement.cascade:
+        message = "DROP INDEX CONCURRENTLY does not support CASCADE"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
     before = state = context.state
     named: dict[Name, ObjectId] = {}
     if statement.kind not in (ObjectKind.DATABASE, ObjectKind.SCHEMA):

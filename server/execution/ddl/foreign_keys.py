@@ -10,14 +10,11 @@ from catalog.objects import TEMPORARY, ObjectId, Table, is_temporary, with_artic
 from catalog.state import CatalogState, key_of_columns
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType, parse_type
-from server.authorization import privileges
 from server.execution.ddl.keys import NAME_BYTES, object_name
-from server.execution.ddl.named_objects import altered_item
 from server.execution.names import find_relation
 from server.session_state.context import Context
 from server.sql.casts import Coercion, find_cast
-from server.sql.grammar.statements.checks import AddReference, Reference
-from server.sql.grammar.statements.objects import ObjectKind
+from server.sql.grammar.statements.checks import Reference
 from server.sql.grammar.statements.parts import Ident, Name
 
 _FAMILIES = (
@@ -41,26 +38,19 @@ def with_references(context: Context, table: Table, given: Sequence[Reference]) 
         key = _foreign_key(context, table, reference)
         table = replace(table, foreign_keys=(*table.foreign_keys, key))
     if not all(reference.not_enforced for reference in given):
-        context.notice(
-            Notice(
-                f'FOREIGN KEY constraints of table "{table.name}" are not enforced',
-                severity=Severity.NOTICE,
-                hint="Rows that refer to no row are not rejected. "
-                "Declare the constraint NOT ENFORCED to omit this notice.",
-            )
-        )
+        report_not_enforced(context, table)
     return table
 
 
-def add_reference(context: Context, statement: AddReference) -> CatalogState:
-    """Executes ALTER TABLE ... ADD FOREIGN KEY."""
-    state = context.state
-    table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
-    if table is None:
-        return state
-    assert isinstance(table, Table)
-    privileges.require_owner(state, context.role, table)
-    return state.with_item(with_references(context, table, (statement.reference,)))
+def report_not_enforced(context: Context, table: Table) -> None:
+    """Sends a notice that the foreign keys of a table are not enforced."""
+    context.notice(
+        Notice(
+            f'FOREIGN KEY constraints of table "{table.name}" are not enforced',
+            severity=Severity.NOTICE,
+            hint="Rows that refer to no row are not rejected. Declare the constraint NOT ENFORCED to omit this notice.",
+        )
+    )
 
 
 def check_types(state: CatalogState, table: Table) -> None:

@@ -107,7 +107,8 @@ def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privile
             raise PgError(SqlState.SYNTAX_ERROR, message)
         if privilege is None:
             message = f"privilege {ident.name.upper()} is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=ident.position)
+            hint = "Omit it: nothing needs it here."
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=ident.position)
         if privilege not in all_of:
             # in PostgreSQL the relation could be a sequence, which has USAGE
             on = "relation" if kind == "table" and privilege is not Privilege.USAGE else kind

@@ -8,6 +8,7 @@ from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT
 from server.authorization import privileges
+from server.execution.ddl.index_options import index_options
 from server.execution.ddl.named_objects import unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.views import check_maintainable
@@ -16,7 +17,7 @@ from server.execution.planning import plan_index_keys, system_table_in
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.views import CreateIndex
-from server.sql.index_keys import key_column
+from server.sql.index_keys import ending_text, key_column, key_texts
 from server.sql.plan import Field
 from server.sql.stored_query import plan_stored, relation_query
 
@@ -33,6 +34,7 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
     keys = plan_index_keys(statement, relation, context.plan_context())
     if isinstance(relation, View):
         _check_indexed_view(context, relation)
+    options = index_options(statement, relation, keys)
     name = statement.name.name if statement.name is not None else _index_name(state, relation, keys)
     id, state = state.new_id()
     retain_ms = retained_ms(context, statement.retain)
@@ -45,6 +47,10 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
             keys,
             statement.unique,
             not statement.nulls_not_distinct,
+            options.method,
+            options.included,
+            options.options,
+            options.classes,
             retain_ms=retain_ms,
         )
         return state.with_item(index)
@@ -63,6 +69,7 @@ def _check_indexed_view(context: Context, view: View) -> None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f'index on view "{view.name}" over system table "{system.name}" is not supported',
+            hint="Query the view: system tables are read at once, without Spark.",
         )
     check_maintainable(context, plan)
 
@@ -82,9 +89,11 @@ def show_create(context: Context, index: Index) -> str:
     """The CREATE INDEX statement of an index."""
     on = qualified_name(context, context.state.relation(index.on))
     what = "UNIQUE INDEX" if index.is_unique else "INDEX"
-    nulls = "" if index.nulls_distinct else " NULLS NOT DISTINCT"
+    using = "" if index.method == "btree" else f" USING {index.method}"
+    keys = ", ".join(key_texts(index, index.keys))
     return (
-        f"CREATE {what} {quote_identifier(index.name)} ON {on} ({', '.join(index.keys)}){nulls}{retain_clause(index)}"
+        f"CREATE {what} {quote_identifier(index.name)} ON {on}{using} ({keys}){ending_text(index)}"
+        f"{retain_clause(index)}"
     )
 
 

@@ -151,6 +151,7 @@ def _check_is_not_materialize(role: Role, done: str) -> None:
             SqlState.FEATURE_NOT_SUPPORTED,
             f'role "{role.name}" cannot be {done}',
             detail="It is the superuser that always exists.",
+            hint="CREATE ROLE ... SUPERUSER creates other superusers.",
         )
 
 

@@ -56,10 +56,7 @@ def alter(context: Context, statement: AlterSequence) -> CatalogState:
     privileges.require_owner(state, context.role, found)
     _refuse_name(statement.options)
     given = _given(statement.options)
-    last, _ = context.volatile.current_state(found).position
-    changed = replace(found, **_parameters(given, found, None if "restart" in given else last))
-    if "restart" in given:
-        changed = _restarted(context, changed, given["restart"])
+    changed = _changed(context, found, given)
     if "owned by" in given:
         if found.is_identity:
             raise PgError(
@@ -73,6 +70,29 @@ def alter(context: Context, statement: AlterSequence) -> CatalogState:
         else:
             changed = _owned(context, changed, given["owned by"], state.owner(found.id))
     return state.with_item(changed)
+
+
+def _changed(context: Context, sequence: SequenceItem, given: Mapping[str, Any]) -> SequenceItem:
+    """The sequence with other options. PgError 22023."""
+    last, _ = context.volatile.current_state(sequence).position
+    changed = replace(sequence, **_parameters(given, sequence, None if "restart" in given else last))
+    return _restarted(context, changed, given["restart"]) if "restart" in given else changed
+
+
+def identity_sequence(state: CatalogState, table: Table, column: str) -> SequenceItem:
+    """The sequence of an identity column."""
+    for sequence in state.items_of(SequenceItem):
+        if sequence.owner_table == table.id and sequence.owner_column == column and sequence.is_identity:
+            return sequence
+    raise AssertionError(column)
+
+
+def alter_owned(
+    context: Context, state: CatalogState, sequence: SequenceItem, options: Sequence[SequenceOption]
+) -> CatalogState:
+    """The state after SET and RESTART of options of an identity column. PgError 22023."""
+    _refuse_name(options)
+    return state.with_item(_changed(context, sequence, _given(options))) if options else state
 
 
 def restarted(context: Context, state: CatalogState, tables: Sequence[Table]) -> CatalogState:

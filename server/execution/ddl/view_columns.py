@@ -56,7 +56,9 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
     else:
         state = state.with_item(replace(relation, columns=columns))
     for index in context.state.indexes_on(relation.id):
-        state = state.with_item(replace(index, keys=tuple(renamed_key(key, old, new) for key in index.keys)))
+        texts = tuple(renamed_key(key, old, new) for key in index.keys)
+        included = tuple(renamed_key(name, old, new) for name in index.included)
+        state = state.with_item(replace(index, keys=texts, included=included))
     return with_views(state, relation, renamed(old, new))
 
 

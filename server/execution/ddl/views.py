@@ -90,7 +90,8 @@ def plan_view(
     """Returns a view's columns, its stored text, and the ids of the objects and of the types that it names."""
     plan = plan_query(query, context.plan_context(), None, maintained=maintained)
     if plan.row_locks is not None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a view that locks rows is not supported")
+        hint = "Write FOR UPDATE in the query that reads the view's tables."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a view that locks rows is not supported", hint=hint)
     if maintained:
         privileges.require_query(context.state, context.role, plan)
         privileges.require(context.state, context.role, QUICKSTART.id, Privilege.USAGE)
@@ -98,7 +99,9 @@ def plan_view(
         privileges.require_names(context.state, context.role, plan.uses)
     if maintained and (system := system_table_in(plan, context.state)) is not None:
         raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED, f'materialized view over system table "{system.name}" is not supported'
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'materialized view over system table "{system.name}" is not supported',
+            hint="Create a view: system tables are read at once, without Spark.",
         )
     if len(names) > len(plan.columns):
         raise PgError(SqlState.SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns")

@@ -23,7 +23,7 @@ from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
-from server.sql.grammar.rules.maintenance import parse_maintain
+from server.sql.grammar.rules.maintenance import parse_maintain, parse_reindex
 from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
@@ -79,6 +79,7 @@ _RULES: dict[str, Rule] = {
     "move": parse_move,
     "notify": parse_notify,
     "reassign": parse_reassign_owned,
+    "reindex": parse_reindex,
     "release": parse_release,
     "reset": parse_reset,
     "revoke": parse_revoke,
@@ -104,7 +105,7 @@ _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
 }
 _BLOCK = "Send the statements between BEGIN and COMMIT."
 # Statements that Tidewire lacks, with the hint for each.
-_UNSUPPORTED: dict[str, str | None] = {
+_UNSUPPORTED = {
     "call": _BLOCK,
     "checkpoint": "Every acknowledged commit is on disk.",
     "cluster": "CREATE INDEX makes lookups by a key fast.",
@@ -112,8 +113,7 @@ _UNSUPPORTED: dict[str, str | None] = {
     "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
     "load": "COPY ... FROM STDIN inserts rows that the client sends.",
     "refresh": "A materialized view is always up to date.",
-    "reindex": "Every commit keeps the indexes up to date.",
-    "security": None,
+    "security": "GRANT and views determine who reads what.",
 }
 
 

@@ -52,6 +52,8 @@ _MATERIALIZE_KEYWORDS = (
     | COLUMN_NAME_WORDS
     | words("at by debezium envelope key least of progress snapshot timeout timestamp up upsert within")
 )
+_ARRAY_HINT = "Use jsonb, or a table with a row for each element."
+_INTERVAL_HINT = "Omit the fields: an interval always has all of them."
 _AFTER_ALIAS = words("from where group having window union intersect except order limit offset fetch for")
 
 
@@ -275,7 +277,7 @@ class TokenReader:
             dimensions += 1
         if dimensions > 1:
             message = "arrays of more than one dimension are not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=self.token.start + 1)
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=_ARRAY_HINT, position=self.token.start + 1)
         return bool(dimensions)
 
     def _built_in_type(self) -> PgType:
@@ -307,7 +309,9 @@ class TokenReader:
                 if self.take(*words):
                     spelling += f" {' '.join(words)}"
         if spelling == "interval":
-            self.reject("an interval with fields", "year", "month", "day", "hour", "minute", "second")
+            self.reject(
+                "an interval with fields", "year", "month", "day", "hour", "minute", "second", hint=_INTERVAL_HINT
+            )
         if self.take("array"):
             spelling += "[]"
             if self.take("["):
@@ -333,7 +337,8 @@ class TokenReader:
                 state = SqlState.FEATURE_NOT_SUPPORTED
             else:
                 state = SqlState.INVALID_PARAMETER_VALUE
-            raise PgError(state, message, position=token.start + 1) from None
+            hint = _ARRAY_HINT if state is SqlState.FEATURE_NOT_SUPPORTED else None
+            raise PgError(state, message, hint=hint, position=token.start + 1) from None
         except KeyError:  # an array of a type that has no array type
             raise PgError(
                 SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist', position=token.start + 1
@@ -412,6 +417,13 @@ class TokenReader:
     def expression(self, *stops: str) -> Expr:
         span = self.span(*stops)
         text, offset = self.sliced(span)
+        return Expr(trees.parse_expression(self.source, span), text, offset)
+
+    def expression_to(self, end: int) -> Expr:
+        """The expression that ends before the token with the index `end`."""
+        span = self.tokens[self.index : end + 1]
+        text, offset = self.sliced(span)
+        self.move_to(end)
         return Expr(trees.parse_expression(self.source, span), text, offset)
 
     def expressions(self, *stops: str) -> tuple[Expr, ...]:

@@ -1,4 +1,4 @@
-"""Statements that tools send: VACUUM, storage parameters, operator classes, ALTER TABLE of views."""
+"""Statements that tools send: VACUUM, REINDEX, storage parameters, options of indexes, ALTER TABLE of views."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ from tests.server.execution.test_write import done
 def theirs(postgres: str) -> Iterator[psycopg.Connection[Any]]:
     with own_schema(postgres, "tools") as connection:
         yield connection
+
+
+def answer(connection: psycopg.Connection[Any], sql: str) -> tuple[str | None, Any]:
+    """Returns the command tag and the rows, or the SQLSTATE and the message of the error."""
+    try:
+        cursor = connection.execute(sql.encode())
+    except psycopg.Error as error:
+        return error.sqlstate, error.diag.message_primary
+    return cursor.statusmessage, cursor.fetchall() if cursor.description else None
 
 
 def test_they_are_answered_as_by_postgresql(theirs: psycopg.Connection[Any], passing_server: ServerThread) -> None:
@@ -45,3 +54,162 @@ def test_they_are_answered_as_by_postgresql(theirs: psycopg.Connection[Any], pas
             "DROP INDEX j",
         ):
             assert done(ours, statement)[0] == done(theirs, statement)[0], statement
+
+
+def test_the_options_of_indexes_are_those_of_postgresql(
+    theirs: psycopg.Connection[Any], passing_server: ServerThread
+) -> None:
+    definitions = (
+        "SELECT replace(pg_get_indexdef(indexrelid), 'tools.', 'public.'), pg_get_indexdef(indexrelid, 1, true),"
+        " nullif(pg_get_indexdef(indexrelid, 2, true), ''), indnatts, indnkeyatts, indkey,"
+        " indoption, indclass, relam, relnatts, indisunique"
+        " FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE relname LIKE 'i%' ORDER BY relname"
+    )
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for statement in (
+            'CREATE TABLE t (a int PRIMARY KEY, b text, c varchar(9), d char(3), e int[], "F g" int, j jsonb)',
+            "CREATE VIEW v AS SELECT a FROM t",
+            "CREATE INDEX CONCURRENTLY ON t (a)",
+            "CREATE INDEX CONCURRENTLY IF NOT EXISTS i1 ON t (a DESC NULLS LAST, b ASC NULLS FIRST, c DESC, d ASC)",
+            "CREATE INDEX CONCURRENTLY IF NOT EXISTS i1 ON t (a)",
+            "CREATE UNIQUE INDEX CONCURRENTLY i2 ON t (b) INCLUDE (c, d)",
+            'CREATE INDEX i3 ON t (a) INCLUDE ("F g")',
+            "CREATE INDEX i4 ON t USING hash (b)",
+            "CREATE INDEX i5 ON t USING btree (b text_pattern_ops, c varchar_pattern_ops, d bpchar_pattern_ops)",
+            "CREATE INDEX i6 ON t (a int4_ops, b text_ops, c text_ops, c varchar_ops DESC, b bpchar_ops)",
+            "CREATE INDEX x7 ON t (lower(b) text_pattern_ops DESC, (a + 1) int4_ops, e array_ops)",
+            'CREATE INDEX x8 ON t (b COLLATE "C" text_pattern_ops)',
+            "CREATE INDEX i9 ON t USING hash (c pg_catalog.varchar_pattern_ops)",
+            "CREATE INDEX ia ON t (b pg_catalog.text_pattern_ops)",
+            "CREATE INDEX x ON t USING hash (a, b)",
+            "CREATE UNIQUE INDEX x ON t USING hash (a)",
+            "CREATE INDEX x ON t USING hash (a) INCLUDE (b)",
+            "CREATE INDEX x ON t USING hash (a DESC)",
+            "CREATE INDEX x ON t USING hash (a NULLS FIRST)",
+            "CREATE INDEX x ON t USING nonsense (a)",
+            "CREATE INDEX x ON t (a text_ops)",
+            "CREATE INDEX x ON t (lower(b) int4_ops)",
+            "CREATE INDEX x ON t (b gin_trgm_ops)",
+            "CREATE INDEX x ON t (a) INCLUDE (z)",
+            "CREATE INDEX x ON t (a desc asc)",
+            f"CREATE INDEX x ON t ({', '.join(['a'] * 33)})",
+            "BEGIN",
+            "CREATE INDEX CONCURRENTLY x ON t (a)",
+            "ROLLBACK",
+            "BEGIN",
+            "DROP INDEX CONCURRENTLY i1",
+            "ROLLBACK",
+            "BEGIN",
+            "REINDEX TABLE t",
+            "REINDEX INDEX i1",
+            "REINDEX INDEX CONCURRENTLY i1",
+            "ROLLBACK",
+            "BEGIN",
+            "REINDEX SCHEMA public",
+            "ROLLBACK",
+            "REINDEX INDEX CONCURRENTLY i1",
+            "REINDEX INDEX t_pkey",
+            "REINDEX INDEX t",
+            "REINDEX INDEX nowhere",
+            "REINDEX TABLE v",
+            "REINDEX TABLE i1",
+            "REINDEX TABLE nowhere",
+            "REINDEX (VERBOSE off, CONCURRENTLY) TABLE t",
+            "REINDEX (nonsense) TABLE t",
+            "REINDEX SCHEMA nowhere",
+            "REINDEX SCHEMA",
+            "REINDEX DATABASE nowhere",
+            "REINDEX nonsense",
+            "DROP INDEX CONCURRENTLY i1, i2",
+            "DROP INDEX CONCURRENTLY i1 CASCADE",
+            "DROP INDEX CONCURRENTLY IF EXISTS nowhere",
+            definitions,
+            "ALTER TABLE t RENAME c TO cc",
+            'ALTER TABLE t RENAME "F g" TO h',
+            definitions,
+            "ALTER TABLE t DROP COLUMN h",
+            "ALTER TABLE t ALTER cc TYPE int USING 1",
+            definitions,
+            "DROP INDEX CONCURRENTLY i1",
+            "INSERT INTO t (a, b, cc) VALUES (1, 'x', 'y'), (2, 'x', 'z')",
+        ):
+            assert answer(ours, statement) == answer(theirs, statement), statement
+
+
+def test_refused_indexes_have_a_hint(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        ours.execute("CREATE TABLE t (a int, b text, j jsonb)")
+        for statement, state, hint in (
+            ("CREATE INDEX ON t USING gin (j)", "0A000", "Indexes are btree or hash"),
+            ("CREATE INDEX ON t USING gin (j jsonb_path_ops)", "0A000", "Indexes are btree or hash"),
+            ("CREATE INDEX ON t (b gin_trgm_ops)", "42704", "Omit the operator class"),
+            ("CREATE INDEX ON t (a) WHERE b = 'x'", "0A000", "an index on the view"),
+            ("CREATE UNIQUE INDEX ON t (a) WHERE b = 'x'", "0A000", "Add a generated column"),
+            ("CREATE INDEX ON t (a) TABLESPACE fast", "0A000", "Omit it"),
+            ('CREATE INDEX ON t (b COLLATE "de_DE")', "0A000", "compared by its bytes"),
+        ):
+            with pytest.raises(psycopg.Error) as error:
+                ours.execute(statement.encode())
+            assert error.value.sqlstate == state, statement
+            assert hint in (error.value.diag.message_hint or ""), statement
+
+
+def test_definitions_of_indexes_can_be_executed_again(passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        ours.execute("CREATE TABLE t (a int, b text)")
+        ours.execute("CREATE INDEX i ON t (b text_pattern_ops DESC, a NULLS FIRST) INCLUDE (a)")
+        shown = ours.execute("SHOW CREATE INDEX i").fetchone()
+        listed = ours.execute("SELECT pg_get_indexdef('i'::regclass)").fetchone()
+        assert shown is not None
+        assert listed is not None
+        assert shown[1].endswith("(b text_pattern_ops DESC, a NULLS FIRST) INCLUDE (a)")
+        for definition in (shown[1], listed[0]):
+            ours.execute("DROP INDEX i")
+            ours.execute(definition)
+            assert ours.execute("SELECT pg_get_indexdef('i'::regclass)").fetchone() == listed
+
+
+def test_collations_that_compare_bytes_are_those_of_postgresql(
+    theirs: psycopg.Connection[Any], passing_server: ServerThread
+) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for statement in (
+            'CREATE TABLE t (a text COLLATE "C" NOT NULL, b varchar(9) NOT NULL COLLATE pg_catalog."POSIX",'
+            ' c char(3) COLLATE "default" UNIQUE, d text[] COLLATE "C")',
+            "CREATE DOMAIN word AS text COLLATE pg_catalog.\"C\" CHECK (VALUE > 'a')",
+            "CREATE DOMAIN name2 AS varchar(3) DEFAULT 'b' COLLATE \"C\" NOT NULL",
+            'CREATE TABLE u (a word COLLATE "C", b name2)',
+            "ALTER TABLE t ADD e text COLLATE ucs_basic DEFAULT 'x', ALTER b TYPE text COLLATE \"C\"",
+            'CREATE INDEX ON t (a COLLATE "C", b COLLATE pg_catalog."POSIX" DESC)',
+            'CREATE TABLE x (a text COLLATE "C" COLLATE "C")',
+            'CREATE TABLE x (a int COLLATE "C")',
+            'CREATE DOMAIN x AS int COLLATE "C"',
+            "INSERT INTO u VALUES ('A', 'b')",
+        ):
+            assert answer(ours, statement) == answer(theirs, statement), statement
+        for statement in (
+            'CREATE TABLE x (a text COLLATE "en_US")',
+            'CREATE DOMAIN x AS text COLLATE "und-x-icu"',
+            'ALTER TABLE t ALTER a TYPE text COLLATE other."C"',
+        ):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"collation .* is not supported") as error:
+                ours.execute(statement.encode())
+            assert "compared by its bytes" in str(error.value.diag.message_hint)
+
+
+def test_the_only_extension_is_plpgsql(theirs: psycopg.Connection[Any], passing_server: ServerThread) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        notices: list[str | None] = []
+        ours.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        for statement in (
+            "CREATE EXTENSION IF NOT EXISTS plpgsql WITH SCHEMA pg_catalog",
+            "CREATE EXTENSION plpgsql",
+            "CREATE EXTENSION IF NOT EXISTS nowhere SCHEMA public VERSION '1.0' CASCADE",
+            "CREATE EXTENSION nowhere NONSENSE",
+        ):
+            assert answer(ours, statement) == answer(theirs, statement), statement
+        assert notices == ['extension "plpgsql" already exists, skipping']
+        for name, hint in (("pg_trgm", "read all rows"), ("pgcrypto", "built in"), ("nowhere", "cannot load")):
+            with pytest.raises(psycopg.errors.FeatureNotSupported) as error:
+                ours.execute(f"CREATE EXTENSION {name}".encode())
+            assert hint in str(error.value.diag.message_hint)

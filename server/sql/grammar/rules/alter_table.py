@@ -1,17 +1,29 @@
-"""ALTER TABLE: actions on columns."""
+"""ALTER TABLE: actions on columns and constraints."""
 
 from __future__ import annotations
 
-from server.sql.grammar.rules.tables import parse_column_definition
+from server.sql.grammar.rules.checks import parse_check, parse_reference
+from server.sql.grammar.rules.collations import parse_collation
+from server.sql.grammar.rules.keys import at_key, parse_key
+from server.sql.grammar.rules.sequences import parse_identity, parse_identity_changes
+from server.sql.grammar.rules.tables import EXCLUDE_HINT, parse_column_definition
 from server.sql.grammar.statements.alter_table import (
+    AddCheck,
     AddColumn,
+    AddIdentity,
+    AddKey,
+    AddReference,
     AlterTable,
     DropColumn,
+    DropConstraint,
+    DropIdentity,
     RenameColumn,
     SetDefault,
+    SetIdentity,
     SetNotNull,
     SetType,
     TableAction,
+    ValidateCheck,
 )
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.objects import ObjectKind
@@ -19,14 +31,10 @@ from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.statements.tables import Key
 from server.sql.grammar.token_reader import TokenReader
 
-_CONSTRAINTS = ("constraint", "primary", "unique", "check", "foreign", "exclude")
-
 
 def at_table_action(tokens: TokenReader) -> bool:
-    """Whether an action on a column follows ALTER TABLE name."""
-    if tokens.at("add"):
-        return not any(tokens.at_all("add", word) for word in _CONSTRAINTS)
-    return tokens.at("drop", "alter") and not tokens.at_all(tokens.word, "constraint")
+    """Whether an action on a column or a constraint follows ALTER TABLE name."""
+    return tokens.at("add", "drop", "alter", "validate")
 
 
 def parse_alter_table(tokens: TokenReader, start: int, name: Name, exists: bool) -> AlterTable:
@@ -42,10 +50,17 @@ def parse_rename_column(tokens: TokenReader, start: int, kind: ObjectKind, name:
     return RenameColumn(*tokens.text_from(start), kind, name, column, tokens.ident(), exists)
 
 
+_ACTION_HINT = "Send a statement of its own for RENAME, OWNER TO and SET SCHEMA."
+
+
 def _parse_action(tokens: TokenReader, table: Name) -> TableAction:
     if not at_table_action(tokens):
-        raise tokens.not_supported("this action of ALTER TABLE")
-    match tokens.choose("add", "drop", "alter"):
+        if tokens.at_statement_end:
+            raise tokens.syntax_error()
+        raise tokens.not_supported("this action in a list of ALTER TABLE", _ACTION_HINT)
+    match tokens.choose("add", "drop", "alter", "validate"):
+        case "add" if _at_constraint(tokens):
+            return _parse_add_constraint(tokens)
         case "add":
             tokens.take("column")
             exists = tokens.if_not_exists()
@@ -53,13 +68,39 @@ def _parse_action(tokens: TokenReader, table: Name) -> TableAction:
             rules: list[CheckConstraint | Reference] = []
             column = parse_column_definition(tokens, table, keys, rules)
             return AddColumn(column, tuple(keys), tuple(rules), exists)
+        case "drop" if tokens.take("constraint"):
+            exists = tokens.if_exists()
+            return DropConstraint(tokens.ident(), exists, tokens.drop_behavior())
         case "drop":
             tokens.take("column")
             exists = tokens.if_exists()
             return DropColumn(tokens.ident(), exists, tokens.drop_behavior())
+        case "validate":
+            tokens.expect("constraint")
+            return ValidateCheck(tokens.ident())
         case _:
+            hint = "Drop the constraint, and add it again."
+            tokens.reject("ALTER CONSTRAINT", "constraint", hint=hint)
             tokens.take("column")
             return _parse_column_action(tokens)
+
+
+def _at_constraint(tokens: TokenReader) -> bool:
+    if tokens.at("exclude"):
+        return tokens.ahead().value in ("(", "using")
+    return tokens.at("constraint", "primary", "unique", "check", "foreign")
+
+
+def _parse_add_constraint(tokens: TokenReader) -> TableAction:
+    """The part of ADD [CONSTRAINT name] constraint after ADD."""
+    name = tokens.ident() if tokens.take("constraint") else None
+    if at_key(tokens):
+        return AddKey(parse_key(tokens, name, None))
+    if tokens.at_all("foreign", "key"):
+        return AddReference(parse_reference(tokens, name))
+    if tokens.at("exclude"):
+        raise tokens.not_supported("an EXCLUDE constraint", EXCLUDE_HINT)
+    return AddCheck(parse_check(tokens, name))
 
 
 def _parse_column_action(tokens: TokenReader) -> TableAction:
@@ -74,10 +115,24 @@ def _parse_column_action(tokens: TokenReader) -> TableAction:
         return SetNotNull(column, wanted)
     if tokens.take("set", "data", "type") or tokens.take("type"):
         type_ = tokens.type(user_defined=True)
-        tokens.reject("COLLATE", "collate", hint='Text is compared by its bytes, as under the collation "C".')
+        parse_collation(tokens)
         using = tokens.expression(",") if tokens.take("using") else None
         return SetType(column, type_, using)
-    if tokens.at("set", "drop", "reset", "add", "restart"):
-        hint = "Actions are SET and DROP of DEFAULT and NOT NULL, and TYPE."
-        raise tokens.not_supported("this action of ALTER COLUMN", hint)
+    if tokens.take("add", "generated"):
+        return AddIdentity(column, parse_identity(tokens))
+    if tokens.take("drop", "identity"):
+        return DropIdentity(column, tokens.if_exists())
+    if tokens.take("drop", "expression"):
+        raise tokens.not_supported("ALTER COLUMN ... DROP EXPRESSION", _EXPRESSION_HINT)
+    if (changed := parse_identity_changes(tokens)) is not None:
+        return SetIdentity(column, *changed)
+    if tokens.at("set", "reset"):
+        raise tokens.not_supported("this action of ALTER COLUMN", _COLUMN_HINT)
     raise tokens.syntax_error()
+
+
+_EXPRESSION_HINT = "Add another column, copy the values with UPDATE, drop the generated column and rename the new one."
+_COLUMN_HINT = (
+    "Omit it: the storage, compression and statistics of columns cannot be set. "
+    "Actions are SET and DROP of DEFAULT, NOT NULL and IDENTITY, and TYPE."
+)

@@ -1,11 +1,11 @@
-"""CHECK, REFERENCES and generated columns in CREATE TABLE, and ALTER TABLE for CHECK constraints."""
+"""CHECK, REFERENCES and generated columns in CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from server.sql.grammar.statements.checks import AddCheck, AddReference, CheckConstraint, Reference, ValidateCheck
-from server.sql.grammar.statements.parts import Expr, Ident, Name
+from server.sql.grammar.statements.checks import CheckConstraint, Reference
+from server.sql.grammar.statements.parts import Expr, Ident
 from server.sql.grammar.token_reader import TokenReader
 
 
@@ -15,7 +15,11 @@ def parse_check(tokens: TokenReader, name: Ident | None) -> CheckConstraint:
     expression = tokens.expression()
     tokens.expect(")")
     tokens.take("no", "inherit")
-    tokens.reject("a check constraint that is NOT ENFORCED", "enforced")
+    tokens.reject(
+        "a check constraint that is NOT ENFORCED",
+        "enforced",
+        hint="Declare it NOT VALID: then only new rows are checked.",
+    )
     return CheckConstraint(name, expression, not tokens.take("not", "valid"))
 
 
@@ -42,7 +46,7 @@ def parse_reference(tokens: TokenReader, name: Ident | None) -> Reference:
     reference = Reference(columns, tokens.name(), tokens.column_list(), name)
     while True:
         if tokens.take("match"):
-            tokens.reject("MATCH PARTIAL", "partial")
+            tokens.reject("MATCH PARTIAL", "partial", hint="Use MATCH SIMPLE or MATCH FULL.")
             reference = replace(reference, match=_MATCHES[tokens.choose("full", "simple")])
         elif tokens.take("on"):
             reference = _with_action(tokens, reference)
@@ -68,33 +72,6 @@ def _with_action(tokens: TokenReader, reference: Reference) -> Reference:
         tokens.expect("action")
     if not on_delete:
         if is_set:
-            tokens.reject(f"a column list with SET {action.upper()} of ON UPDATE", "(")
+            tokens.reject(f"a column list with SET {action.upper()} of ON UPDATE", "(", hint="Omit the column list.")
         return replace(reference, on_update=_ACTIONS[action])
     return replace(reference, on_delete=_ACTIONS[action], set_columns=tokens.column_list() if is_set else ())
-
-
-def at_rule(tokens: TokenReader) -> bool:
-    """Whether ALTER TABLE adds a CHECK or FOREIGN KEY constraint: ADD [CONSTRAINT name] CHECK or FOREIGN."""
-    if not tokens.at("add"):
-        return False
-    word = tokens.ahead(3) if tokens.at_all("add", "constraint") else tokens.ahead()
-    following = tokens.ahead(4) if tokens.at_all("add", "constraint") else tokens.ahead(2)
-    return (word.value, following.value) in (("check", "("), ("foreign", "key"))
-
-
-def parse_add_rule(tokens: TokenReader, start: int, table: Name, if_exists: bool) -> AddCheck | AddReference:
-    """ADD [CONSTRAINT name] CHECK (condition) [NOT VALID], or FOREIGN KEY."""
-    tokens.expect("add")
-    name = tokens.ident() if tokens.take("constraint") else None
-    if tokens.at("foreign"):
-        reference = parse_reference(tokens, name)
-        return AddReference(*tokens.text_from(start), table, reference, if_exists)
-    check = parse_check(tokens, name)
-    return AddCheck(*tokens.text_from(start), table, check, if_exists)
-
-
-def parse_validate_check(tokens: TokenReader, start: int, table: Name, if_exists: bool) -> ValidateCheck:
-    """VALIDATE CONSTRAINT name."""
-    tokens.expect("validate", "constraint")
-    name = tokens.ident()
-    return ValidateCheck(*tokens.text_from(start), table, name, if_exists)

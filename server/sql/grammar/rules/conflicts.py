@@ -36,9 +36,12 @@ def parse_on_conflict(
     return OnConflict(position, columns, constraint, assignments, where(tokens))
 
 
+_COLUMNS_ONLY = "Name the columns of a key, or the constraint with ON CONFLICT ON CONSTRAINT."
+
+
 def _parse_column(tokens: TokenReader) -> Ident:
-    tokens.reject("an expression in ON CONFLICT", "(")
+    tokens.reject("an expression in ON CONFLICT", "(", hint=_COLUMNS_ONLY)
     column = tokens.ident()
-    tokens.reject("an expression in ON CONFLICT", "(")
-    tokens.reject("COLLATE in ON CONFLICT", "collate")
+    tokens.reject("an expression in ON CONFLICT", "(", hint=_COLUMNS_ONLY)
+    tokens.reject("COLLATE in ON CONFLICT", "collate", hint=_COLUMNS_ONLY)
     return column

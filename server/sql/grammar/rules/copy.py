@@ -35,7 +35,11 @@ def parse_copy(tokens: TokenReader, parse_statement: Rule) -> CopyFrom | CopyTo:
     options = binary + _parse_options(tokens, direction)
     if direction == "to":
         return CopyTo(*tokens.text_from(start), CopyRelation(relation, columns), options)
-    tokens.reject("COPY FROM ... WHERE", "where")
+    tokens.reject(
+        "COPY FROM ... WHERE",
+        "where",
+        hint="COPY into a temporary table, and INSERT ... SELECT the wanted rows from it.",
+    )
     return CopyFrom(*tokens.text_from(start), relation, columns, options)
 
 

@@ -39,7 +39,8 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
     assert isinstance(statement, Select | Subscribe | ShowStatement)
     if isinstance(statement, Subscribe) and (hold or scroll):
         what = "WITH HOLD" if hold else "SCROLL"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is unsupported for cursors")
+        hint = f"Omit {what}: a cursor of SUBSCRIBE reads changes forward, in its transaction."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is unsupported for cursors", hint=hint)
     return Declare(*tokens.text_from(start), name, statement, scroll, hold)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
-from server.sql.grammar.rules.checks import at_rule, parse_add_rule, parse_validate_check
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
-from server.sql.grammar.rules.objects import parse_object_kind, parse_temporary, unsupported_kind
-from server.sql.grammar.rules.retention import parse_alter_retention
+from server.sql.grammar.rules.objects import UNLOGGED_HINT, parse_object_kind, parse_temporary, unsupported_kind
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_alter_retention
 from server.sql.grammar.rules.roles import (
     parse_alter_role,
     parse_create_role,
@@ -29,7 +28,7 @@ from server.sql.grammar.rules.sources import (
     parse_create_source,
     parse_drop_subsources,
 )
-from server.sql.grammar.rules.tables import parse_alter_constraint, parse_create_table
+from server.sql.grammar.rules.tables import PARTITION_HINT, parse_create_table
 from server.sql.grammar.rules.types import parse_alter_type, parse_create_type, parse_set_schema
 from server.sql.grammar.rules.views import parse_create_index, parse_create_materialized_view, parse_create_view
 from server.sql.grammar.statements import Statement
@@ -39,6 +38,7 @@ from server.sql.grammar.statements.objects import (
     AlterSchema,
     CommentOn,
     CreateDatabase,
+    CreateExtension,
     CreateSchema,
     DatabaseOption,
     DropObjects,
@@ -61,10 +61,35 @@ _ALTERATIONS = {
     ObjectKind.HOLD: "ADVANCE, RENAME TO",
     ObjectKind.DOMAIN: "ADD, DROP, VALIDATE and RENAME CONSTRAINT, SET and DROP, SET SCHEMA, RENAME TO",
     ObjectKind.TYPE: "ADD VALUE, RENAME VALUE, SET SCHEMA, RENAME TO",
-    ObjectKind.TABLE: "ADD, DROP, ALTER and RENAME COLUMN, RENAME TO",
+    ObjectKind.TABLE: "actions on columns and constraints, RENAME TO, SET SCHEMA",
 }
 _MOVABLE = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SEQUENCE)
 _WITH_COLUMNS = (ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW)
+
+
+_TABLE_HINTS = {
+    "attach": PARTITION_HINT,
+    "cluster": "Omit it: an index finds rows by key.",
+    "detach": PARTITION_HINT,
+    "disable": "Omit it: there are no triggers, rules and row security.",
+    "enable": "Omit it: there are no triggers, rules and row security.",
+    "force": "Omit it: there are no triggers, rules and row security.",
+    "inherit": "A view with UNION ALL has the rows of several tables.",
+    "replica": "Omit it: SUBSCRIBE and sinks send whole rows.",
+    "reset": STORAGE_HINT,
+    "set": STORAGE_HINT,
+}
+"""What to do instead of an action of ALTER TABLE, by its first word."""
+
+
+def _alteration_hint(kind: ObjectKind, tokens: TokenReader) -> str:
+    if kind is ObjectKind.TABLE and tokens.word in _TABLE_HINTS:
+        return _TABLE_HINTS[tokens.word]
+    if kind is ObjectKind.VIEW:
+        return "CREATE OR REPLACE VIEW changes the query of a view."
+    if kind in (ObjectKind.DATABASE, ObjectKind.SCHEMA):
+        return "ALTER SYSTEM SET and SET change settings."
+    return f"Drop the {kind}, and create it again."
 
 
 def _at_rename_column(tokens: TokenReader) -> bool:
@@ -75,12 +100,14 @@ def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
-    tokens.reject("CREATE UNLOGGED", "unlogged")
+    tokens.reject("CREATE UNLOGGED", "unlogged", hint=UNLOGGED_HINT)
     if parse_temporary(tokens):
         if tokens.take("view"):
             return parse_create_view(tokens, start, or_replace, temporary=True)
         if or_replace or not tokens.take("table"):
-            raise tokens.not_supported("a temporary object other than a table or a view")
+            raise tokens.not_supported(
+                "a temporary object other than a table or a view", "Create it without TEMPORARY, and drop it later."
+            )
         return parse_create_table(tokens, start, temporary=True)
     if tokens.take("materialized"):
         tokens.expect("view")
@@ -110,6 +137,8 @@ def parse_create(tokens: TokenReader) -> Statement:
         return parse_create_type(tokens, start)
     if tokens.take("domain"):
         return parse_create_domain(tokens, start)
+    if tokens.take("extension"):
+        return _parse_create_extension(tokens, start)
     if tokens.take("schema"):
         return _parse_create_schema(tokens, start)
     if tokens.take("database"):
@@ -117,6 +146,22 @@ def parse_create(tokens: TokenReader) -> Statement:
     if tokens.at("role", "user"):
         return parse_create_role(tokens, start)
     raise unsupported_kind(tokens, "CREATE")
+
+
+def _parse_create_extension(tokens: TokenReader, start: int) -> CreateExtension:
+    """CREATE EXTENSION [IF NOT EXISTS] name [WITH] [SCHEMA schema] [VERSION version] [CASCADE]"""
+    exists = tokens.if_not_exists()
+    name = tokens.ident()
+    tokens.take("with")
+    while not tokens.at_statement_end:
+        match tokens.choose("schema", "version", "cascade"):
+            case "schema":
+                tokens.ident()
+            case "version" if tokens.token.kind is Kind.STRING:
+                tokens.string()
+            case "version":
+                tokens.ident()
+    return CreateExtension(*tokens.text_from(start), name, exists)
 
 
 def _parse_create_schema(tokens: TokenReader, start: int) -> CreateSchema:
@@ -153,14 +198,14 @@ def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
     if tokens.take("owned"):
         return parse_drop_owned(tokens, start)
     kind = parse_object_kind(tokens, "DROP")
-    tokens.reject("DROP INDEX CONCURRENTLY", "concurrently")
+    concurrently = kind is ObjectKind.INDEX and tokens.take("concurrently")
     exists = tokens.if_exists()
     names = tokens.comma_list(lambda: tokens.name(_NAME_PARTS[kind]))
     force = kind is ObjectKind.DATABASE and (tokens.take("with") or tokens.at("("))
     if force:
         tokens.in_parentheses(lambda: tokens.expect("force"))
     cascade = tokens.drop_behavior()
-    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade, force)
+    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade, force, concurrently)
 
 
 def parse_alter(tokens: TokenReader) -> Statement:
@@ -190,16 +235,10 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return altered_domain
     if kind is ObjectKind.TYPE and (retyped := parse_alter_type(tokens, start, name)) is not None:
         return retyped
-    if kind is ObjectKind.TABLE and at_rule(tokens):
-        return parse_add_rule(tokens, start, name, exists)
-    if kind is ObjectKind.TABLE and tokens.at_all("validate", "constraint"):
-        return parse_validate_check(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("add"):
         return parse_add_subsources(tokens, start, name, exists)
     if kind is ObjectKind.SOURCE and tokens.take("drop"):
         return parse_drop_subsources(tokens, start, name, exists)
-    if kind is ObjectKind.TABLE and (altered_key := parse_alter_constraint(tokens, start, name, exists)) is not None:
-        return altered_key
     if tokens.at("set", "reset") and tokens.ahead().value == "(" and tokens.ahead(2).value == "retain":
         return parse_alter_retention(tokens, start, kind, name, exists)
     if kind in _MOVABLE and tokens.take("set", "schema"):
@@ -220,7 +259,9 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return parse_rename_column(tokens, start, kind, name, exists)
     if not tokens.at("rename") or (tokens.ahead().value != "to" and tokens.ahead().kind is not Kind.END):
         known = _ALTERATIONS.get(kind, "RENAME TO")
-        raise tokens.not_supported(f"ALTER {kind.upper()} other than {known} and OWNER TO")
+        raise tokens.not_supported(
+            f"ALTER {kind.upper()} other than {known} and OWNER TO", _alteration_hint(kind, tokens)
+        )
     tokens.expect("rename", "to")
     new_name = tokens.ident()
     return AlterRename(*tokens.text_from(start), kind, name, new_name, exists)

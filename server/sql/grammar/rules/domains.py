@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.rules.checks import parse_check
+from server.sql.grammar.rules.collations import parse_collation_of
 from server.sql.grammar.statements.checks import CheckConstraint
 from server.sql.grammar.statements.domains import (
     ConstrainDomain,
@@ -16,7 +17,6 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.token_reader import TokenReader
 
 AlterDomain = SetDomainDefault | ConstrainDomain | DropDomainConstraint | RenameDomainConstraint
-_COLLATION = 'Text is compared by its bytes, as under the collation "C".'
 
 
 def parse_create_domain(tokens: TokenReader, start: int) -> CreateDomain:
@@ -26,6 +26,7 @@ def parse_create_domain(tokens: TokenReader, start: int) -> CreateDomain:
     not_null: bool | None = None
     default: Expr | None = None
     checks: list[CheckConstraint] = []
+    collation: Name | None = None
     while not tokens.at_statement_end:
         token = tokens.token
         constraint = tokens.ident() if tokens.take("constraint") else None
@@ -43,7 +44,7 @@ def parse_create_domain(tokens: TokenReader, start: int) -> CreateDomain:
         elif tokens.at("check"):
             checks.append(parse_check(tokens, constraint))
         elif tokens.at("collate"):
-            raise tokens.not_supported("COLLATE", _COLLATION)
+            collation = parse_collation_of(tokens, base, collation)
         elif tokens.at("unique", "primary", "references", "exclude"):
             message = f"{'primary key' if tokens.at('primary') else tokens.word} constraints not possible for domains"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=token.start + 1)

@@ -80,7 +80,9 @@ def _parse_explained(tokens: TokenReader, parse_statement: Rule, start: int, *, 
         creates = isinstance(statement, _CREATES)
         raise tokens.not_supported(
             "EXPLAIN ANALYZE of CREATE" if creates else "EXPLAIN of a statement that has no plan",
-            "Create it, and write EXPLAIN ANALYZE MATERIALIZED VIEW and its name." if creates else None,
+            "Create it, and write EXPLAIN ANALYZE MATERIALIZED VIEW and its name."
+            if creates
+            else "EXPLAIN shows SELECT, INSERT, UPDATE, DELETE, MERGE, EXECUTE, CREATE VIEW and CREATE TABLE AS.",
             at=token,
         )
     return statement

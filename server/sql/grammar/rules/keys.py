@@ -19,7 +19,7 @@ def parse_key(tokens: TokenReader, name: Ident | None, columns: tuple[Ident, ...
     if primary:
         tokens.expect("key")
     nulls_not_distinct = not primary and parse_nulls_not_distinct(tokens)
-    tokens.reject("a key with USING INDEX", "using")
+    tokens.reject("a key with USING INDEX", "using", hint="Drop the index, and add the constraint with its columns.")
     names = tokens.in_parentheses(tokens.ident) if columns is None else columns
     not_enforced = False
     while True:
@@ -30,7 +30,13 @@ def parse_key(tokens: TokenReader, name: Ident | None, columns: tuple[Ident, ...
             break
     hint = "Omit it: a key is checked at the end of each statement, and again at COMMIT."
     tokens.reject("a deferrable constraint", "deferrable", "initially", hint=hint)
-    tokens.reject("an indexed constraint", "using", "include", "with")
+    tokens.reject(
+        "an indexed constraint",
+        "using",
+        "include",
+        "with",
+        hint="Omit it: a key has no index with other columns. CREATE UNIQUE INDEX takes INCLUDE.",
+    )
     return Key(names, primary, name, position, not_enforced, nulls_not_distinct)
 
 

@@ -1,8 +1,10 @@
-"""VACUUM and ANALYZE, which tools send although there is nothing to do."""
+"""VACUUM, ANALYZE and REINDEX, which tools send although there is nothing to do."""
 
 from __future__ import annotations
 
-from server.sql.grammar.statements.maintenance import Maintain
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.objects import TABLESPACE_HINT
+from server.sql.grammar.statements.maintenance import Maintain, Reindex
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.token_reader import TokenReader
 
@@ -24,3 +26,29 @@ def _parse_table(tokens: TokenReader) -> Name:
     if tokens.at("("):
         tokens.in_parentheses(tokens.ident)
     return table
+
+
+def parse_reindex(tokens: TokenReader) -> Reindex:
+    """REINDEX [(options)] {INDEX | TABLE | SCHEMA | DATABASE | SYSTEM} [CONCURRENTLY] [name]"""
+    start = tokens.index
+    tokens.expect("reindex")
+    options = tokens.in_parentheses(lambda: _parse_option(tokens)) if tokens.at("(") else ()
+    kind = tokens.choose("index", "table", "schema", "database", "system")
+    concurrently = tokens.take("concurrently") or ("concurrently", True) in options
+    name: Name | None = None
+    if kind in ("index", "table") or not tokens.at_statement_end:
+        name = tokens.name(3 if kind in ("index", "table") else 1)
+    elif kind == "schema":
+        raise tokens.syntax_error()
+    return Reindex(*tokens.text_from(start), kind, name, concurrently)
+
+
+def _parse_option(tokens: TokenReader) -> tuple[str, bool]:
+    """An option of REINDEX and whether it is on. TABLESPACE is refused (0A000)."""
+    tokens.reject("REINDEX with TABLESPACE", "tablespace", hint=TABLESPACE_HINT)
+    option = tokens.ident(not_names=frozenset())
+    if option.name not in ("verbose", "concurrently"):
+        message = f'unrecognized REINDEX option "{option.name}"'
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=option.position)
+    is_on = tokens.at(",", ")") or tokens.choose("true", "false", "on", "off", "1", "0") in ("true", "on", "1")
+    return option.name, is_on

@@ -63,7 +63,7 @@ def _parse_clause(tokens: TokenReader) -> MergeClause:
 def _parse_insert(tokens: TokenReader, condition: Expr | None) -> MergeClause:
     tokens.expect("insert")
     columns = tokens.column_list()
-    tokens.reject("OVERRIDING", "overriding")
+    tokens.reject("OVERRIDING", "overriding", hint="Use INSERT ... OVERRIDING with a query.")
     values: tuple[Expr | None, ...] | None = None
     if tokens.take("default"):
         tokens.expect("values")
@@ -93,7 +93,13 @@ def _parse_assignment(tokens: TokenReader) -> tuple[Assignment, ...]:
     tokens.expect("=")
     tokens.take("row")
     tokens.expect("(")
-    tokens.reject("a subquery with several columns in MERGE", "select", "with", "values")
+    tokens.reject(
+        "a subquery with several columns in MERGE",
+        "select",
+        "with",
+        "values",
+        hint="Join the query in USING, and assign its columns.",
+    )
     values = tokens.comma_list(lambda: _parse_value(tokens))
     tokens.expect(")")
     if len(values) != len(columns):

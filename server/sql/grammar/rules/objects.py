@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError
-from server.sql.grammar.lexer import words
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.token_reader import TokenReader
 
-# Object kinds of CREATE, ALTER and DROP in PostgreSQL or Materialize that Tidewire lacks.
-_UNSUPPORTED_KINDS = words(
-    """access aggregate cast cluster collation constraint conversion default event extension foreign
-    function group language large operator policy procedure publication routine rule server
-    sink statistics subscription system tablespace text transform trigger"""
-)
-
+TABLESPACE_HINT = "Omit it: all data is in the data directory of the server (--data-dir)."
 _COMPUTE = "Define a view with the query, or compute in the client."
 _REACT = "A materialized view is kept up to date when its tables change, and SUBSCRIBE sends the changes to a client."
-# What to do instead.
+UNLOGGED_HINT = "Omit UNLOGGED: all tables are durable. Temporary tables are dropped when the session ends."
+_BYTES = 'Text is compared by its bytes, as under the collation "C".'
+_CAST = "Write the conversion as an expression, for example in a view."
+_TEXT_SEARCH = "Use LIKE, or regular expressions."
+# What to do instead of CREATE, and the plural of the kind.
 _HINTS = {
-    "aggregate": _COMPUTE,
-    "collation": 'Text is compared by its bytes, as under the collation "C".',
-    "event": _REACT,
-    "extension": "Functions such as gen_random_uuid() are built in.",
-    "foreign": "CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.",
-    "function": _COMPUTE,
-    "policy": "Grant SELECT on a view with the condition, instead of the table.",
-    "procedure": "Send the statements between BEGIN and COMMIT.",
-    "publication": "CREATE SINK and SUBSCRIBE send the changes of a table.",
-    "rule": _REACT,
-    "server": "CREATE CONNECTION describes another server, from which CREATE SOURCE reads.",
-    "subscription": "CREATE SOURCE ... FROM POSTGRES follows the tables of a publication.",
-    "tablespace": "All data is in the data directory of the server (--data-dir).",
-    "trigger": _REACT,
+    "access": ("Indexes are btree or hash.", "access methods"),
+    "aggregate": (_COMPUTE, "aggregates of users"),
+    "cast": (_CAST, "casts of users"),
+    "cluster": ("There is one cluster, quickstart.", "other clusters"),
+    "collation": (_BYTES, "collations"),
+    "constraint": (_REACT, "triggers"),
+    "conversion": ("The encoding is always UTF8.", "conversions"),
+    "default": ("GRANT ... ON ALL TABLES IN SCHEMA grants privileges on existing tables.", "default privileges"),
+    "event": (_REACT, "triggers"),
+    "extension": ("Functions such as gen_random_uuid() are built in.", "extensions"),
+    "foreign": ("CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.", "foreign tables"),
+    "function": (_COMPUTE, "functions of users"),
+    "group": ("Use ROLE instead of GROUP.", "groups: use ROLE instead of GROUP"),
+    "language": (_COMPUTE, "languages"),
+    "large": ("Use a column of type bytea.", "large objects"),
+    "operator": (_COMPUTE, "operators of users"),
+    "policy": ("Grant SELECT on a view with the condition, instead of the table.", "policies"),
+    "procedure": ("Send the statements between BEGIN and COMMIT.", "procedures"),
+    "publication": ("CREATE SINK and SUBSCRIBE send the changes of a table.", "publications"),
+    "routine": (_COMPUTE, "functions of users"),
+    "rule": (_REACT, "rules"),
+    "server": ("CREATE CONNECTION describes another server, from which CREATE SOURCE reads.", "foreign servers"),
+    "statistics": ("Omit it: queries are planned without statistics.", "statistics"),
+    "subscription": ("CREATE SOURCE ... FROM POSTGRES follows the tables of a publication.", "subscriptions"),
+    "system": ("Use ALTER SYSTEM.", "such objects"),
+    "tablespace": ("All data is in the data directory of the server (--data-dir).", "tablespaces"),
+    "text": (_TEXT_SEARCH, "configurations of text search"),
+    "transform": (_CAST, "transforms"),
+    "trigger": (_REACT, "triggers"),
 }
+# Object kinds of CREATE, ALTER and DROP in PostgreSQL or Materialize that Tidewire lacks.
+_UNSUPPORTED_KINDS = tuple(_HINTS)
 
 
 def parse_temporary(tokens: TokenReader) -> bool:
@@ -46,7 +60,13 @@ def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:
     """0A000 if the token is a kind that Tidewire lacks or one of `kinds`, which `verb` does not support; else 42601."""
     if tokens.at(*kinds, *_UNSUPPORTED_KINDS):
         kind = tokens.token.value
-        return tokens.not_supported(f"{verb} {kind.upper()}", _HINTS.get(kind) if verb == "CREATE" else None)
+        if kind not in _HINTS:
+            hint = "Drop it, and create it again."
+        elif verb.startswith("CREATE"):
+            hint = _HINTS[kind][0]
+        else:
+            hint = f"There are no {_HINTS[kind][1]}."
+        return tokens.not_supported(f"{verb} {kind.upper()}", hint)
     return tokens.syntax_error()
 
 

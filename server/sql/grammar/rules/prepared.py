@@ -12,12 +12,16 @@ from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
+_NO_TWO_PHASES = (
+    "Use COMMIT. A transaction that is committed in two phases by a coordinator cannot include this server."
+)
+
 
 def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     start = tokens.index
     tokens.expect("prepare")
     if tokens.at_all("transaction") and tokens.ahead().kind is Kind.STRING:
-        raise tokens.not_supported("PREPARE TRANSACTION")
+        raise tokens.not_supported("PREPARE TRANSACTION", _NO_TWO_PHASES)
     name = tokens.ident()
     types = tokens.in_parentheses(lambda: tokens.type(user_defined=True)) if tokens.at("(") else ()
     tokens.expect("as")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.rules.objects import parse_temporary
+from server.sql.grammar.rules.objects import UNLOGGED_HINT, parse_temporary
+from server.sql.grammar.rules.tables import AS_OF_HINT
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.queries import AsOf, Select
 from server.sql.grammar.statements.tables import CreateTableAs
@@ -40,11 +41,11 @@ def _parse_select_into(tokens: TokenReader, start: int) -> CreateTableAs:
     into = tokens.index
     tokens.advance()
     temporary = parse_temporary(tokens)
-    tokens.reject("SELECT INTO an unlogged table", "unlogged")
+    tokens.reject("SELECT INTO an unlogged table", "unlogged", hint=UNLOGGED_HINT)
     tokens.take("table")
     name = tokens.name()
     rest = tokens.span(query=True)
-    tokens.reject("AS OF in SELECT INTO", "as")
+    tokens.reject("AS OF in SELECT INTO", "as", hint=AS_OF_HINT)
     query = tokens.parsed_query((*tokens.tokens[start:into], *rest), *tokens.text_from(start))
     return CreateTableAs(*tokens.text_from(start), name, (), query, False, "SELECT INTO", temporary=temporary)
 

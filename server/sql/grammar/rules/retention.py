@@ -10,6 +10,7 @@ from server.sql.grammar.token_reader import TokenReader
 
 _INTERVAL_HINT = "All sources and tables have the interval that the server was started with (--timestamp-interval)."
 
+STORAGE_HINT = "Omit it: the server determines how rows are stored. RETAIN HISTORY FOR is the only option."
 # How full PostgreSQL leaves a page, and when it vacuums. pgbench and schema dumps contain them.
 _STORAGE_PARAMETERS = (
     "fillfactor",
@@ -38,7 +39,7 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
     if not (tokens.ahead().value == "(" and tokens.ahead(2).value == "retain"):
         if [tokens.ahead(n).value for n in (2, 3)] == ["timestamp", "interval"]:
             raise tokens.not_supported("option TIMESTAMP INTERVAL", _INTERVAL_HINT)
-        raise tokens.not_supported(unsupported)
+        raise tokens.not_supported(unsupported, STORAGE_HINT)
     tokens.expect("with")
     return _parse_retain_history(tokens)
 

@@ -37,6 +37,8 @@ _UNSUPPORTED_ATTRIBUTES = {
 _UNSUPPORTED_OBJECTS = words(
     """all domain foreign function language large parameter procedure routine system tablespace type"""
 )
+_NO_PRIVILEGES = "Omit it. Relations, columns, sequences, schemas, databases, connections and secrets have privileges."
+_NO_MAPPING = "CREATE SECRET and CREATE CONNECTION have the passwords of other servers."
 _RESERVED_PREFIXES = ("pg_", "mz_")
 
 
@@ -82,7 +84,7 @@ def _parse_new_role_name(tokens: TokenReader) -> RoleName:
 
 def parse_create_role(tokens: TokenReader, start: int) -> CreateRole:
     is_user = tokens.choose("role", "user") == "user"
-    tokens.reject("CREATE USER MAPPING", "mapping")
+    tokens.reject("CREATE USER MAPPING", "mapping", hint=_NO_MAPPING)
     exists = tokens.if_not_exists()
     name = _parse_new_role_name(tokens)
     groups: tuple[RoleName, ...] = ()
@@ -159,8 +161,8 @@ def _parse_attribute(tokens: TokenReader, attributes: dict[str, Any], specified:
 
 def parse_alter_role(tokens: TokenReader, start: int) -> AlterRole | RenameRole:
     tokens.choose("role", "user")
-    tokens.reject("ALTER ROLE ALL", "all")
-    tokens.reject("ALTER USER MAPPING", "mapping")
+    tokens.reject("ALTER ROLE ALL", "all", hint="ALTER SYSTEM SET gives every new session a default.")
+    tokens.reject("ALTER USER MAPPING", "mapping", hint=_NO_MAPPING)
     name = parse_role(tokens)
     if tokens.take("rename", "to"):
         new_name = _parse_new_role_name(tokens)
@@ -177,7 +179,7 @@ def parse_alter_role(tokens: TokenReader, start: int) -> AlterRole | RenameRole:
 
 def parse_drop_roles(tokens: TokenReader, start: int) -> DropRoles:
     tokens.choose("role", "user")
-    tokens.reject("DROP USER MAPPING", "mapping")
+    tokens.reject("DROP USER MAPPING", "mapping", hint=_NO_MAPPING)
     exists = tokens.if_exists()
     names = _parse_roles(tokens)
     for name in names:
@@ -277,7 +279,7 @@ def _parse_privilege(tokens: TokenReader) -> Ident:
 
 def _reject_options(tokens: TokenReader) -> None:
     tokens.reject("GRANT ... WITH OPTION", "with", hint="Owners grant privileges, superusers roles.")
-    tokens.reject("GRANTED BY", "granted")
+    tokens.reject("GRANTED BY", "granted", hint="Omit it: the owner of the object is the grantor.")
 
 
 def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, ...]]:
@@ -287,7 +289,7 @@ def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, 
         return GrantKind.SEQUENCES_IN_SCHEMA, tokens.comma_list(lambda: tokens.name(2))
     follows_name = tokens.ahead().kind in (Kind.WORD, Kind.IDENT) and tokens.ahead().value not in ("to", "from")
     if follows_name and tokens.at(*_UNSUPPORTED_OBJECTS):
-        raise tokens.not_supported(f"GRANT ON {tokens.word.upper()}")
+        raise tokens.not_supported(f"GRANT ON {tokens.word.upper()}", _NO_PRIVILEGES)
     if tokens.take("schema"):
         return GrantKind.SCHEMA, tokens.comma_list(lambda: tokens.name(2))
     if tokens.take("database"):

@@ -27,7 +27,7 @@ def parse_alter_sequence(tokens: TokenReader, start: int, name: Name, if_exists:
     """ALTER SEQUENCE with options. None for another form."""
     if tokens.at("owner", "rename") or tokens.at_all("set", "schema"):
         return None
-    tokens.reject("ALTER SEQUENCE ... SET LOGGED or UNLOGGED", "set")
+    tokens.reject("ALTER SEQUENCE ... SET LOGGED or UNLOGGED", "set", hint="Omit it: all sequences are durable.")
     options = _parse_options(tokens)
     if not options:
         raise tokens.syntax_error()
@@ -47,15 +47,54 @@ def parse_identity(tokens: TokenReader) -> Identity:
     return Identity(always, options)
 
 
+def parse_identity_changes(tokens: TokenReader) -> tuple[bool | None, tuple[SequenceOption, ...]] | None:
+    """{SET GENERATED {ALWAYS | BY DEFAULT} | SET option | RESTART [[WITH] n]} ... of ALTER COLUMN.
+
+    Returns whether it is ALWAYS, None if it is not changed, and the options. None: another action follows.
+    """
+    always: bool | None = None
+    options: list[SequenceOption] = []
+    while tokens.at("restart") or (tokens.at("set") and tokens.ahead().value in ("generated", *_SEQUENCE_WORDS)):
+        position = tokens.token.start + 1
+        if tokens.take("set", "generated"):
+            if always is not None:
+                raise _redundant(position)
+            always = tokens.choose("always", "by") == "always"
+            if not always:
+                tokens.expect("default")
+            continue
+        if tokens.take("set"):
+            option = _parse_option(tokens)
+            if option.name in ("as", "restart", "owned by"):
+                message = f'sequence option "{option.name.replace(" ", "_")}" not supported here'
+                raise PgError(SqlState.SYNTAX_ERROR, message, position=option.position)
+        else:
+            option = _parse_option(tokens)
+        if any(known.name == option.name for known in options):
+            raise _redundant(option.position)
+        options.append(option)
+    return (always, tuple(options)) if always is not None or options else None
+
+
+def _redundant(position: int) -> PgError:
+    return PgError(SqlState.SYNTAX_ERROR, "conflicting or redundant options", position=position)
+
+
 def _parse_options(tokens: TokenReader) -> tuple[SequenceOption, ...]:
     """The options up to the end of the statement or a parenthesis. 42601 if one is given twice."""
     options: list[SequenceOption] = []
     while not (tokens.at_statement_end or tokens.at(")")):
         option = _parse_option(tokens)
         if any(known.name == option.name for known in options):
-            raise PgError(SqlState.SYNTAX_ERROR, "conflicting or redundant options", position=option.position)
+            raise _redundant(option.position)
         options.append(option)
     return tuple(options)
+
+
+_SEQUENCE_WORDS = (
+    *("as", "increment", "minvalue", "maxvalue", "start", "restart", "cache", "cycle", "owned", "sequence"),
+    "no",
+)
 
 
 def _parse_option(tokens: TokenReader) -> SequenceOption:
@@ -64,9 +103,7 @@ def _parse_option(tokens: TokenReader) -> SequenceOption:
     if tokens.take("no"):
         name = tokens.choose("minvalue", "maxvalue", "cycle")
         return SequenceOption(name, False if name == "cycle" else None, position)
-    name = tokens.choose(
-        *("as", "increment", "minvalue", "maxvalue", "start", "restart", "cache", "cycle", "owned", "sequence")
-    )
+    name = tokens.choose(*(word for word in _SEQUENCE_WORDS if word != "no"))
     match name:
         case "as":
             value = tokens.type()

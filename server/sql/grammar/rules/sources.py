@@ -112,7 +112,16 @@ def parse_create_connection(tokens: TokenReader, start: int) -> CreateConnection
     tokens.expect("to")
     system = next((system for system in CONNECTION_OPTIONS if tokens.take(*system.split())), None)
     if system is None:
-        tokens.reject(f"CREATE CONNECTION TO {tokens.word.upper()}", "aws", "ssh", "mysql", "sql", "iceberg", "gcp")
+        tokens.reject(
+            f"CREATE CONNECTION TO {tokens.word.upper()}",
+            "aws",
+            "ssh",
+            "mysql",
+            "sql",
+            "iceberg",
+            "gcp",
+            hint=_CONNECTIONS_HINT,
+        )
         raise tokens.expected("one of KAFKA or CONFLUENT SCHEMA REGISTRY or POSTGRES")
     options = parse_options(tokens, CONNECTION_OPTIONS[system], f"TO {system.upper()}")
     validate = _parse_validate(tokens)
@@ -257,11 +266,20 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
     elif tokens.take("load", "generator"):
         system, options = "load generator", _parse_generator(tokens)
     else:
-        tokens.reject(f"CREATE SOURCE FROM {tokens.word.upper()}", "mysql", "sql", "webhook", "test", "s3", "kinesis")
+        tokens.reject(
+            f"CREATE SOURCE FROM {tokens.word.upper()}",
+            "mysql",
+            "sql",
+            "webhook",
+            "test",
+            "s3",
+            "kinesis",
+            hint=_SOURCES_HINT,
+        )
         raise tokens.expected("one of KAFKA or POSTGRES or FILE or LOAD GENERATOR")
     format = parse_format_clause(tokens)
     tables = _parse_for_tables(tokens)
-    tokens.reject("EXPOSE PROGRESS AS", "expose")
+    tokens.reject("EXPOSE PROGRESS AS", "expose", hint="Query mz_internal.mz_source_statistics.")
     retain = parse_retain_option(tokens, "CREATE SOURCE with options other than RETAIN HISTORY")
     return CreateSource(
         *tokens.text_from(start), name, columns, system, connection, options, format, tables, exists, retain
@@ -280,8 +298,20 @@ def _parse_generator(tokens: TokenReader) -> tuple[Option, ...]:
         if tokens.take(*generator.split()):
             given = parse_options(tokens, known, generator.upper()) if tokens.at("(") else ()
             return (Option("generator", generator, position), *given)
-    tokens.reject(f"LOAD GENERATOR {tokens.word.upper()}", "marketing", "datums", "clock")
+    tokens.reject(
+        f"LOAD GENERATOR {tokens.word.upper()}",
+        "marketing",
+        "datums",
+        "clock",
+        hint="Load generators are COUNTER, AUCTION, KEY VALUE and TPCH.",
+    )
     raise tokens.expected("one of COUNTER or AUCTION or KEY VALUE or TPCH")
+
+
+_CONNECTIONS_HINT = "Connections are to KAFKA, CONFLUENT SCHEMA REGISTRY and POSTGRES."
+_SOURCES_HINT = (
+    "Sources are FROM KAFKA, POSTGRES, FILE and LOAD GENERATOR. Debezium writes changes of other databases to Kafka."
+)
 
 
 def parse_columns(tokens: TokenReader) -> tuple[SourceColumn, ...]:
@@ -296,7 +326,15 @@ def parse_columns(tokens: TokenReader) -> tuple[SourceColumn, ...]:
         )
         type = tokens.type()
         not_null = tokens.take("not", "null")
-        tokens.reject("a constraint on a source", "primary", "unique", "check", "default", "references")
+        tokens.reject(
+            "a constraint on a source",
+            "primary",
+            "unique",
+            "check",
+            "default",
+            "references",
+            hint="Omit it: the external system checks its rows.",
+        )
         return SourceColumn(name, type, not_null)
 
     return tokens.in_parentheses(column) if tokens.at("(") else ()

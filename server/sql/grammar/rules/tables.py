@@ -10,8 +10,9 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.checks import parse_check, parse_generation, parse_reference
+from server.sql.grammar.rules.collations import parse_collation_of
 from server.sql.grammar.rules.keys import at_key, parse_key
-from server.sql.grammar.rules.retention import parse_retain_option
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
 from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
@@ -19,16 +20,20 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sequences import Identity
 from server.sql.grammar.statements.sources import CreateSourceTable
 from server.sql.grammar.statements.tables import (
-    AddKey,
     ColumnDefinition,
     CreateTable,
     CreateTableAs,
-    DropConstraint,
     Key,
     Like,
 )
 from server.sql.grammar.token_reader import TokenReader
 
+PARTITION_HINT = "Create a table without partitions: an index finds rows by key in tables of any size."
+AS_OF_HINT = "Create the table, and insert the rows of SELECT ... AS OF."
+_CHECKED = "Omit it: a constraint is checked at the end of each statement, and again at COMMIT."
+_STORED = "Omit it: all rows are stored in the same way."
+_COLUMN_HINTS = {"deferrable": _CHECKED, "initially": _CHECKED, "storage": _STORED, "compression": _STORED}
+EXCLUDE_HINT = "UNIQUE rejects equal rows. A materialized view can show rows that overlap."
 _LIKE_PROPERTIES = (
     *("comments", "compression", "constraints", "defaults", "generated", "identity", "indexes", "statistics"),
     "storage",
@@ -44,8 +49,8 @@ def parse_create_table(
         return parse_create_source_table(tokens, start, name, parse_columns(tokens), exists)
     if tokens.at("as", "with", "using", "tablespace", "on") or _at_column_names(tokens):
         return _parse_create_table_as(tokens, start, name, exists, temporary)
-    tokens.reject("CREATE TABLE OF a type", "of")
-    tokens.reject("a partitioned table", "partition")
+    tokens.reject("CREATE TABLE OF a type", "of", hint="List the columns.")
+    tokens.reject("a partitioned table", "partition", hint=PARTITION_HINT)
     tokens.expect("(")
     columns: list[ColumnDefinition | Like] = []
     keys: list[Key] = []
@@ -55,11 +60,13 @@ def parse_create_table(
         while tokens.take(","):
             _parse_table_element(tokens, name, columns, keys, rules)
         tokens.expect(")")
-    tokens.reject("INHERITS", "inherits")
-    tokens.reject("a partitioned table", "partition")
+    tokens.reject(
+        "INHERITS", "inherits", hint="Repeat the columns. A view with UNION ALL has the rows of several tables."
+    )
+    tokens.reject("a partitioned table", "partition", hint=PARTITION_HINT)
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
     on_commit = _parse_on_commit(tokens, temporary)
-    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on", hint=STORAGE_HINT)
     return CreateTable(
         *tokens.text_from(start),
         name,
@@ -95,11 +102,11 @@ def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: 
     columns = tokens.column_list()
     retain = parse_retain_option(tokens, "CREATE TABLE with storage options")
     on_commit = _parse_on_commit(tokens, temporary)
-    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on")
+    tokens.reject("CREATE TABLE with storage options", "using", "tablespace", "without", "on", hint=STORAGE_HINT)
     tokens.expect("as")
     tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
     query = tokens.query("with")
-    tokens.reject("AS OF in CREATE TABLE AS", "as")
+    tokens.reject("AS OF in CREATE TABLE AS", "as", hint=AS_OF_HINT)
     with_data = True
     if tokens.take("with"):
         with_data = not tokens.take("no")
@@ -136,7 +143,7 @@ def _parse_table_element(
     elif tokens.at_all("foreign", "key"):
         rules.append(parse_reference(tokens, constraint))
     elif tokens.at("exclude") and tokens.ahead().value in ("(", "using"):
-        raise tokens.not_supported("an EXCLUDE constraint")
+        raise tokens.not_supported("an EXCLUDE constraint", EXCLUDE_HINT)
     elif tokens.take("like"):
         columns.append(_parse_like(tokens))
     else:
@@ -167,6 +174,7 @@ def parse_column_definition(
     default: Expr | None = None
     generated: Expr | None = None
     constraint: Ident | None = None
+    collation: Name | None = None
     while not (tokens.at_statement_end or tokens.at(",", ")")):
         token = tokens.token
         if tokens.take("constraint"):
@@ -201,9 +209,9 @@ def parse_column_definition(
         elif tokens.at("references"):
             rules.append(replace(parse_reference(tokens, constraint), columns=(name,)))
         elif tokens.at("collate"):
-            raise tokens.not_supported("COLLATE", 'Text is compared by its bytes, as under the collation "C".')
+            collation = parse_collation_of(tokens, type_, collation)
         elif tokens.at("deferrable", "initially", "storage", "compression"):
-            raise tokens.not_supported(f"a column with {tokens.token.value.upper()}")
+            raise tokens.not_supported(f"a column with {tokens.token.value.upper()}", _COLUMN_HINTS[tokens.token.value])
         else:
             raise tokens.syntax_error()
         constraint = None
@@ -242,25 +250,6 @@ def _add_key(keys: list[Key], key: Key, table: Name) -> None:
         message = f'multiple primary keys for table "{table.parts[-1]}" are not allowed'
         raise PgError(SqlState.INVALID_TABLE_DEFINITION, message, position=key.position)
     keys.append(key)
-
-
-def parse_alter_constraint(
-    tokens: TokenReader, start: int, table: Name, exists: bool
-) -> AddKey | DropConstraint | None:
-    """ADD or DROP of a constraint, as the action of ALTER TABLE; None: another action follows."""
-    if tokens.at("add") and tokens.ahead().value in ("constraint", "primary", "unique"):
-        tokens.expect("add")
-        name = tokens.ident() if tokens.take("constraint") else None
-        if not at_key(tokens):
-            raise tokens.not_supported("ALTER TABLE ... ADD CONSTRAINT other than PRIMARY KEY and UNIQUE")
-        key = parse_key(tokens, name, None)
-        return AddKey(*tokens.text_from(start), table, key, exists)
-    if tokens.take("drop", "constraint"):
-        missing_ok = tokens.if_exists()
-        name = tokens.ident()
-        cascade = tokens.drop_behavior()
-        return DropConstraint(*tokens.text_from(start), table, name, exists, missing_ok, cascade)
-    return None
 
 
 def _conflicting(what: str, column: Ident, table: Name, start: int, how: str = "conflicting") -> PgError:

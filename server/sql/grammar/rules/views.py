@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import Kind, words
+from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
-from server.sql.grammar.rules.retention import parse_retain_option
-from server.sql.grammar.statements.parts import Expr
-from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
+from server.sql.grammar.rules.objects import TABLESPACE_HINT
+from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
+from server.sql.grammar.statements.parts import Ident, Name
+from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView, IndexKey
 from server.sql.grammar.token_reader import TokenReader
 
 
@@ -15,10 +18,10 @@ def parse_create_view(tokens: TokenReader, start: int, or_replace: bool, tempora
     exists = tokens.if_not_exists()
     name = tokens.name()
     columns = tokens.column_list()
-    tokens.reject("CREATE VIEW with options", "with")
+    tokens.reject("CREATE VIEW with options", "with", hint="Omit them: a view reads with the privileges of its owner.")
     tokens.expect("as")
     query = tokens.query("with")
-    tokens.reject("WITH CHECK OPTION", "with")
+    tokens.reject("WITH CHECK OPTION", "with", hint="Omit it: views cannot be written to.")
     return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists, temporary)
 
 
@@ -28,11 +31,11 @@ def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: 
     columns = tokens.column_list()
     _parse_in_cluster(tokens)
     retain = parse_retain_option(tokens, "CREATE MATERIALIZED VIEW with options")
-    tokens.reject("CREATE MATERIALIZED VIEW with options", "using", "tablespace")
+    tokens.reject("CREATE MATERIALIZED VIEW with options", "using", "tablespace", hint=STORAGE_HINT)
     tokens.expect("as")
     query = tokens.query("with")
     if tokens.take("with") and not tokens.take("data"):
-        raise tokens.not_supported("WITH NO DATA")
+        raise tokens.not_supported("WITH NO DATA", "Omit it: a materialized view is always up to date.")
     return CreateMaterializedView(*tokens.text_from(start), name, columns, query, or_replace, exists, retain)
 
 
@@ -51,33 +54,101 @@ def _parse_in_cluster(tokens: TokenReader) -> None:
             )
 
 
+_NO_PARTIAL = "Create a view with the condition, and an index on the view."
+_NO_PARTIAL_UNIQUE = (
+    "Add a generated column that is NULL where the condition is false: "
+    "GENERATED ALWAYS AS (CASE WHEN condition THEN key END) STORED UNIQUE."
+)
+
+
 def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     default, unique = tokens.take("default"), tokens.take("unique")
     tokens.expect("index")
-    tokens.reject("CREATE INDEX CONCURRENTLY", "concurrently")
+    concurrently = tokens.take("concurrently")
     exists = tokens.if_not_exists()
     name = None if tokens.at("on", "in") else tokens.ident()
     _parse_in_cluster(tokens)
     tokens.expect("on")
     tokens.take("only")
     relation = tokens.name()
-    if tokens.take("using"):
-        tokens.ident()  # the access method has no effect: every index is an arrangement
+    method = tokens.ident() if tokens.take("using") else None
     keys = () if default else tokens.in_parentheses(lambda: _parse_index_key(tokens))
+    included = tokens.in_parentheses(lambda: _parse_included(tokens)) if tokens.take("include") else ()
     nulls_not_distinct = unique and parse_nulls_not_distinct(tokens)
     retain = parse_retain_option(tokens, "CREATE INDEX ... WITH")
-    if not tokens.at_statement_end and tokens.at("include", "where", "tablespace", "nulls"):
-        raise tokens.not_supported(f"CREATE INDEX ... {tokens.token.value.upper()}")
-    return CreateIndex(*tokens.text_from(start), name, relation, keys, exists, retain, unique, nulls_not_distinct)
+    tokens.reject("CREATE INDEX ... NULLS", "nulls", hint="NULLS [NOT] DISTINCT is an option of unique indexes.")
+    tokens.reject("CREATE INDEX ... TABLESPACE", "tablespace", hint=TABLESPACE_HINT)
+    tokens.reject("CREATE INDEX ... WHERE", "where", hint=_NO_PARTIAL_UNIQUE if unique else _NO_PARTIAL)
+    text, offset = tokens.text_from(start)
+    return CreateIndex(
+        text,
+        offset,
+        name,
+        relation,
+        keys,
+        exists,
+        retain,
+        unique,
+        nulls_not_distinct,
+        method,
+        included,
+        concurrently,
+    )
 
 
-_OPERATOR_CLASSES = ("text_ops", "text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops")
+def _parse_included(tokens: TokenReader) -> Ident:
+    """A column of INCLUDE."""
+    column = tokens.ident()
+    if tokens.at("(", "."):
+        raise tokens.not_supported("an expression in INCLUDE", "Name a column.")
+    return column
 
 
-def _parse_index_key(tokens: TokenReader) -> Expr:
-    key = tokens.expression(",", "asc", "desc", "nulls", *_OPERATOR_CLASSES)
-    if tokens.at(*_OPERATOR_CLASSES):
-        tokens.advance()  # an index finds rows by equal keys, for which these classes do not differ
-    hint = "Omit the order: an index finds rows by equal keys."
-    tokens.reject("an index with an order", "asc", "desc", "nulls", hint=hint)
-    return key
+_KEY_ENDS = (",", "asc", "desc", "nulls", "collate")
+
+
+def _parse_index_key(tokens: TokenReader) -> IndexKey:
+    """expression [COLLATE collation] [operator class] [ASC | DESC] [NULLS FIRST | LAST]"""
+    end = _end_of_term(tokens)
+    key = tokens.expression(*_KEY_ENDS) if end is None else tokens.expression_to(end)
+    parse_collation(tokens)
+    operator_class: Name | None = None
+    if not (tokens.at(")", *_KEY_ENDS) or tokens.at_statement_end):
+        operator_class = tokens.name()
+        tokens.reject("an operator class with parameters", "(", hint="Omit the parameters.")
+    order = tokens.choose("asc", "desc") if tokens.at("asc", "desc") else None
+    nulls = tokens.choose("first", "last") if tokens.take("nulls") else None
+    return IndexKey(key, operator_class, order, nulls)
+
+
+def _end_of_term(tokens: TokenReader) -> int | None:
+    """The index after a column, a function call or an expression in parentheses; None if an operator follows it."""
+    ahead = 0
+    if tokens.token.kind in (Kind.WORD, Kind.IDENT):
+        ahead = 1
+        while tokens.ahead(ahead).value == "." and tokens.ahead(ahead).kind is Kind.SYMBOL:
+            ahead += 2
+    if tokens.ahead(ahead).value == "(" and tokens.ahead(ahead).kind is Kind.SYMBOL:
+        closing = _closing(tokens, ahead)
+        if closing is None:
+            return None
+        ahead = closing + 1
+    following = tokens.ahead(ahead)
+    is_end = following.kind in (Kind.WORD, Kind.IDENT) or following.value in (",", ")")
+    return tokens.index + ahead if ahead and is_end and following.value not in _OPERATOR_WORDS else None
+
+
+_OPERATOR_WORDS = words("and or not is isnull notnull in like ilike similar between at overlaps operator")
+
+
+def _closing(tokens: TokenReader, ahead: int) -> int | None:
+    """The position ahead of the parenthesis that closes the one at `ahead`."""
+    depth = 0
+    while tokens.ahead(ahead).kind is not Kind.END:
+        token = tokens.ahead(ahead)
+        if token.kind is Kind.SYMBOL:
+            depth += (token.value == "(") - (token.value == ")")
+            if depth == 0:
+                return ahead
+        ahead += 1
+    return None

@@ -156,6 +156,7 @@ def _parse_main_query(tokens: TokenReader, clause: Sequence[Token]) -> Select:
     refuse_into(statement)
     assert isinstance(statement, Select)
     if statement.as_of is not None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "AS OF with a WITH that writes is not supported")
+        hint = "Read with AS OF in a statement of its own."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "AS OF with a WITH that writes is not supported", hint=hint)
     tokens.move_to(len(tokens.tokens) - (len(reader.tokens) - reader.index))
     return statement

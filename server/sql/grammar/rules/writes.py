@@ -99,7 +99,7 @@ def _parse_where(tokens: TokenReader) -> Expr | None:
     if not tokens.take("where"):
         return None
     if tokens.at_all("current", "of"):
-        raise tokens.not_supported("WHERE CURRENT OF")
+        raise tokens.not_supported("WHERE CURRENT OF", "Name the row by its key in WHERE.")
     return tokens.expression("returning")
 
 

@@ -16,7 +16,6 @@ resolved and columns are not checked.
 from __future__ import annotations
 
 from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
-from server.sql.grammar.statements.checks import AddCheck, AddReference, ValidateCheck
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.domains import (
@@ -28,7 +27,7 @@ from server.sql.grammar.statements.domains import (
 )
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
-from server.sql.grammar.statements.maintenance import Maintain
+from server.sql.grammar.statements.maintenance import Maintain, Reindex
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
@@ -38,6 +37,7 @@ from server.sql.grammar.statements.objects import (
     AlterSchema,
     CommentOn,
     CreateDatabase,
+    CreateExtension,
     CreateSchema,
     DropObjects,
 )
@@ -70,7 +70,7 @@ from server.sql.grammar.statements.sources import (
     ValidateConnection,
 )
 from server.sql.grammar.statements.subscribe import Subscribe
-from server.sql.grammar.statements.tables import AddKey, CreateTable, CreateTableAs, DropConstraint, RenameConstraint
+from server.sql.grammar.statements.tables import CreateTable, CreateTableAs, RenameConstraint
 from server.sql.grammar.statements.transactions import (
     Begin,
     Commit,
@@ -87,10 +87,7 @@ from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, LockTable, Truncate, Update
 
 __all__ = [
-    "AddCheck",
     "AddEnumValue",
-    "AddKey",
-    "AddReference",
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
@@ -114,6 +111,7 @@ __all__ = [
     "CreateDatabase",
     "CreateDomain",
     "CreateEnum",
+    "CreateExtension",
     "CreateHold",
     "CreateIndex",
     "CreateMaterializedView",
@@ -131,7 +129,6 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
-    "DropConstraint",
     "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
@@ -151,6 +148,7 @@ __all__ = [
     "Notify",
     "Prepare",
     "ReassignOwned",
+    "Reindex",
     "ReleaseSavepoint",
     "RenameColumn",
     "RenameConstraint",
@@ -178,7 +176,6 @@ __all__ = [
     "Truncate",
     "Unlisten",
     "Update",
-    "ValidateCheck",
     "ValidateConnection",
     "WithWrites",
 ]
@@ -196,13 +193,9 @@ Statement = (
     | CopyTo
     | CreateDatabase
     | CreateSchema
+    | CreateExtension
     | CreateTable
     | CreateTableAs
-    | AddCheck
-    | AddReference
-    | ValidateCheck
-    | AddKey
-    | DropConstraint
     | CreateView
     | CreateMaterializedView
     | CreateIndex
@@ -269,6 +262,7 @@ Statement = (
     | Fetch
     | Move
     | Maintain
+    | Reindex
     | CloseCursor
     | Listen
     | Unlisten

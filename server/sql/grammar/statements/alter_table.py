@@ -1,4 +1,4 @@
-"""ALTER TABLE of columns."""
+"""ALTER TABLE of columns and constraints."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed
+from server.sql.grammar.statements.sequences import Identity, SequenceOption
 from server.sql.grammar.statements.tables import ColumnDefinition, Key
 
 
@@ -54,12 +55,84 @@ class SetType:
     using: Expr | None
 
 
-TableAction = AddColumn | DropColumn | SetDefault | SetNotNull | SetType
+@dataclass(frozen=True, slots=True)
+class AddIdentity:
+    """ALTER COLUMN ... ADD GENERATED ... AS IDENTITY."""
+
+    column: Ident
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class SetIdentity:
+    """`always` None: ALWAYS or BY DEFAULT is not changed. `options`: of the sequence."""
+
+    column: Ident
+    always: bool | None
+    options: tuple[SequenceOption, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropIdentity:
+    column: Ident
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddKey:
+    """ADD [CONSTRAINT name] PRIMARY KEY or UNIQUE."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class AddCheck:
+    """ADD [CONSTRAINT name] CHECK."""
+
+    check: CheckConstraint
+
+
+@dataclass(frozen=True, slots=True)
+class AddReference:
+    """ADD [CONSTRAINT name] FOREIGN KEY."""
+
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateCheck:
+    """VALIDATE CONSTRAINT."""
+
+    name: Ident
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint:
+    constraint: Ident
+    if_exists: bool
+    cascade: bool
+
+
+TableAction = (
+    AddColumn
+    | DropColumn
+    | SetDefault
+    | SetNotNull
+    | SetType
+    | AddIdentity
+    | SetIdentity
+    | DropIdentity
+    | AddKey
+    | AddCheck
+    | AddReference
+    | ValidateCheck
+    | DropConstraint
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTable(Parsed):
-    """ALTER TABLE with actions on columns."""
+    """ALTER TABLE with actions on columns and constraints."""
 
     kind: ClassVar[ObjectKind] = ObjectKind.TABLE
 

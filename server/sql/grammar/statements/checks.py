@@ -1,10 +1,10 @@
-"""CHECK and REFERENCES constraints, and ALTER TABLE for check constraints."""
+"""CHECK and REFERENCES constraints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed
+from server.sql.grammar.statements.parts import Expr, Ident, Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +35,3 @@ class Reference:
     deferrable: bool = False
     deferred: bool = False
     not_enforced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AddCheck(Parsed):
-    """ALTER TABLE ... ADD [CONSTRAINT name] CHECK."""
-
-    table: Name
-    check: CheckConstraint
-    if_exists: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ValidateCheck(Parsed):
-    """ALTER TABLE ... VALIDATE CONSTRAINT."""
-
-    table: Name
-    name: Ident
-    if_exists: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AddReference(Definition):
-    """ALTER TABLE ... ADD [CONSTRAINT name] FOREIGN KEY."""
-
-    tag = "ALTER TABLE"
-
-    table: Name
-    reference: Reference
-    if_exists: bool

@@ -1,4 +1,4 @@
-"""VACUUM and ANALYZE."""
+"""VACUUM, ANALYZE and REINDEX."""
 
 from __future__ import annotations
 
@@ -13,3 +13,12 @@ class Maintain(Parsed):
 
     tag: str
     tables: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reindex(Parsed):
+    """REINDEX of a `kind`: index, table, schema, database or system. It has no effect. `name` None: the database."""
+
+    kind: str
+    name: Name | None
+    concurrently: bool = False

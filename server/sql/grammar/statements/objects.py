@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.parts import Definition, Ident, Name, Parsed
 from server.sql.grammar.statements.roles import RoleName
 
 
@@ -59,6 +59,14 @@ class CreateSchema(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateExtension(Parsed):
+    """CREATE EXTENSION. Its options have no effect."""
+
+    name: Ident
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DropObjects(Definition):
     """Database names have one part, schema names one or two. `force`: DROP DATABASE ... WITH (FORCE)."""
 
@@ -67,6 +75,7 @@ class DropObjects(Definition):
     if_exists: bool
     cascade: bool
     force: bool = False
+    concurrently: bool = False
 
     @property
     def tag(self) -> str:  # type: ignore[override]

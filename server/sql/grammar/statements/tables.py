@@ -71,30 +71,6 @@ class CreateTable(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class AddKey(Definition):
-    """ALTER TABLE ... ADD [CONSTRAINT name] PRIMARY KEY or UNIQUE."""
-
-    tag = "ALTER TABLE"
-
-    table: Name
-    key: Key
-    if_exists: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DropConstraint(Definition):
-    """ALTER TABLE ... DROP CONSTRAINT. `missing_ok`: IF EXISTS for the constraint."""
-
-    tag = "ALTER TABLE"
-
-    table: Name
-    constraint: Ident
-    if_exists: bool
-    missing_ok: bool
-    cascade: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RenameConstraint(Definition):
     """ALTER TABLE ... RENAME CONSTRAINT."""
 

@@ -32,15 +32,31 @@ class CreateMaterializedView(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class IndexKey:
+    """`operator_class` None: the default one. `order`, `nulls`: the words that are given, such as desc and first."""
+
+    expression: Expr
+    operator_class: Name | None = None
+    order: str | None = None
+    nulls: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CreateIndex(Definition):
-    """CREATE [UNIQUE] INDEX [name] ON relation (keys). `keys` empty: CREATE DEFAULT INDEX."""
+    """CREATE [UNIQUE] INDEX [name] ON relation (keys). `keys` empty: CREATE DEFAULT INDEX.
+
+    `method`: the access method, if it is given. `included`: the columns of INCLUDE.
+    """
 
     tag = "CREATE INDEX"
 
     name: Ident | None
     on: Name
-    keys: tuple[Expr, ...]
+    keys: tuple[IndexKey, ...]
     if_not_exists: bool
     retain: str | None = None
     unique: bool = False
     nulls_not_distinct: bool = False
+    method: Ident | None = None
+    included: tuple[Ident, ...] = ()
+    concurrently: bool = False

@@ -1,0 +1,36 @@
+"""CREATE EXTENSION: the only extension is PostgreSQL's own plpgsql, which dumps name. It has no functions here."""
+
+from __future__ import annotations
+
+from protocol.pgwire.errors import Notice, PgError, SqlState
+from server.session_state.context import Context
+from server.session_state.results import Result
+from server.sql.grammar.statements.objects import CreateExtension
+
+_BUILT_IN = "Functions such as gen_random_uuid(), sha256() and encode() are built in."
+_HINTS = {
+    "pgcrypto": _BUILT_IN,
+    "uuid-ossp": "gen_random_uuid() is built in.",
+    "citext": "Use text, and compare lower(column). An index can have the key lower(column).",
+    "hstore": "Use jsonb.",
+    "pg_trgm": "LIKE and regular expressions read all rows: omit the indexes for them.",
+    "btree_gin": "Omit it: an index can have several columns.",
+    "btree_gist": "Omit it: an index can have several columns.",
+    "pg_stat_statements": "pg_stat_activity shows what sessions do, and the log and /metrics how long statements take.",
+    "postgres_fdw": "CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.",
+    "dblink": "CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.",
+}
+
+
+def create_extension(context: Context, statement: CreateExtension) -> Result:
+    """Executes CREATE EXTENSION. PgError 42710 for plpgsql without IF NOT EXISTS, 0A000 for any other extension."""
+    name = statement.name.name
+    if name != "plpgsql":
+        message = f'extension "{name}" is not available'
+        hint = _HINTS.get(name, f"The server cannot load extensions. {_BUILT_IN}")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
+    message = 'extension "plpgsql" already exists'
+    if not statement.if_not_exists:
+        raise PgError(SqlState.DUPLICATE_OBJECT, message)
+    context.notice(Notice(f"{message}, skipping", sqlstate=SqlState.DUPLICATE_OBJECT))
+    return Result("CREATE EXTENSION")

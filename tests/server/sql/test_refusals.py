@@ -1,0 +1,162 @@
+"""Refused statements (0A000) have a hint that says what to do instead, unless PostgreSQL refuses them, too."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.parse import parse
+from server.sql.grammar.rules.objects import _HINTS
+
+ROOT = Path(__file__).parent.parent.parent.parent / "server"
+CHECKED = ("sql/grammar", "execution/ddl")
+UNCHECKED_FILES = ("settings.py", "transactions.py")
+UNCHECKED_FUNCTIONS = ("_parse_create_schema", "_parse_create_database")
+KINDS = {
+    "access": "access method",
+    "constraint": "constraint trigger",
+    "default": "default privileges",
+    "event": "event trigger",
+    "foreign": "foreign table",
+    "large": "large object",
+    "text": "text search parser",
+}
+STATEMENTS = """
+alter table t enable trigger a
+alter table t disable row level security
+alter table t force row level security
+alter table t inherit u
+alter table t no inherit u
+alter table t attach partition u default
+alter table t detach partition u
+alter table t cluster on i
+alter table t replica identity full
+alter table t set (fillfactor = 70)
+alter table t set tablespace x
+alter table t set logged
+alter table t reset (fillfactor)
+alter table t add a int, rename to u
+alter table t alter constraint c deferrable
+alter table t alter a set statistics 5
+alter table t alter a set storage plain
+alter table t alter a drop expression
+alter table t add constraint c exclude using gist (a with =)
+alter table t add unique (a) deferrable
+alter table t add unique using index i
+alter table t add unique (a) include (b)
+alter table t add foreign key (a) references u match partial
+alter view v set (security_barrier)
+alter index i set tablespace x
+alter materialized view v cluster on i
+alter sequence s set logged
+alter type t add attribute a int
+create table t (a int) partition by range (a)
+create table t partition of u default
+create table t (a int) inherits (u)
+create table t of u
+create table t (a int) tablespace x
+create table t (a int) with (oids)
+create table t (a int storage plain)
+create table t (a int compression lz4)
+create table t (a int unique deferrable)
+create table t (exclude using gist (a with &&))
+create table t (a text collate "de_DE")
+create table t (a int[][])
+create unlogged table t (a int)
+create temp sequence s
+create index on t (a) where a > 1
+create unique index on t (a) where a > 1
+create index on t (a) tablespace x
+create view v with (security_barrier) as select 1
+create view v as select 1 with check option
+create materialized view v as select 1 with no data
+create or replace table t (a int)
+create type t as (a int)
+create type t as range (subtype = int4)
+create domain d as text collate "de_DE"
+create user mapping for u server s
+drop user mapping for u server s
+alter role all set a = 1
+copy t from stdin where a > 1
+copy t from 'file'
+update t set a = 1 where current of c
+delete from t where current of c
+prepare transaction 'x'
+grant usage on language c to r
+revoke usage on foreign server c from r
+call p()
+do ''
+cluster
+checkpoint
+load 'x'
+security label on table t is 'x'
+import foreign schema a from server b into c
+explain create role r
+"""
+
+
+@pytest.mark.parametrize("text", [line for line in STATEMENTS.splitlines() if line])
+def test_refused_statements_have_a_hint(text: str) -> None:
+    with pytest.raises(PgError) as refused:
+        parse(text)
+    assert refused.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED
+    assert refused.value.hint
+    assert refused.value.hint.endswith(".")
+
+
+@pytest.mark.parametrize("verb", ["create", "create or replace", "alter", "drop", "comment on"])
+def test_all_kinds_of_objects_that_are_refused_have_a_hint(verb: str) -> None:
+    for kind in _HINTS:
+        if (verb, kind) in (("create", "extension"), ("alter", "system")):
+            continue  # they are statements
+        with pytest.raises(PgError) as refused:
+            parse(f"{verb} {KINDS.get(kind, kind)} x")
+        assert refused.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED, kind
+        assert refused.value.hint, kind
+
+
+# The functions with refusals that are PostgreSQL's: their errors have its text, and no other hint.
+OF_POSTGRESQL = [
+    "execution/ddl/alter.py: _between_temporary",
+    "execution/ddl/alter.py: change_owner",
+    "execution/ddl/alter.py: set_schema",
+    "execution/ddl/drop.py: drop",
+    "execution/ddl/index_options.py: _method",
+    "execution/ddl/index_options.py: _order",
+    "execution/ddl/roles.py: _rename",
+    "execution/ddl/sequences.py: alter",
+    "execution/ddl/views.py: _is_temporary",
+    "sql/grammar/rules/tables.py: _parse_column_type",
+    "sql/grammar/trees.py: _converted",
+]
+
+
+def _lacks_hint(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    named = any(keyword.arg == "hint" for keyword in call.keywords)
+    match name:
+        case "PgError":
+            refuses = bool(call.args) and ast.unparse(call.args[0]) == "SqlState.FEATURE_NOT_SUPPORTED"
+            return refuses and not named
+        case "not_supported":
+            return not named and len(call.args) < 2
+        case "reject":
+            return not named
+    return False
+
+
+def test_all_refusals_of_the_grammar_and_of_ddl_have_a_hint() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {function.name}"
+        for directory in CHECKED
+        for path in sorted((ROOT / directory).rglob("*.py"))
+        if path.name not in UNCHECKED_FILES
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name not in UNCHECKED_FUNCTIONS
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and _lacks_hint(call)
+    }
+    assert sorted(found) == OF_POSTGRESQL
