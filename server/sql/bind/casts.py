@@ -150,12 +150,17 @@ def type_spelling(tree: exp.Expr) -> str:
     return f"{name}({','.join(sizes)})" if sizes else name
 
 
-def fraction_digits(tree: exp.Expr) -> int | None:
-    """n of timestamp(n), time(n) or interval(n)."""
+def fraction_digits(binder: Binder, cast: exp.Cast) -> int | None:
+    """n of a cast to timestamp(n), time(n) or interval(n). 42601 if it is not an integer."""
+    tree = cast.args["to"]
     kinds = (exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.INTERVAL)
-    if isinstance(tree, exp.DataType) and tree.this in kinds and tree.expressions:
-        return int(tree.expressions[0].name)
-    return None
+    if not isinstance(tree, exp.DataType) or tree.this not in kinds or not tree.expressions:
+        return None
+    digits = tree.expressions[0].name
+    if not digits.isdecimal() or len(tree.expressions) > 1:
+        reason = f'invalid precision of type "{_TYPE_NAMES[tree.this]}"'
+        raise PgError(SqlState.SYNTAX_ERROR, reason, position=binder.at(cast))
+    return int(digits)
 
 
 @form(exp.Cast)
@@ -168,7 +173,7 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
             raise binder.unsupported("a cast to an interval with fields", tree)
         unit = exp.Var(this=fields.args["unit"].sql().upper())
         return binder.expression(exp.Interval(this=inner, unit=unit), scope)
-    if (digits := fraction_digits(tree.args["to"])) is not None:
+    if (digits := fraction_digits(binder, tree)) is not None:
         whole = exp.DataType(this=tree.args["to"].this)
         return rounded(binder, binder.expression(exp.Cast(this=tree.this, to=whole), scope), digits, tree)
     target = type_of(binder, tree.args["to"])

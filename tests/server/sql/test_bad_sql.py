@@ -153,3 +153,8 @@ def test_nul_bytes_and_long_names() -> None:
     name = "n" * 63
     assert outcome(f"select {name}x from (select 1 as {name}y) t") is None  # names are truncated to 63 bytes
     assert outcome(f"select 1 as {'ü' * 100}") is None
+
+
+@pytest.mark.parametrize("type", ["interval(people)", "timestamp(1.5)", "time(1, 2)"])
+def test_precisions_that_are_no_integers(type: str) -> None:
+    assert outcome(f"select '1 day'::{type}") == SqlState.SYNTAX_ERROR
