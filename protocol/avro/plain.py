@@ -8,7 +8,8 @@ from typing import Any
 
 from protocol.avro.schema import Array, Enum, Fixed, Map, Primitive, Record, Type, Union, describe
 
-ITEMS_MAX = 1_000_000  # of an array or map; items of size 0 are not bounded by the message
+ITEMS_MAX = 1_000_000  # of an array or map
+EMPTY_ITEMS_MAX = 1_000  # of all arrays of a value: the message does not bound the number of items without bytes
 
 
 class DecodeError(Exception):
@@ -22,6 +23,7 @@ class PlainReader:
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
+        self._empty_items = 0
 
     def read(self, type: Type) -> Any:
         """The next value as Python value. Records and maps are dicts. DecodeError."""
@@ -70,8 +72,13 @@ class PlainReader:
                 self._long()  # the size of the block in bytes
             if len(found) + count > ITEMS_MAX:
                 raise DecodeError(f"more than {ITEMS_MAX} items")
+            begin = self.position
             for _ in range(count):
                 found.append(self.read(items) if key is None else (self.read(key), self.read(items)))
+                if self.position == begin:
+                    self._empty_items += 1
+                    if self._empty_items > EMPTY_ITEMS_MAX:
+                        raise DecodeError(f"more than {EMPTY_ITEMS_MAX} items without bytes")
         return found
 
     def _primitive(self, name: str) -> Any:
