@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from protocol.pgwire.errors import PgError
+from server.sql.grammar.lexer import words
 from server.sql.grammar.parse import parse
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.writes import Delete, Insert, Update
@@ -22,14 +23,21 @@ from tests.server.sql.test_parse import GOOD
 pytestmark = pytest.mark.fuzz
 
 _TOKEN = re.compile(r"\s+|\w+|'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::|\|\||[<>=!]=|\$\d+|.", re.DOTALL)
-_ADDED = """( ) [ ] , ; . :: := => + - * / % ^ < = <> ! ~ || -> ->> @> $1 $0 $99999999999 $$ $a$ ' '' " "" E' U&' B' --
- /* */ \\ 0 1 -1 1.5 .5 1. 1e400 0x 1_000 9999999999999999999999 null true default 'x' "x" '1 day' ::int ::text[]
- 'infinity' ::numeric(1000,1000) select from where group by having order limit offset union all with recursive as lateral join on
- using case when then else end exists in any not and or is distinct between like array row values insert into update set
- delete returning create table view materialized index source sink primary key if cascade explain copy stdin subscribe
- over partition rows preceding filter within grouping sets cube interval at time zone é 😀 \0 \ud800""".replace(
-    "\n", " "
-).split(" ")
+_ADDED = [
+    f" {word} "
+    for word in sorted(
+        words(
+            """
+    ( ) [ ] , ; . :: := => + - * / % ^ < = <> ! ~ || -> ->> @> $1 $0 $99999999999 $$ $a$ ' '' " "" E' U&' B' -- /*
+    */ \\ 0 1 -1 1.5 .5 1. 1e400 0x 1_000 9999999999999999999999 null true default 'x' "x" '1 day' ::int ::text[]
+    'infinity' ::numeric(1000,1000) select from where group by having order limit offset union all with recursive
+    as lateral join on using case when then else end exists in any not and or is distinct between like array row
+    values insert into update set delete returning create table view materialized index source sink primary key if
+    cascade explain copy stdin subscribe over partition rows preceding filter within grouping sets cube interval at
+    time zone é 😀 \0 \ud800"""
+        )
+    )
+]
 
 
 def damaged_statement(tokens: list[list[str]], random: Random) -> str:
