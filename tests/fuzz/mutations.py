@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from random import Random, randrange
 from typing import Any, TypeVar
 
+from protocol.avro.varints import varint_bytes
+
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "1000000"))
 SEED = int(os.environ.get("FUZZ_SEED") or randrange(2**32))
 
@@ -88,6 +90,15 @@ def pieces(data: bytes, random: Random) -> Iterator[bytes]:
         size = random.choice((1, 3, 5, 17, 100, 1_000))
         yield data[at : at + size]
         at += size
+
+
+def damaged_avro(message: bytes, random: Random) -> bytes:
+    """The bytes of an Avro value with another number or length in them, or damaged as any bytes."""
+    if random.random() < 0.5:
+        return damaged(message, random)
+    at = random.randrange(len(message) + 1)
+    number = random.choice((0, -1, 1, -2, 63, 64, 1_000, 10**6, 2**31, 2**40, -(2**40), 2**62, 2**63 - 1, -(2**63)))
+    return message[:at] + varint_bytes(number) + message[at + random.choice((0, 1, 1, 1)) :]
 
 
 def damaged_json(value: Any, random: Random, others: Sequence[Any] = ()) -> Any:

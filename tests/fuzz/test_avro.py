@@ -15,9 +15,8 @@ import pytest
 
 from protocol.avro.decoder import Decoder, Wanted
 from protocol.avro.schema import SchemaError, parse_schema
-from protocol.avro.varints import varint_bytes
 from tests.fuzz.limits import limited
-from tests.fuzz.mutations import damaged, damaged_json, portion, seeded
+from tests.fuzz.mutations import damaged, damaged_avro, damaged_json, portion, seeded
 
 pytestmark = pytest.mark.fuzz
 
@@ -137,15 +136,6 @@ def messages(random: Random, count: int) -> list[bytes]:
     return [encoded(schema, row(random)) for _ in range(count)]
 
 
-def broken(message: bytes, random: Random) -> bytes:
-    """A damaged message, often with another length or number in it."""
-    if random.random() < 0.5:
-        return damaged(message, random)
-    at = random.randrange(len(message) + 1)
-    number = random.choice((-1, 1, 63, 64, 1_000, 10**6, 2**31, 2**40, 2**63 - 1, -(2**63), -(2**40), -2))
-    return message[:at] + varint_bytes(number) + message[at + random.choice((0, 1, 1, 1)) :]
-
-
 def values(columns: Any, kept: list[int]) -> list[str]:
     """Those of some rows, as text: NaN is not equal to itself."""
     return [repr(column.take(pa.array(kept, pa.int64())).to_pylist()) for column in columns.values()]
@@ -163,7 +153,7 @@ def test_damaged_messages() -> None:
             batch = random.choices(good, k=BATCH)
             intact = [at for at in range(BATCH) if random.random() < 0.3]
             alone = decoder.decode(pa.array([batch[at] for at in intact], pa.binary()))
-            given = [message if at in intact else broken(message, random) for at, message in enumerate(batch)]
+            given = [message if at in intact else damaged_avro(message, random) for at, message in enumerate(batch)]
             with limits.of(given):
                 found = decoder.decode(pa.array(given, pa.binary()))
                 assert not found.failed[intact].any()
@@ -192,7 +182,7 @@ def test_damaged_schemas() -> None:
             text = json.dumps(value)
             if random.random() < 0.05:
                 text = damaged(text.encode(), random).decode(errors="replace")
-            given = [broken(message, random) for message in random.choices(good, k=2)] + random.choices(good, k=2)
+            given = [damaged_avro(message, random) for message in random.choices(good, k=2)] + random.choices(good, k=2)
             with limits.of((text, given)):
                 try:
                     writer = parse_schema(text)
