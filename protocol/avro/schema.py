@@ -220,7 +220,7 @@ def _logical(value: dict[str, Any]) -> Logical | None:
         scale = int(value.get("scale") or parameters.get("scale") or 0)
         precision: Any = value.get("precision", parameters.get("connect.decimal.precision"))
         return Logical("decimal", scale, None if precision is None else int(precision))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SchemaError("schema has a decimal with an invalid precision or scale") from None
 
 

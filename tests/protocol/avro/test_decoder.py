@@ -325,6 +325,7 @@ def chain(length: int, width: int) -> list[Any]:
         ('{"type":"record","name":"r","fields":[{"name":"a","type":"b"}]}', "unknown type b"),
         ('{"type":"fixed","name":"f"}', "without a size"),
         ('{"type":"fixed","name":"f","size":4294967296}', "fixed type of more than 2147483647 bytes"),
+        ('{"type":"bytes","logicalType":"decimal","scale":1e999}', "invalid precision or scale"),
         ('{"type":"enum","name":"e","symbols":[]}', "an enum without symbols"),
         ("[" * 500 + "]" * 500, "nested types"),
         (json.dumps(chain(40, 2)), "more than 100000 types"),
