@@ -124,6 +124,10 @@ _DEEP = {
     "joins": "select 1 from people p0" + "".join(f" cross join people p{i + 1}" for i in range(100)),
     "with": "with " + ", ".join(f"c{i} as (select {i} as x)" for i in range(DEEP)) + " select 1",
     "laterals": "select 1 from people p" + "".join(f", lateral (select p.id) l{i}" for i in range(20)),
+    "nullifs": "select " + "nullif(" * 40 + "id" + ", 1)" * 40 + " from people",
+    "simple cases": "select " + "case " * 40 + "id" + " when 1 then 2 when 3 then 4 end" * 40 + " from people",
+    "domains": "select 'x'" + "::code" * 40,
+    "betweens": "select " + "(" * 40 + "id" + " between 1 and 2)::int" * 40 + " from people",
     "correlated": "select 1 from people p where "
     + "".join(f"exists (select 1 from people p{i} where p{i}.id = p.id and " for i in range(12)) + "true" + ")" * 12,
 }  # fmt: skip
