@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from catalog.objects import Domain, DomainUse
@@ -156,11 +158,15 @@ def fraction_digits(binder: Binder, cast: exp.Cast) -> int | None:
     kinds = (exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.INTERVAL)
     if not isinstance(tree, exp.DataType) or tree.this not in kinds or not tree.expressions:
         return None
-    digits = tree.expressions[0].name
-    if not digits.isdecimal() or len(tree.expressions) > 1:
-        reason = f'invalid precision of type "{_TYPE_NAMES[tree.this]}"'
-        raise PgError(SqlState.SYNTAX_ERROR, reason, position=binder.at(cast))
-    return int(digits)
+    return precision_of(binder, tree.expressions, cast)
+
+
+def precision_of(binder: Binder, sizes: Sequence[exp.Expr], tree: exp.Expr) -> int:
+    """The number of decimals that an integer in parentheses selects. 42601 if they contain anything else."""
+    size = sizes[0].this if isinstance(sizes[0], exp.DataTypeParam) else sizes[0]
+    if len(sizes) > 1 or not isinstance(size, exp.Literal) or size.is_string or not size.name.isdecimal():
+        raise PgError(SqlState.SYNTAX_ERROR, "precision must be an integer", position=binder.at(tree))
+    return int(size.name)
 
 
 @form(exp.Cast)

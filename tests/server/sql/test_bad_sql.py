@@ -159,6 +159,18 @@ def test_nul_bytes_and_long_names() -> None:
     assert outcome(f"select 1 as {'ü' * 100}") is None
 
 
-@pytest.mark.parametrize("type", ["interval(people)", "timestamp(1.5)", "time(1, 2)"])
-def test_precisions_that_are_no_integers(type: str) -> None:
-    assert outcome(f"select '1 day'::{type}") == SqlState.SYNTAX_ERROR
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "'1 day'::interval(people)",
+            "'2020-01-01'::timestamp(1.5)",
+            "time(1, 2) '10:00'",
+            "interval '1' second(1.5)",
+        ),
+        *("current_timestamp('x')", "localtime(people)", "localtimestamp(-1)", "grouping()"),
+        "sum(id) over (order by id rows between 1 preceding and 1) from people",
+    ],
+)
+def test_arguments_that_must_be_integers_or_exist(text: str) -> None:
+    assert outcome(f"select {text}") == SqlState.SYNTAX_ERROR
