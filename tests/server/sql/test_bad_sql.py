@@ -126,6 +126,7 @@ _DEEP = {
     "laterals": "select 1 from people p" + "".join(f", lateral (select p.id) l{i}" for i in range(20)),
     "nullifs": "select " + "nullif(" * 40 + "id" + ", 1)" * 40 + " from people",
     "simple cases": "select " + "case " * 40 + "id" + " when 1 then 2 when 3 then 4 end" * 40 + " from people",
+    "lefts": "select " + "left(" * 30 + "name" + ", 2)" * 30 + " from people",
     "domains": "select 'x'" + "::code" * 40,
     "betweens": "select " + "(" * 40 + "id" + " between 1 and 2)::int" * 40 + " from people",
     "correlated": "select 1 from people p where "
