@@ -311,16 +311,15 @@ _QUERY = (exp.Query, exp.Values)
 def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.Expr | None]) -> exp.Expr:
     glot_tokens = _converted(source, tokens)
     parser = _Parser(len(tokens))
-    tree: exp.Expr | None
     try:
-        (tree,) = parser._parse(method, glot_tokens, source)
+        trees: list[exp.Expr | None] = parser._parse(method, glot_tokens, source)
     except ParseError:
         raise unexpected(source, next((t for t in tokens if t.end > parser.furthest), tokens[-1])) from None
     except RecursionError:
         raise too_complex() from None
-    if tree is None:
+    if len(trees) != 1 or trees[0] is None:  # sqlglot ends before a word such as ELSE
         raise unexpected(source, tokens[0])
-    return tree
+    return trees[0]
 
 
 def _check_into(source: str, token: Token, before: str, following: Token) -> None:
