@@ -8,7 +8,8 @@ from typing import Any
 
 from protocol.avro.schema import Array, Enum, Fixed, Map, Primitive, Record, Type, Union, describe
 
-ITEMS_MAX = 1_000_000  # of an array or map; items of size 0 are not bounded by the message
+ITEMS_MAX = 1_000_000  # of an array or map
+EMPTY_ITEMS_MAX = 1_000  # of all arrays of a value: the message does not bound the number of items without bytes
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
@@ -27,6 +28,7 @@ class PlainReader:
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
+        self._empty_items = 0
 
     def read(self, type: Type) -> Any:
         """The next value as Python value. Records and maps are dicts. DecodeError."""
@@ -80,10 +82,12 @@ class PlainReader:
             skipped += count
             if skipped > ITEMS_MAX:
                 raise DecodeError(f"more than {ITEMS_MAX} items")
+            begin = self.position
             for _ in range(count):
                 if key is not None:
                     self.skip(key)
                 self.skip(items)
+                self._count_if_empty(begin)
 
     def finish(self) -> None:
         """DecodeError if there are bytes left."""
@@ -110,9 +114,18 @@ class PlainReader:
                 self._long()  # the size of the block in bytes
             if len(found) + count > ITEMS_MAX:
                 raise DecodeError(f"more than {ITEMS_MAX} items")
+            begin = self.position
             for _ in range(count):
                 found.append(self.read(items) if key is None else (self.read(key), self.read(items)))
+                self._count_if_empty(begin)
         return found
+
+    def _count_if_empty(self, begin: int) -> None:
+        """Counts an item of a block that began at `begin`, if the block has no bytes. DecodeError if there are many."""
+        if self.position == begin:
+            self._empty_items += 1
+            if self._empty_items > EMPTY_ITEMS_MAX:
+                raise DecodeError(f"more than {EMPTY_ITEMS_MAX} items without bytes")
 
     def _primitive(self, name: str) -> Any:
         match name:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 DEPTH_MAX = 64  # of nested types; Python's stack is limited, and a schema is foreign input
+TYPES_MAX = 100_000  # with the parts of a named type for each reference to it, which may be exponentially many
+FIXED_BYTES_MAX = (1 << 31) - 1
 
 
 class SchemaError(Exception):
@@ -111,12 +113,14 @@ def describe(type: Type) -> str:
 class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, Type | None] = {}  # None: a type that is being defined
+        self._records: dict[str, tuple[int, int]] = {}  # the number of types in a record, and their depth
+        self._types = 0
+        self._deepest = 0  # since the beginning of the record that is being parsed
 
     def type(self, value: Any, namespace: str, depth: int) -> Type:
-        if depth > DEPTH_MAX:
-            raise SchemaError(f"schema has more than {DEPTH_MAX} nested types")
+        self._count(1, depth)
         if isinstance(value, str):
-            return Primitive(value) if value in PRIMITIVES else self._reference(value, namespace)
+            return Primitive(value) if value in PRIMITIVES else self._reference(value, namespace, depth)
         if isinstance(value, list):
             branches = tuple(self.type(branch, namespace, depth + 1) for branch in value)
             if not branches or any(isinstance(branch, Union) for branch in branches):
@@ -129,7 +133,7 @@ class _Parser:
                 return self._record(value, namespace, depth)
             case "enum":
                 symbols = value.get("symbols")
-                if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+                if not isinstance(symbols, list) or not symbols or not all(isinstance(s, str) for s in symbols):
                     raise SchemaError("schema has an enum without symbols")
                 name = _full_name(value, namespace)
                 return self._define(name, Enum(name, tuple(symbols)))
@@ -137,6 +141,8 @@ class _Parser:
                 size = value.get("size")
                 if not isinstance(size, int) or size < 0:
                     raise SchemaError("schema has a fixed type without a size")
+                if size > FIXED_BYTES_MAX:
+                    raise SchemaError(f"schema has a fixed type of more than {FIXED_BYTES_MAX} bytes")
                 name = _full_name(value, namespace)
                 return self._define(name, Fixed(name, size, _logical(value)))
             case "array":
@@ -157,17 +163,30 @@ class _Parser:
             isinstance(f, dict) and isinstance(f.get("name"), str) for f in fields
         ):
             raise SchemaError(f"record {name} has no fields")
+        types_before, deepest_before = self._types, self._deepest
+        self._deepest = depth
         parsed = tuple(
             Field(f["name"], self.type(f.get("type"), inner, depth + 1), (f["default"],) if "default" in f else None)
             for f in fields
         )
+        self._records[name] = self._types - types_before, self._deepest - depth
+        self._deepest = max(self._deepest, deepest_before)
         return self._define(name, Record(name, parsed, _logical(value)))
+
+    def _count(self, types: int, depth: int) -> None:
+        """SchemaError if there are too many types, or if they are nested too deeply."""
+        self._types += types
+        self._deepest = max(self._deepest, depth)
+        if depth > DEPTH_MAX:
+            raise SchemaError(f"schema has more than {DEPTH_MAX} nested types")
+        if self._types > TYPES_MAX:
+            raise SchemaError(f"schema has more than {TYPES_MAX} types")
 
     def _define(self, name: str, type: Type) -> Type:
         self._named[name] = type
         return type
 
-    def _reference(self, name: str, namespace: str) -> Type:
+    def _reference(self, name: str, namespace: str, depth: int) -> Type:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._named else name
         if full not in self._named:
@@ -175,6 +194,9 @@ class _Parser:
         found = self._named[full]
         if found is None:
             raise SchemaError(f"schema has the recursive type {name}, which is not supported")
+        if full in self._records:
+            types, height = self._records[full]
+            self._count(types, depth + height)
         return found
 
 
@@ -198,7 +220,7 @@ def _logical(value: dict[str, Any]) -> Logical | None:
         scale = int(value.get("scale") or parameters.get("scale") or 0)
         precision: Any = value.get("precision", parameters.get("connect.decimal.precision"))
         return Logical("decimal", scale, None if precision is None else int(precision))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SchemaError("schema has a decimal with an invalid precision or scale") from None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from protocol.cdcv2.messages import END, TIME, Integers, Progress, are_before, check_updates
+from protocol.cdcv2.messages import END, TIME, TIME_MAX, Integers, Progress, are_before, check_updates
 from protocol.cdcv2.open_counts import OpenCounts
 from protocol.cdcv2.open_updates import OpenUpdates
 
@@ -42,7 +42,8 @@ class Incomplete:
 class Waiting:
     """What keeps the frontier where it is.
 
-    `times`: the first times with missing updates, or with more than announced. `missing`: updates of all times.
+    `times`: the first times with missing updates, or with more than announced. `missing`: updates of all times, at
+    most 2**63 - 1.
     `uncovered`: the least time without a progress statement; `queued`: the least `lower` of the statements after it.
     `contradiction`: the least time for which statements announce different counts. It never closes.
     """
@@ -130,7 +131,7 @@ class Reader:
         return Waiting(
             self.frontier,
             tuple(Incomplete(*each) for each, _ in zip(shown, range(SHOWN_TIMES_MAX), strict=False)),
-            int(np.maximum(announced - received, 0).sum()),
+            _sum(np.maximum(announced - received, 0)),
             self._progress,
             self._queue[0][0] if self._queue else None,
             None if self._contradiction == END else self._contradiction,
@@ -184,3 +185,8 @@ class Reader:
         conflict = self._counts.conflict(statement.times, statement.counts, lower, upper)
         if conflict is not None:
             self._contradiction = min(self._contradiction, conflict)
+
+
+def _sum(counts: Integers) -> int:
+    """The sum of counts, at most that of an int64. A statement may announce any number."""
+    return int(counts.sum()) if counts.sum(dtype=np.float64) < TIME_MAX / 2 else min(sum(counts.tolist()), TIME_MAX)

@@ -98,7 +98,8 @@ class TableLock:
             await waiter.turn
         except asyncio.CancelledError:
             if not waiter.turn.done() or waiter.turn.cancelled():
-                self._waiting.remove(waiter)
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
                 self._grant()
             elif not waiter.extends:
                 self.release(owner)
@@ -114,7 +115,11 @@ class TableLock:
         self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and (first := self._waiting[0]).extends:
+        """Grants the lock to those whose turn it is. Removes cancelled waiters, whose tasks may not have run yet."""
+        while self._waiting and ((first := self._waiting[0]).extends or first.turn.cancelled()):
+            if first.turn.cancelled():
+                self._waiting.popleft()
+                continue
             if not self.extend_at_once(first.owner):
                 return
             self._waiting.popleft()
@@ -128,6 +133,8 @@ class TableLock:
         waiting, self._waiting = self._waiting, deque()
         while waiting:
             waiter = waiting.popleft()
+            if waiter.turn.cancelled():
+                continue
             if waiter.mode == self._mode and (waiter.mode != EXCLUSIVE or not self.holders):
                 self.holders.append(waiter.owner)
                 waiter.turn.set_result(None)

@@ -59,6 +59,7 @@ class _Statement:
         if not isinstance(value, dict) or not isinstance(value.get("query"), str):
             raise ValueError('each of "statements" must be an object with a "query"')
         _check_keys(value, ("query", "parameters"))
+        _check_texts(value["query"])
         return cls(value["query"], parameters_of(value.get("parameters", [])))
 
     def messages(self) -> list[FrontendMessage]:
@@ -76,18 +77,20 @@ class _Body:
     @classmethod
     def parse(cls, data: bytes | bytearray) -> Self:
         """ValueError if it is not valid; RecursionError if it is nested too deeply."""
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8-sig"))
         if not isinstance(value, dict):
             raise ValueError("the body must be a JSON object")
         _check_keys(value, ("query", "parameters", "statements", "settings"))
         settings = value.get("settings", {})
         if not isinstance(settings, dict) or not all(isinstance(text, str) for text in settings.values()):
             raise ValueError('"settings" must be an object of strings')
+        _check_texts(*settings, *settings.values())
         if ("query" in value) is ("statements" in value):
             raise ValueError('either "query" or "statements" is required')
         if "query" in value:
             if not isinstance(value["query"], str):
                 raise ValueError('"query" must be a string')
+            _check_texts(value["query"])
             if "parameters" not in value:
                 return cls(value["query"], (), settings)
             return cls(None, (_Statement(value["query"], parameters_of(value["parameters"])),), settings)
@@ -108,8 +111,15 @@ def _check_keys(value: Mapping[str, object], known: Sequence[str]) -> None:
             raise ValueError(f'unknown property "{name}"')
 
 
+def _check_texts(*texts: str) -> None:
+    """ValueError if a text has half of a surrogate pair, which JSON can escape but UTF-8 cannot encode."""
+    for text in texts:
+        if not text.isascii():
+            text.encode()
+
+
 def parameters_of(values: object) -> tuple[bytes | None, ...]:
-    """The values of a JSON array in the text format of parameters. ValueError if it is no array."""
+    """The values of a JSON array in the text format of parameters. ValueError if it is no array, or has no UTF-8."""
     if not isinstance(values, list) or len(values) > PARAMETERS_MAX:
         raise ValueError(f'"parameters" must be an array of at most {PARAMETERS_MAX} values')
     return tuple(map(_parameter, values))
@@ -120,7 +130,7 @@ def _parameter(value: Any) -> bytes | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.encode(errors="replace")
+    return text.encode()
 
 
 def sql_handler(open_session: OpenSession) -> Callable[[web.Request], Any]:

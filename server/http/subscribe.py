@@ -45,7 +45,7 @@ def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]
         socket = web.WebSocketResponse(
             max_msg_size=RECEIVED_BYTES_MAX, compress=False, timeout=CLOSE_S, decode_text=False
         )
-        send = _over_socket if socket.can_prepare(request) else _as_events
+        send = _over_socket if _is_handshake(request, socket) else _as_events
         try:
             query = SubscriptionQuery.of(request.query, request.headers.get("Last-Event-ID"))
             try:
@@ -64,6 +64,14 @@ def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]
             raise Refused(status_of(error.sqlstate), error) from None
 
     return handle
+
+
+def _is_handshake(request: web.Request, socket: web.WebSocketResponse) -> bool:
+    """Whether the request is the handshake of a WebSocket."""
+    try:
+        return bool(socket.can_prepare(request))
+    except ValueError:  # aiohttp cannot handle headers that are not ASCII
+        return False
 
 
 async def _events(session: ApiSession, query: SubscriptionQuery) -> AsyncIterator[Event]:

@@ -116,7 +116,9 @@ def ordered_set_terms(
 
 
 def grouping_call(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:
-    """GROUPING(key, ...): which of the keys the row's grouping set has not, as bits. 42803, 54023."""
+    """GROUPING(key, ...): which of the keys the row's grouping set has not, as bits. 42601, 42803, 54023."""
+    if not tree.expressions:
+        raise PgError(SqlState.SYNTAX_ERROR, "GROUPING must have an argument", position=binder.at(tree))
     arguments = tuple(binder.default_unknown(binder.expression(a, scope)) for a in tree.expressions)
     owner = level_of(scope, {n.column.id for a in arguments for n in walk(a) if isinstance(n, ColumnRef)})
     if owner.clause is not None:

@@ -18,11 +18,16 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
-from server.sql.expressions import Column, ColumnRef, Expression, name_of, precision, walk
+from server.sql.expressions import Column, ColumnRef, Expression, children, name_of, precision, walk
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Expr, Query, position_of
+from server.sql.grammar.trees import too_complex
 from server.sql.relations import Relation, RowLocks
 from server.sql.scope import Scope
+
+NODES_MAX = 500_000
+"""Of all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others contain an operand
+several times, so that nested ones have exponentially many nodes. Planning this many takes about 4 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class Binder(Coercer):
         self.row_locks: RowLocks | None = None
         self.has_group_keys = False
         """The statement groups by a type of which equal values may differ (`server.sql.group_keys`)."""
+        self._nodes = 0  # in the expressions that were bound so far
+        self._sizes: dict[int, tuple[Any, int]] = {}
         self._last_id = 0
         self._last_level = 0
 
@@ -106,13 +113,30 @@ class Binder(Coercer):
     def expression(self, tree: exp.Expr, scope: Scope) -> Expression:
         """Binds a scalar expression. The result's type may be unknown (literals, NULL, parameters).
 
-        0A000 for a class of node that no module registers.
+        0A000 for a class of node that no module registers. 54001 if the expressions have more than NODES_MAX nodes.
         """
         checkpoint()
         bind = _FORMS.get(type(tree))
         if bind is None:
             raise self.unsupported(_described(tree), tree)
-        return bind(self, tree, scope)
+        before = self._nodes
+        expression = bind(self, tree, scope)
+        self._nodes = before + self._size(expression)  # includes those of the expressions in it
+        if self._nodes > NODES_MAX:
+            raise too_complex()
+        return expression
+
+    def _size(self, node: Any) -> int:
+        """The number of nodes of a tree. A node that is in it several times is counted as often, but visited once."""
+        known = self._sizes.get(id(node))
+        if known is not None:
+            return known[1]
+        below = children(node)
+        if not below:
+            return 1
+        size = 1 + sum(map(self._size, below))
+        self._sizes[id(node)] = node, size  # the reference keeps the id from being used again
+        return size
 
     def query(self, tree: exp.Expr, scope: Scope, *, keep_unknown: bool = False) -> Relation:
         """Binds a query. `scope`: the enclosing one. `keep_unknown`: untyped output columns stay untyped (INSERT)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from catalog.objects import Domain, DomainUse
@@ -150,12 +152,21 @@ def type_spelling(tree: exp.Expr) -> str:
     return f"{name}({','.join(sizes)})" if sizes else name
 
 
-def fraction_digits(tree: exp.Expr) -> int | None:
-    """n of timestamp(n), time(n) or interval(n)."""
+def fraction_digits(binder: Binder, cast: exp.Cast) -> int | None:
+    """n of a cast to timestamp(n), time(n) or interval(n). 42601 if it is not an integer."""
+    tree = cast.args["to"]
     kinds = (exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.INTERVAL)
-    if isinstance(tree, exp.DataType) and tree.this in kinds and tree.expressions:
-        return int(tree.expressions[0].name)
-    return None
+    if not isinstance(tree, exp.DataType) or tree.this not in kinds or not tree.expressions:
+        return None
+    return precision_of(binder, tree.expressions, cast)
+
+
+def precision_of(binder: Binder, sizes: Sequence[exp.Expr], tree: exp.Expr) -> int:
+    """The number of decimals that an integer in parentheses selects. 42601 if they contain anything else."""
+    size = sizes[0].this if isinstance(sizes[0], exp.DataTypeParam) else sizes[0]
+    if len(sizes) > 1 or not isinstance(size, exp.Literal) or size.is_string or not size.name.isdecimal():
+        raise PgError(SqlState.SYNTAX_ERROR, "precision must be an integer", position=binder.at(tree))
+    return int(size.name)
 
 
 @form(exp.Cast)
@@ -168,7 +179,7 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
             raise binder.unsupported("a cast to an interval with fields", tree)
         unit = exp.Var(this=fields.args["unit"].sql().upper())
         return binder.expression(exp.Interval(this=inner, unit=unit), scope)
-    if (digits := fraction_digits(tree.args["to"])) is not None:
+    if (digits := fraction_digits(binder, tree)) is not None:
         whole = exp.DataType(this=tree.args["to"].this)
         return rounded(binder, binder.expression(exp.Cast(this=tree.this, to=whole), scope), digits, tree)
     target = type_of(binder, tree.args["to"])

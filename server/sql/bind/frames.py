@@ -83,6 +83,8 @@ def _frame_bound(
     direction = (spec.args.get(f"{side}_side") or "").upper()
     if isinstance(bound, str):
         return f"{bound.upper()} {direction}".strip()
+    if direction not in ("PRECEDING", "FOLLOWING"):
+        raise PgError(SqlState.SYNTAX_ERROR, "frame offset without PRECEDING or FOLLOWING", position=binder.at(tree))
     offset = binder.expression(bound, Scope())
     if kind == "RANGE":
         if len(order) != 1:

@@ -12,7 +12,7 @@ from server.sql.bind.aggregates import aggregate_call, grouping_call, is_aggrega
 from server.sql.bind.arrays import array_query
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import applied, call_or_cast, resolved_function
-from server.sql.bind.casts import rounded
+from server.sql.bind.casts import precision_of, rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
 from server.sql.bind.hypothetical_sets import HYPOTHETICAL_SETS, hypothetical_set
@@ -122,7 +122,7 @@ def _own_form(
     if name in SESSION_FUNCTIONS and not arguments and not star:
         return session_value(binder, name, call)
     if name in ("current_timestamp", "localtimestamp", "localtime") and len(arguments) == 1:
-        return rounded(binder, session_value(binder, name, call), int(arguments[0].name or 0), call)
+        return rounded(binder, session_value(binder, name, call), precision_of(binder, arguments, call), call)
     if name in SAME_TYPE_FORMS and not arguments:
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near ")"', position=binder.at(call))
     if name in SAME_TYPE_FORMS:

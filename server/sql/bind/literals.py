@@ -14,7 +14,7 @@ from protocol.pgwire.scalars import exact_numeric
 from protocol.pgwire.types import BOOL, INTERVAL, JSON, UNKNOWN, bare_numeric
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import placed_at
-from server.sql.bind.casts import rounded
+from server.sql.bind.casts import precision_of, rounded
 from server.sql.coerce import EXPLICIT, integer_literal
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import intervals
@@ -59,7 +59,7 @@ def interval(binder: Binder, tree: exp.Interval, scope: Scope) -> Expression:
         with placed_at(binder, tree.this):
             value = Literal(intervals.with_fields(text, unit.name), INTERVAL, binder.at(tree))
         digits = tree.args.get("digits")
-        return value if digits is None else rounded(binder, value, int(digits.name), tree)
+        return value if digits is None else rounded(binder, value, precision_of(binder, [digits], tree), tree)
     return binder.coerce(Literal(text, UNKNOWN, binder.at(tree)), INTERVAL, EXPLICIT)
 
 

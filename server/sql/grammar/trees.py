@@ -238,6 +238,27 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             join.set("alias", self._parse_id_var())
         return join
 
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        """Requires ORDER BY in WITHIN GROUP ()."""
+        index = self._index
+        if self._match_text_seq("WITHIN", "GROUP", "("):
+            if not self._match(TokenType.ORDER_BY, advance=False):
+                self.raise_error("expected ORDER BY")
+            self._retreat(index)
+        return super()._parse_window(this, alias)  # type: ignore[no-any-return]
+
+    def _parse_table_sample(self, as_modifier: bool = False) -> exp.TableSample | None:
+        """Requires a sampling method with an argument."""
+        index = self._index
+        if self._match(TokenType.TABLE_SAMPLE):
+            if not self._curr or self._match(TokenType.L_PAREN, advance=False):
+                self.raise_error("expected a sampling method")
+            self._advance()
+            if not self._match(TokenType.L_PAREN) or self._match(TokenType.R_PAREN, advance=False):
+                self.raise_error("expected the argument of a sampling method")
+            self._retreat(index)
+        return super()._parse_table_sample(as_modifier)  # type: ignore[no-any-return]
+
     def _parse_statement(self) -> exp.Expr | None:
         """Parses VALUES as SELECT * FROM (VALUES ...), because sqlglot does not support WITH before VALUES."""
         if not self._match(TokenType.VALUES, advance=False):
@@ -290,16 +311,15 @@ _QUERY = (exp.Query, exp.Values)
 def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.Expr | None]) -> exp.Expr:
     glot_tokens = _converted(source, tokens)
     parser = _Parser(len(tokens))
-    tree: exp.Expr | None
     try:
-        (tree,) = parser._parse(method, glot_tokens, source)
+        trees: list[exp.Expr | None] = parser._parse(method, glot_tokens, source)
     except ParseError:
         raise unexpected(source, next((t for t in tokens if t.end > parser.furthest), tokens[-1])) from None
     except RecursionError:
         raise too_complex() from None
-    if tree is None:
+    if len(trees) != 1 or trees[0] is None:  # sqlglot ends before a word such as ELSE
         raise unexpected(source, tokens[0])
-    return tree
+    return trees[0]
 
 
 def _check_into(source: str, token: Token, before: str, following: Token) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -37,6 +37,7 @@ from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.syntax import AND, NOT, OR
 from server.sql.functions.table import Function, Let, Nulls, exact_texts
 from server.sql.grammar.checkpoint import checkpoint
+from server.sql.grammar.trees import too_complex
 from server.sql.relations import Relation
 from server.sql.render.block import Block
 from server.sql.render.calls import PYTHON_CALL, fill, fit_length, python_call
@@ -44,6 +45,10 @@ from server.sql.render.literals import literal_text
 from server.sql.render.shared_values import SharedValues
 from server.sql.render.spark_types import spark_type
 from server.sql.volatile import unplaced
+
+ADDED_CHARS_MAX = 64 << 20
+"""By which the texts of a statement's calls and casts may be longer than those of their operands. The Spark SQL of some
+functions contains an argument several times, so that nested ones have exponentially long texts."""
 
 Bind = Callable[[Parameter | SessionValue], Literal | str]
 
@@ -54,6 +59,7 @@ class ExpressionRenderer(ABC):
     def __init__(self, bind: Bind) -> None:
         self.bind = bind
         self._names: dict[int, str] = {}
+        self._added_chars = 0
 
     @abstractmethod
     def block(self, relation: Relation) -> Block:
@@ -122,6 +128,13 @@ class ExpressionRenderer(ABC):
         word = "forall" if quantified.all else "exists"
         return f"{word}({array}, {self.name(quantified.element)} -> {self.expression(call)})"
 
+    def _within_limit(self, text: str, parts: Iterable[str]) -> str:
+        """The text of a call with these arguments. 54001 if too much was added to arguments so far."""
+        self._added_chars += max(len(text) - sum(map(len, parts)), 0)
+        if self._added_chars > ADDED_CHARS_MAX:
+            raise too_complex()
+        return text
+
     def _call(self, call: Call, shared: SharedValues | None = None) -> str:
         of_arguments = shared if _evaluates_all(call.function) else None
         texts = [self.expression(argument, of_arguments) for argument in call.arguments]
@@ -132,7 +145,7 @@ class ExpressionRenderer(ABC):
         if not text or not is_utc(call.timezone):
             key = worker.function_key(call.function, [a.type for a in call.arguments], call.timezone)
             return python_call(key, texts, call.type, precision(call))
-        return text
+        return self._within_limit(text, texts)
 
     def _cast(self, cast: Cast, shared: SharedValues | None) -> str:
         source, target = cast.operand.type, cast.type
@@ -147,11 +160,14 @@ class ExpressionRenderer(ABC):
             exact_texts((cast.operand,))
         inner = target if target.element is None else target.element
         digits = precision(cast) if target.name == "numeric" else 0
+        operand = text
         if rule.spark is not None and is_utc(cast.timezone):
             text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
         else:
             text = python_call(worker.cast_key(source, target, cast.timezone), [text], target, digits)
-        return fit_length(text, target, cast.assignment) if target.length is not None else text
+        if target.length is not None:
+            text = fit_length(text, target, cast.assignment)
+        return self._within_limit(text, (operand,))
 
     def _aggregate(self, call: Aggregate, over: str) -> str:
         texts = [self.expression(argument) for argument in call.arguments]

@@ -22,6 +22,7 @@ from protocol.avro.columns import UNAVAILABLE
 from protocol.avro.decoder import Decoded, Decoder, Wanted
 from protocol.avro.plain import DecodeError, PlainReader
 from protocol.avro.schema import SchemaError, parse_schema
+from protocol.avro.varints import varint_bytes
 
 UTC = datetime.UTC
 CONNECT = "org.apache.kafka.connect.data."
@@ -308,6 +309,14 @@ def test_schemas_that_do_not_match_are_refused(writer: Any, reader: Any, message
     assert str(error.value) == message
 
 
+def chain(length: int, width: int) -> list[Any]:
+    """Records that each have `width` fields of the type of the previous one."""
+    return [
+        record(*(["int"] if number == 0 else [f"r{number - 1}"]) * width) | {"name": f"r{number}"}
+        for number in range(length)
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -315,12 +324,29 @@ def test_schemas_that_do_not_match_are_refused(writer: Any, reader: Any, message
         ('{"type":"record","name":"r","fields":[{"name":"a","type":["null","r"]}]}', "recursive type r"),
         ('{"type":"record","name":"r","fields":[{"name":"a","type":"b"}]}', "unknown type b"),
         ('{"type":"fixed","name":"f"}', "without a size"),
+        ('{"type":"fixed","name":"f","size":4294967296}', "fixed type of more than 2147483647 bytes"),
+        ('{"type":"bytes","logicalType":"decimal","scale":1e999}', "invalid precision or scale"),
+        ('{"type":"enum","name":"e","symbols":[]}', "an enum without symbols"),
         ("[" * 500 + "]" * 500, "nested types"),
+        (json.dumps(chain(40, 2)), "more than 100000 types"),
+        (json.dumps(chain(400, 1)), "more than 64 nested types"),
     ],
 )
 def test_invalid_schemas_are_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         parse_schema(text)
+
+
+def test_items_without_bytes_are_limited() -> None:
+    """A few bytes would otherwise be a value of any size."""
+    schema = record({"type": "array", "items": {"type": "array", "items": "null"}})
+    many = [varint_bytes(100, *(500, 0) * 100, 0), varint_bytes(1 << 62, 0, 0)]
+    found = decoded([*many, varint_bytes(2, *(500, 0) * 2, 0)], schema)
+    assert found.failed.tolist() == [True, True, False]
+    assert json.loads(rows(found)[2]["f0"]) == [[None] * 500] * 2
+    reader = PlainReader(many[0])
+    with pytest.raises(DecodeError, match="more than 1000 items without bytes"):
+        reader.read(parse_schema(json.dumps(schema)))
 
 
 def test_a_float_that_is_not_a_number_is_kept() -> None:

@@ -361,3 +361,11 @@ def test_the_writer_refuses_updates_before_its_frontier() -> None:
     statement = writer.advance(5)
     assert statement is not None
     assert (statement.lower, statement.upper, statement.times.tolist()) == (3, 5, [])
+
+
+def test_the_number_of_missing_updates_is_limited() -> None:
+    reader = Reader(SCHEMA)
+    reader.receive(None, [says([0], [9], t1=2**62, t2=2**62 - 1)])
+    assert reader.waiting().missing == 2**63 - 1
+    reader.receive(None, [says([9], [10], t9=2**63 - 1)])
+    assert reader.waiting().missing == 2**63 - 1

@@ -55,6 +55,25 @@ async def test_a_cancelled_waiter_leaves_the_queue() -> None:
     assert not locks._waits
 
 
+@pytest.mark.parametrize("mode", [ADD, EXCLUSIVE])
+async def test_waiters_cancelled_at_the_same_time_leave_the_queue(mode: str) -> None:
+    """A lock is granted while the tasks of cancelled waiters have not run yet."""
+    locks = TableLocks()
+    await locks.acquire([A], EXCLUSIVE, "first")
+    gone = [asyncio.create_task(locks.acquire([A], mode, f"gone {number}")) for number in range(3)]
+    waiting = asyncio.create_task(locks.acquire([A], mode, "waiting"))
+    await settle()
+    for task in gone:
+        task.cancel()
+    locks.release([A], "first")
+    await settle()
+    assert all(task.cancelled() for task in gone)
+    await waiting
+    locks.release([A], "waiting")
+    assert not locks._locks
+    assert not locks._waits
+
+
 async def test_a_waiter_cancelled_after_its_grant_releases_the_lock() -> None:
     locks = TableLocks()
     await locks.acquire([A], EXCLUSIVE, "first")

@@ -149,6 +149,12 @@ def test_statements_that_need_another_form_are_refused(api: Api) -> None:
         (b'{"query": "SELECT \\u0000"}', 400),
         (b'{"query": "SELECT 1", "settings": {"timezone": 1}}', 400),
         (b'{"query": "\xff"}', 400),
+        (b'{"query": "SELECT \xed\xa0\x80"}', 400),
+        (b'{"query": "SELECT \\ud800"}', 400),
+        (b'{"statements": [{"query": "SELECT \\udc00"}]}', 400),
+        (b'{"query": "SELECT $1", "parameters": ["\\ud800"]}', 400),
+        (b'{"query": "SELECT 1", "settings": {"application_name": "\\ud800"}}', 400),
+        (b'{"query": "SELECT 1", "settings": {"\\ud800": ""}}', 400),
     ],
 )
 def test_invalid_bodies(api: Api, body: bytes, status: int) -> None:
@@ -329,6 +335,14 @@ def test_web_socket(own_server: ServerThread, api: Api) -> None:
 
     asyncio.run(session())
     until(lambda: not own_server.app.coordinator.activity.sessions)
+
+
+@pytest.mark.parametrize("name", ["Connection", "Upgrade", "Sec-WebSocket-Version", "Sec-WebSocket-Key"])
+def test_handshakes_that_are_not_ascii(api: Api, name: str) -> None:
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    headers["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
+    with api.events("t", {**headers, name: "\xe9"}) as stream:
+        assert stream.status == 200
 
 
 # -- other origins --------------------------------------------------------------------------------------------------

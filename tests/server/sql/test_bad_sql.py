@@ -124,6 +124,11 @@ _DEEP = {
     "joins": "select 1 from people p0" + "".join(f" cross join people p{i + 1}" for i in range(100)),
     "with": "with " + ", ".join(f"c{i} as (select {i} as x)" for i in range(DEEP)) + " select 1",
     "laterals": "select 1 from people p" + "".join(f", lateral (select p.id) l{i}" for i in range(20)),
+    "nullifs": "select " + "nullif(" * 40 + "id" + ", 1)" * 40 + " from people",
+    "simple cases": "select " + "case " * 40 + "id" + " when 1 then 2 when 3 then 4 end" * 40 + " from people",
+    "lefts": "select " + "left(" * 30 + "name" + ", 2)" * 30 + " from people",
+    "domains": "select 'x'" + "::code" * 40,
+    "betweens": "select " + "(" * 40 + "id" + " between 1 and 2)::int" * 40 + " from people",
     "correlated": "select 1 from people p where "
     + "".join(f"exists (select 1 from people p{i} where p{i}.id = p.id and " for i in range(12)) + "true" + ")" * 12,
 }  # fmt: skip
@@ -153,3 +158,20 @@ def test_nul_bytes_and_long_names() -> None:
     name = "n" * 63
     assert outcome(f"select {name}x from (select 1 as {name}y) t") is None  # names are truncated to 63 bytes
     assert outcome(f"select 1 as {'ü' * 100}") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "'1 day'::interval(people)",
+            "'2020-01-01'::timestamp(1.5)",
+            "time(1, 2) '10:00'",
+            "interval '1' second(1.5)",
+        ),
+        *("current_timestamp('x')", "localtime(people)", "localtimestamp(-1)", "grouping()"),
+        "sum(id) over (order by id rows between 1 preceding and 1) from people",
+    ],
+)
+def test_arguments_that_must_be_integers_or_exist(text: str) -> None:
+    assert outcome(f"select {text}") == SqlState.SYNTAX_ERROR
