@@ -24,7 +24,7 @@ _HINTS = {
     "conversion": ("The encoding is always UTF8.", "conversions"),
     "default": ("GRANT ... ON ALL TABLES IN SCHEMA grants privileges on existing tables.", "default privileges"),
     "event": (_REACT, "triggers"),
-    "extension": ("Functions such as gen_random_uuid() are built in.", "extensions"),
+    "extension": ("Functions such as gen_random_uuid() are built in.", "extensions that can be changed"),
     "foreign": ("CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.", "foreign tables"),
     "function": (_COMPUTE, "functions of users"),
     "group": ("Use ROLE instead of GROUP.", "groups: use ROLE instead of GROUP"),
