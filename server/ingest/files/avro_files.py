@@ -87,7 +87,10 @@ class AvroFiles(ABC):
             if header is None:
                 return [], position
             try:
-                blocks, sequences, end = _blocks(file, header, position, bytes_max)
+                try:
+                    blocks, sequences, end = _blocks(file, header, position, bytes_max)
+                except ContainerError:  # a writer may have replaced an incomplete block while it was read
+                    blocks, sequences, end = _blocks(file, header, position, bytes_max)
             except ContainerError as error:
                 raise _damaged(path, error) from None
         self._prepare(header, path)
