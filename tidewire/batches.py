@@ -71,7 +71,7 @@ class _Changes(Batch, Generic[R]):
     columns: tuple[str, ...]
     changes: list[Change[R]]
     key_changes: list[KeyChange]
-    _raw: list[Change[Row]]
+    _raw: list[Change[Row]] | None  # the changes with tuples for rows; None with an envelope
     _types: tuple[arrow_columns.ColumnType, ...]
     _table: Mapping[Row, Row] | None
 
@@ -90,7 +90,7 @@ class _Changes(Batch, Generic[R]):
 
         The types are those of the server's columns. ImportError without pyarrow. TypeError with an envelope.
         """
-        if self.key_changes:
+        if self._raw is None:
             raise TypeError("Arrow tables are of changes, which a subscription with an envelope does not have")
         rows, diffs = [row for row, _ in self._raw], [diff for _, diff in self._raw]
         return arrow_columns.changes_table(self.columns, self._types, self.time, rows, diffs)

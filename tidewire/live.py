@@ -39,7 +39,7 @@ class LiveTable:
             self._rows.clear()
         self._columns = batch.columns
         # The text of a row identifies it: values may be neither hashable nor equal to themselves (NaN).
-        for row, diff in batch._raw:
+        for row, diff in batch._raw or ():
             text = repr(row)
             count = self._rows.get(text, (row, 0))[1] + diff
             if count:

@@ -215,7 +215,7 @@ class Reader(Generic[R]):
             columns=self._columns,
             changes=typed,
             key_changes=key_changes,
-            _raw=changes,
+            _raw=changes if self._query.envelope is None else None,
             _types=self._types,
             _table=self._view,
             reset=reset,
@@ -234,7 +234,7 @@ class Reader(Generic[R]):
             columns=self._columns,
             changes=typed,
             key_changes=key_changes,
-            _raw=changes,
+            _raw=changes if self._query.envelope is None else None,
             _types=self._types,
             _table=self._view,
         )

@@ -224,7 +224,7 @@ def _folded(batches: list[Any], time: int, query: Query) -> Snapshot[Any]:
     changes: dict[str, tuple[Change[Row], Any, int]] = {}
     keys: dict[str, KeyChange] = {}
     for batch in batches:
-        for raw, change in zip(batch._raw, batch.changes, strict=True):
+        for raw, change in zip(batch._raw or (), batch.changes, strict=True):
             _, _, diff = changes.get(text := repr(raw.row), (raw, change, 0))
             changes[text] = raw, change, diff + raw.diff
         keys |= {repr(change.key): change for change in batch.key_changes}
@@ -235,7 +235,7 @@ def _folded(batches: list[Any], time: int, query: Query) -> Snapshot[Any]:
         time=time,
         token=Token(query.fingerprint, time + 1),
         changes=[Change(change.row, diff) for _, change, diff in left],
-        _raw=[Change(raw.row, diff) for raw, _, diff in left],
+        _raw=[Change(raw.row, diff) for raw, _, diff in left] if query.envelope is None else None,
         key_changes=[
             change if change.state == "key_violation" else KeyChange(state, change.key, None, change.after)
             for change in keys.values()

@@ -122,14 +122,15 @@ def test_without_types_arrow_infers_them_and_envelopes_have_no_table() -> None:
     assert batch.arrow().to_pylist() == [{"mz_timestamp": 5, "mz_diff": 2, "k": 1, "v": "x"}]
     with pytest.raises(ValueError, match="no snapshot"):
         tidewire.to_arrow([])
-    upserts = Reader(Query("t", ("k",), "upsert"))
-    upserts.statement()
-    feed(upserts, progress(5), (5, False, "upsert", 1, "x"), names=NAMES)
-    upserts.receive(progress(6))
-    batch = upserts.next_batch()
-    assert isinstance(batch, Snapshot)
-    with pytest.raises(TypeError, match="an envelope"):
-        batch.arrow()
+    for rows in ([], [(5, False, "upsert", 1, "x")]):
+        upserts = Reader(Query("t", ("k",), "upsert"))
+        upserts.statement()
+        feed(upserts, progress(5), *rows, names=NAMES)
+        upserts.receive(progress(6))
+        batch = upserts.next_batch()
+        assert isinstance(batch, Snapshot)
+        with pytest.raises(TypeError, match="an envelope"):
+            batch.arrow()
 
 
 NUMBERS = st.none() | st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-9999, max_value=9999)
