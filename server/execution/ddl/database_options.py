@@ -103,4 +103,8 @@ def _boolean(option: DatabaseOption, value: str) -> bool:
 
 def _unsupported(option: DatabaseOption) -> PgError:
     what = option.name.upper().replace("CONNECTION_LIMIT", "CONNECTION LIMIT")
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"CREATE DATABASE with {what} {option.value} is not supported")
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        f"CREATE DATABASE with {what} {option.value} is not supported",
+        hint=f"Omit {what}: all databases have the same encoding, locale and limits.",
+    )

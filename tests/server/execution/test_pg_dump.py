@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,9 +13,6 @@ from psycopg import sql
 from tests.data.make_pg_dump import DUMP
 from tests.fix_postgres import PostgresServer, binaries
 from tests.fix_server import ServerThread
-
-UNKNOWN_SETTINGS: tuple[str, ...] = ("check_function_bodies", "xmloption", "default_tablespace")
-"""The settings of the dump that the server does not have. The test removes their lines."""
 
 _TABLES = ("customers", "products", "orders", "tags", "empty", "archive.orders")
 _VIEWS = ("happy", "spending", "archive.ids")
@@ -77,13 +73,6 @@ def _restore(dsn: str, dump: str) -> None:
     assert (restored.returncode, restored.stderr) == (0, "")
 
 
-def _known(dump: str) -> str:
-    """The dump without the settings that the server does not have."""
-    for setting in UNKNOWN_SETTINGS:
-        dump = re.sub(rf"(?m)^SET {setting} = .*;\n", "", dump)
-    return dump
-
-
 def _outcome(connection: psycopg.Connection[Any], statement: str) -> Any:
     try:
         return connection.execute(statement.encode()).fetchall()
@@ -99,7 +88,7 @@ def _compare(ours: psycopg.Connection[Any], postgres: psycopg.Connection[Any], n
 
 
 def test_a_dump_is_restored(theirs: str, passing_server: ServerThread) -> None:
-    _restore(passing_server.dsn(), _known(DUMP.read_text()))
+    _restore(passing_server.dsn(), DUMP.read_text())
     with (
         psycopg.connect(passing_server.dsn(), autocommit=True) as ours,
         psycopg.connect(theirs, autocommit=True) as postgres,
@@ -115,6 +104,6 @@ def test_a_dump_is_restored(theirs: str, passing_server: ServerThread) -> None:
 
 
 def test_views_of_a_dump_have_the_same_rows(theirs: str, dsn: str) -> None:
-    _restore(dsn, _known(DUMP.read_text()))
+    _restore(dsn, DUMP.read_text())
     with psycopg.connect(dsn, autocommit=True) as ours, psycopg.connect(theirs, autocommit=True) as postgres:
         _compare(ours, postgres, _VIEWS)

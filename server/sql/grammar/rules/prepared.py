@@ -5,6 +5,7 @@ from __future__ import annotations
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.queries import refuse_into
+from server.sql.grammar.rules.transactions import NO_TWO_PHASES
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
 from server.sql.grammar.statements.queries import Select
@@ -12,16 +13,12 @@ from server.sql.grammar.statements.with_writes import WithWrites
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
-_NO_TWO_PHASES = (
-    "Use COMMIT. A transaction that is committed in two phases by a coordinator cannot include this server."
-)
-
 
 def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     start = tokens.index
     tokens.expect("prepare")
     if tokens.at_all("transaction") and tokens.ahead().kind is Kind.STRING:
-        raise tokens.not_supported("PREPARE TRANSACTION", _NO_TWO_PHASES)
+        raise tokens.not_supported("PREPARE TRANSACTION", NO_TWO_PHASES)
     name = tokens.ident()
     types = tokens.in_parentheses(lambda: tokens.type(user_defined=True)) if tokens.at("(") else ()
     tokens.expect("as")

@@ -29,7 +29,7 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstrai
         modes = parse_transaction_modes(tokens)
         return SetTransaction(*tokens.text_from(start), modes, True)
     if tokens.take("transaction"):
-        tokens.reject("SET TRANSACTION SNAPSHOT", "snapshot")
+        tokens.reject("SET TRANSACTION SNAPSHOT", "snapshot", hint="Read at a given time with AS OF.")
         modes = parse_transaction_modes(tokens)
         return SetTransaction(*tokens.text_from(start), modes, False)
     if tokens.at("constraints") and tokens.ahead().value not in ("=", "to", "."):
@@ -50,7 +50,8 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstrai
     if tokens.take("time", "zone"):
         if tokens.take("local") or tokens.take("default"):
             return SetVariable(*tokens.text_from(start), "timezone", (), local, True)
-        tokens.reject("SET TIME ZONE with an interval", "interval")
+        hint = "Write the offset from UTC in hours, or the name of a time zone."
+        tokens.reject("SET TIME ZONE with an interval", "interval", hint=hint)
         values: tuple[str, ...] = (parse_setting_value(tokens),)
         return SetVariable(*tokens.text_from(start), "timezone", values, local, False)
     if tokens.at("names", "schema") and tokens.ahead().value not in ("=", "to", "."):
@@ -61,7 +62,7 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstrai
         return SetVariable(*tokens.text_from(start), name, values, local, False)
     name = _parse_name(tokens)
     if tokens.at_all("from", "current"):
-        raise tokens.not_supported("SET ... FROM CURRENT")
+        raise tokens.not_supported("SET ... FROM CURRENT", "Only functions have such settings.")
     tokens.choose("=", "to")
     if tokens.take("default"):
         return SetVariable(*tokens.text_from(start), name, (), local, True)

@@ -13,6 +13,7 @@ from server.sql.grammar.statements.transactions import (
 )
 from server.sql.grammar.token_reader import TokenReader
 
+NO_TWO_PHASES = "Use COMMIT. A transaction that is committed in two phases by a coordinator cannot include this server."
 _ISOLATION_LEVELS = (
     "serializable",
     "repeatable read",
@@ -72,7 +73,7 @@ def _parse_isolation_level(tokens: TokenReader) -> str:
 def parse_commit(tokens: TokenReader) -> Commit:
     start = tokens.index
     tokens.choose("commit", "end")
-    tokens.reject("COMMIT PREPARED", "prepared")
+    tokens.reject("COMMIT PREPARED", "prepared", hint=NO_TWO_PHASES)
     _skip_work(tokens)
     chain = _parse_chain(tokens)
     return Commit(*tokens.text_from(start), chain)
@@ -81,7 +82,7 @@ def parse_commit(tokens: TokenReader) -> Commit:
 def parse_rollback(tokens: TokenReader) -> Rollback | RollbackToSavepoint:
     start = tokens.index
     head = tokens.choose("rollback", "abort")
-    tokens.reject("ROLLBACK PREPARED", "prepared")
+    tokens.reject("ROLLBACK PREPARED", "prepared", hint=NO_TWO_PHASES)
     _skip_work(tokens)
     if head == "rollback" and tokens.take("to"):
         tokens.take("savepoint")
