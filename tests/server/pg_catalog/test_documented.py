@@ -1,0 +1,41 @@
+"""docs/clients.md lists the system catalogs that have rows, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psycopg
+
+from tests.fix_server import ServerThread
+
+PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+OBJECTS = """
+    CREATE ROLE r LOGIN; CREATE ROLE q; GRANT r TO q;
+    CREATE TABLE p (a int PRIMARY KEY, b text DEFAULT 'x', CONSTRAINT positive CHECK (a > 0));
+    CREATE TABLE f (id serial, a int REFERENCES p);
+    GRANT SELECT (b) ON p TO r;
+    CREATE TYPE e AS ENUM ('a', 'b'); CREATE DOMAIN d AS int CHECK (value > 0);
+    CREATE TABLE g (d d, e e);
+    CREATE VIEW v AS SELECT a FROM p; CREATE MATERIALIZED VIEW m AS SELECT a FROM p; CREATE INDEX i ON p (b);
+    COMMENT ON TABLE p IS 'a table'; COMMENT ON DATABASE materialize IS 'a database';
+"""
+RELATIONS = """
+    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname IN ('pg_catalog', 'information_schema') AND c.relkind IN ('r', 'v')
+"""
+
+
+def test_catalogs_with_rows(passing_server: ServerThread) -> None:
+    listed = re.search(r"These have rows,(.*?)The others are empty", PAGE.read_text(), re.S)
+    assert listed is not None
+    documented = re.findall(r"`(\w+)`", listed[1])
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        for statement in filter(str.strip, OBJECTS.split(";")):
+            connection.execute(statement.encode())
+        found = [
+            name
+            for schema, name in connection.execute(RELATIONS.encode()).fetchall()
+            if connection.execute(f'SELECT EXISTS (SELECT FROM {schema}."{name}")'.encode()).fetchone() == (True,)
+        ]
+    assert set(documented) ^ set(found) == set()
