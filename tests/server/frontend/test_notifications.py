@@ -71,6 +71,24 @@ class Inbox:
         return self.received
 
 
+def unambiguous(steps: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The steps without each LISTEN in a block during which the other session may have notified.
+
+    A session that already listens on another channel receives such a notification in PostgreSQL. Its manual only
+    promises those that are committed after the LISTEN.
+    """
+    is_block, is_notified = [False, False], [False, False]
+    for number, step in steps:
+        if step == "BEGIN" and not is_block[number]:
+            is_block[number], is_notified[number] = True, False
+        elif step in ("COMMIT", "ROLLBACK"):
+            is_block[number] = False
+        if step == "COMMIT" or "notify" in step.lower():
+            is_notified[1 - number] = True
+        if not (step.startswith("LISTEN") and is_block[number] and is_notified[number]):
+            yield number, step
+
+
 def test_notifications_are_as_in_postgresql(postgres: str, connect: Connect) -> None:
     ours = [connect(), connect()]
     with ExitStack() as opened:
@@ -92,7 +110,7 @@ def test_notifications_are_as_in_postgresql(postgres: str, connect: Connect) -> 
                     connection.execute("LISTEN final")
                     connection._notify_handlers.clear()
                 inboxes.append([Inbox(connection) for connection in connections])
-            for number, step in steps:
+            for number, step in unambiguous(steps):
                 assert done(ours[number], step) == done(theirs[number], step), step
             for connections in (theirs, ours):
                 for connection in connections:
