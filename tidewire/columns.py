@@ -65,7 +65,9 @@ def to_polars(table: pyarrow.Table) -> polars.DataFrame:
         import polars
     except ImportError as error:
         raise ImportError("to_polars() needs polars: pip install polars") from error
-    return polars.from_arrow(table)
+    frame = polars.from_arrow(table)
+    assert isinstance(frame, polars.DataFrame)  # a Series only for an array
+    return frame
 
 
 def _pyarrow() -> Any:

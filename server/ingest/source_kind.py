@@ -8,7 +8,7 @@ from typing import Protocol
 
 from catalog.objects import Column, ObjectId
 from catalog.source_definition import Format, ForTables, Secret
-from protocol.pgwire.errors import PgError
+from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.coordinator import Coordinator
 from server.ingest.history import HistoryStatus
 from server.ingest.upstream import Upstream
@@ -16,6 +16,14 @@ from server.spark import Engine
 
 Options = Mapping[str, str | Secret]
 """Options of a connection by lower-case name, such as `sasl password`."""
+
+COLUMNS_MAX = 1_600  # of an output, as of a table
+
+
+def check_column_count(count: int) -> None:
+    """PgError 54011 if an output would have more columns than a table may have."""
+    if count > COLUMNS_MAX:
+        raise PgError(SqlState.TOO_MANY_COLUMNS, f"sources can have at most {COLUMNS_MAX} columns")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of
 from server.ingest.definitions import definition_of
 from server.ingest.kinds import kind_of
-from server.ingest.source_kind import Output
+from server.ingest.source_kind import Output, check_column_count
 from server.session_state.context import Context
 from server.session_state.transaction import Mode
 from server.sql.functions.strings import quote_text
@@ -100,6 +100,7 @@ async def evaluate(context: Context, statement: CreateSource) -> EvaluatedSource
     if context.state.item_named(schema.id, name) is not None:
         return EvaluatedSource(statement, source, ())
     outputs = await kind_of(source.system).outputs(definition_of(context.state, source))
+    _check_columns(outputs)
     if statement.tables and not outputs:
         raise PgError(SqlState.UNDEFINED_TABLE, f'source "{name}" has no tables of FOR TABLES')
     return EvaluatedSource(statement, source, outputs)
@@ -113,6 +114,7 @@ async def evaluate_part(context: Context, statement: CreateSourceTable | AddSubs
         return EvaluatedParts(statement, source, format, ())
     definition = definition_of(context.state, source, tables=tables, format=format)
     outputs = await kind_of(source.system).outputs(definition)
+    _check_columns(outputs)
     if len(outputs) != len(tables.tables):
         raise PgError(SqlState.UNDEFINED_TABLE, f'source "{source.name}" has no such table')
     return EvaluatedParts(statement, source, format, outputs)
@@ -149,6 +151,11 @@ def _exists(context: Context, statement: CreateSourceTable | AddSubsources) -> b
         return False
     schema, name = schema_of(context, statement.name)
     return context.state.item_named(schema.id, name) is not None
+
+
+def _check_columns(outputs: Sequence[Output]) -> None:
+    for output in outputs:
+        check_column_count(len(output.columns))
 
 
 def _require_files(context: Context) -> None:

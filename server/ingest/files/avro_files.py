@@ -36,6 +36,7 @@ from protocol.cdcv2.messages import DIFF_FIELD, TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.ingest.files.conversion import converted
+from server.ingest.files.regular_file import opened
 
 _HEADER_BYTES = 64 * 1024  # of a file that are read at first
 _DECODERS_MAX = 100  # that are kept; there is one for each writer's schema
@@ -67,7 +68,7 @@ class AvroFiles(ABC):
             return self._given
         schema = self._defined
         if schema is None and sample is not None:
-            with sample.open("rb") as file:
+            with opened(sample) as file:
                 header = _header(file, sample)
             schema = header.schema if header is not None else None
         if schema is None:
@@ -82,7 +83,7 @@ class AvroFiles(ABC):
         return path.stat().st_size
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        with path.open("rb") as file:
+        with opened(path) as file:
             header = _header(file, path)
             if header is None:
                 return [], position

@@ -19,10 +19,12 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.ingest.files.avro_files import AvroMessages, AvroRows
 from server.ingest.files.conversion import converted
-from server.ingest.source_kind import SourceDefinition
+from server.ingest.files.regular_file import opened
+from server.ingest.source_kind import SourceDefinition, check_column_count
 
 BATCH_ROWS = 65_536
 RECORD_BYTES_MAX = 256 * 1024 * 1024
+_SCAN_BYTES = 1024 * 1024
 _END_MARKER = re.compile(rb"(?m)^\\\.\r?$")  # the decoder of COPY would ignore what follows it
 _LINE = ("\x01", "\x02")  # the delimiter and the quote of lines that are not divided; JSON contains neither
 
@@ -132,6 +134,7 @@ class Text:
         if not given and "names" in encoding:
             given = tuple(Column(name, "text") for name in encoding["names"].split(","))
         if not given and "columns" in encoding:
+            check_column_count(int(encoding["columns"]))
             given = tuple(Column(f"column{n}", "text") for n in range(1, int(encoding["columns"]) + 1))
         null = {"null": options["null"]} if "null" in options else {}
         return cls(given, CopyOptions.csv(**characters, **null), has_header="header" in encoding)
@@ -152,8 +155,9 @@ class Text:
                 "there is no file with a header yet",
                 hint="Write the columns: CREATE SOURCE name (column type, ...).",
             )
-        with sample.open("rb") as file:
+        with opened(sample) as file:
             line = file.readline(RECORD_BYTES_MAX)
+        check_column_count(line.count(self._options.delimiter.encode()) + 1)
         names = line.decode(errors="replace").rstrip("\r\n").split(self._options.delimiter)
         quote = self._options.quote
         return tuple(Column(name.strip(quote), "text") for name in names)
@@ -163,7 +167,7 @@ class Text:
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
         types: list[tuple[str, PgType]] = [(c.name, parse_type(c.type)) for c in self.columns(path)]
-        with path.open("rb") as file:
+        with opened(path) as file:
             start = position
             if position == 0 and self._has_header:
                 header = file.readline(RECORD_BYTES_MAX)
@@ -181,7 +185,7 @@ class Text:
                     message = f'record at byte {start} of file "{path}" is too long'
                     raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
                 file.seek(start)
-                wanted *= 2
+                wanted = min(2 * wanted, RECORD_BYTES_MAX + 1)
         if not end:
             return [], position
         if _END_MARKER.search(data, 0, end):
@@ -209,7 +213,7 @@ class RawLines:
         return path.stat().st_size
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        with path.open("rb") as file:
+        with opened(path) as file:
             file.seek(position)
             data = file.read(bytes_max)
             if len(data) == bytes_max and b"\n" not in data:
@@ -228,12 +232,21 @@ class RawLines:
 def _records_end(data: bytes, quote: str) -> int:
     """The end of the last complete record: of the last newline outside quotes. 0 if there is none.
 
-    A quote within quotes is doubled, so a position is outside quotes if the number of quotes before it is even.
+    A quote within quotes is doubled, so a position is outside quotes if the number of quotes before it is even. The
+    memory does not depend on the length of `data`.
     """
+    if quote.encode() not in data:
+        return data.rfind(b"\n") + 1
     content = np.frombuffer(data, np.uint8)
-    is_inside = np.cumsum(content == ord(quote)) & 1
-    ends = np.flatnonzero((content == ord("\n")) & (is_inside == 0))
-    return int(ends[-1]) + 1 if len(ends) else 0
+    end, is_inside = 0, False
+    for start in range(0, len(content), _SCAN_BYTES):
+        part = content[start : start + _SCAN_BYTES]
+        inside = np.bitwise_xor.accumulate(part == ord(quote)) ^ is_inside
+        ends = np.flatnonzero((part == ord("\n")) & ~inside)
+        if len(ends):
+            end = start + int(ends[-1]) + 1
+        is_inside = bool(inside[-1])
+    return end
 
 
 class Parquet:
@@ -255,10 +268,13 @@ class Parquet:
                 "there is no Parquet file yet",
                 hint="Write the columns: CREATE SOURCE name (column type, ...).",
             )
-        return tuple(Column(field.name, _type_of(field), field.nullable) for field in pq.read_schema(sample))
+        with opened(sample) as file:
+            schema = pq.read_schema(file)
+        return tuple(Column(field.name, _type_of(field), field.nullable) for field in schema)
 
     def size(self, path: Path) -> int:
-        return int(pq.read_metadata(path).num_rows)
+        with opened(path) as file:
+            return int(pq.read_metadata(file).num_rows)
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
         columns = self._given or self.columns(path)
@@ -285,7 +301,8 @@ class _OpenParquet:
 
     def __init__(self, path: Path, position: int, names: Sequence[str]) -> None:
         self.path, self.position = path, position
-        self._file = pq.ParquetFile(path)
+        with opened(path):
+            self._file = pq.ParquetFile(path)
         ends = np.cumsum([self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)])
         first = int(np.searchsorted(ends, position, "right"))
         groups = list(range(first, len(ends)))

@@ -134,7 +134,7 @@ class SchemaRegistry:
                 f'could not connect to schema registry "{self.url}": {type(error).__name__}',
                 "Check that the registry runs, and URL and certificates of the connection.",
             ) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UpstreamError(f'schema registry "{self.url}" answered with something other than JSON') from None
 
 
