@@ -186,6 +186,11 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         self._next_checkpoint = CHECKED_TOKENS
         self.furthest = -1  # the greatest index in the source of a token at which an error was raised
 
+    @property
+    def position(self) -> int:
+        """The index in the source of the next token."""
+        return self._curr.start if self._curr else len(self.sql)
+
     def raise_error(self, message: str, token: GlotToken | None = None) -> None:
         """Records the position. If several alternatives fail, the error of the one that read furthest is reported."""
         at = token if message.startswith("Found multiple") else self._curr
@@ -315,6 +320,8 @@ def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.E
         trees: list[exp.Expr | None] = parser._parse(method, glot_tokens, source)
     except ParseError:
         raise unexpected(source, next((t for t in tokens if t.end > parser.furthest), tokens[-1])) from None
+    except ValueError:  # sqlglot makes no name of an empty string, as in f('' => 1)
+        raise unexpected(source, next((t for t in tokens if t.end > parser.position), tokens[-1])) from None
     except RecursionError:
         raise too_complex() from None
     if len(trees) != 1 or trees[0] is None:  # sqlglot ends before a word such as ELSE
