@@ -68,6 +68,8 @@ def _to_integer(value: Any, target: PgType) -> int:
     """Casts an integer, a numeric (rounds half away from zero) or a float (rounds half to even)."""
     if isinstance(value, float) and value - value != 0:
         raise _out_of_range(target)
+    if isinstance(value, Decimal) and value.adjusted() >= NUMERIC_PRECISION_MAX:  # quantize could not represent it
+        raise _out_of_range(target)
     result = int(value.quantize(Decimal(1), ROUND_HALF_UP, _WIDE)) if isinstance(value, Decimal) else round(value)
     bound = 1 << _INTEGERS[target.name]
     if not -bound <= result < bound:

@@ -89,7 +89,7 @@ def test_damaged_statements(planned: bool) -> None:
     texts = [statements() if planned else GOOD, statements()]
     tokens = [[_TOKEN.findall(text) for text in group] for group in texts]
     seen: Counter[str] = Counter()
-    with limited(seconds_max=5) as limits:
+    with limited(seconds_max=10) as limits:
         for _ in range(portion(30_000 if planned else 100_000)):
             text = damaged_statement(random.choice(tokens), random)
             with limits.of(text):

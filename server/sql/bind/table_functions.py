@@ -95,6 +95,8 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
         value = binder.default_unknown(binder.expression(tree, scope))
         if value.type.element is not None:
             raise binder.unsupported(f"{name} in FROM", tree)
+        if value.type.name == "record":
+            raise binder.unsupported("a function in FROM that returns a record", tree)
         return [(alias, ex.Array((value,), array_of(value.type)))]
     bound = [binder.expression(a, scope) for a in tree.expressions]
     if any(isinstance(a, exp.Star) for a in tree.expressions):

@@ -243,6 +243,12 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             join.set("alias", self._parse_id_var())
         return join
 
+    def _parse_primary(self) -> exp.Expr | None:
+        """A point before a number is not a part of it: the lexer reads `.5` as one number."""
+        if self._match_pair(TokenType.DOT, TokenType.NUMBER, advance=False):
+            self.raise_error("unexpected point")
+        return super()._parse_primary()  # type: ignore[no-any-return]
+
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         """Requires ORDER BY in WITHIN GROUP ()."""
         index = self._index

@@ -175,3 +175,8 @@ def test_nul_bytes_and_long_names() -> None:
 )
 def test_arguments_that_must_be_integers_or_exist(text: str) -> None:
     assert outcome(f"select {text}") == SqlState.SYNTAX_ERROR
+
+
+def test_numbers_and_functions_that_have_no_type() -> None:
+    assert outcome(f"select -{'9' * 3_000}::int") == SqlState.NUMERIC_VALUE_OUT_OF_RANGE
+    assert outcome("select * from row(1, 2)") == SqlState.FEATURE_NOT_SUPPORTED
