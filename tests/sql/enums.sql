@@ -123,6 +123,6 @@ SELECT id FROM moods WHERE m = (SELECT max(m) FROM moods WHERE m < '') ORDER BY 
 SELECT id FROM moods WHERE m IN (SELECT n FROM moods WHERE id > 5) ORDER BY id;
 SELECT id, (SELECT count(*) FROM moods b WHERE b.m < a.m) FROM moods a ORDER BY id;
 WITH RECURSIVE r(m, k) AS (SELECT 'sad'::mood, 1 UNION ALL SELECT 'ok', k + 1 FROM r WHERE k < 2) SELECT * FROM r;
-SELECT count(*) FROM moods GROUP BY ROLLUP (m) ORDER BY m;
+SELECT count(*) FROM moods GROUP BY ROLLUP (m) ORDER BY m, count(*);
 SELECT m, n, count(*) FROM moods GROUP BY GROUPING SETS ((m), (n)) ORDER BY 1, 2;
 SELECT v FROM (VALUES ('ok'::mood), ('sad'), (NULL)) AS t(v) ORDER BY v;
