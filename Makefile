@@ -13,10 +13,10 @@ WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := $(PYTEST) --numprocesses $(WORKERS)
 # The marks of the tests that have targets of their own. pyproject.toml excludes the same ones by default.
-OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients or console
+OWN_TARGETS := sql or ivm or large or faults or attacks or kafka or clients or console or fuzz
 
 .PHONY: demo demo-postgres serve test test-fast test-crash test-attacks test-cluster test-sql test-ivm test-large test-faults \
-	test-kafka test-clients test-console soak check bench score site clean
+	test-kafka test-clients test-console test-fuzz soak check bench score site clean
 
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tidewire needs Python 3.11 or newer"'
@@ -79,6 +79,11 @@ test-faults: $(VENV)/.installed
 # Hostile clients and damaged files: expensive statements, oversized messages, idle sockets, random bytes on every port.
 test-attacks: $(VENV)/.installed
 	$(PYTEST) tests/attacks -m attacks $(ARGS)
+
+# Random damage to valid input of every parser and port. FUZZ_MESSAGES is the number of messages of the wire protocol (a
+# million); the other tests have a proportional number of inputs. FUZZ_SEED repeats a run.
+test-fuzz: $(VENV)/.installed
+	$(PYTEST) tests/fuzz -m fuzz -s $(ARGS)
 
 # Sources on Apache Kafka, which Maven downloads to .venv/kafka, and Debezium, which is installed to .venv/debezium.
 test-kafka: $(VENV)/.installed $(VENV)/kafka/.installed $(VENV)/debezium/.installed

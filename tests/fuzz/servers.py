@@ -18,7 +18,7 @@ from tests.fuzz.mutations import SEED
 from tests.server.execution.test_large_snapshot import anonymous_kib
 
 GROWTH_KIB_MAX = 48 * 1024
-CLIENTS = 20  # at the same time
+CLIENTS = 40  # at the same time
 WARM_UP = 0.3  # of the inputs: what the server has allocated until then is not counted
 REST_S = 20.0  # until what clients have left must be gone
 

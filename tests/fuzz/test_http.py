@@ -74,7 +74,7 @@ HEADERS = [
     ),
 ]
 FRAMES = [b"\x81\x80\0\0\0\0", b"\x88\x82\0\0\0\0\x03\xe8", b"\x89\x81\0\0\0\0x", b"\x01\x81\0\0\0\0x", b"\xff\xff" * 8]
-SILENCE_S = 0.1
+SILENCE_S = 0.3
 
 
 def request(random: Random) -> bytes:
@@ -142,4 +142,4 @@ def test_damaged_requests(fuzzed: FuzzedServer) -> None:
     print(seen)
     if count >= 1_000:
         assert {"none", "101", "200", "400", "403", "404", "405", "415"} <= set(seen), seen
-        assert seen["none"] < 0.3 * count
+        assert seen["none"] < 0.5 * count
