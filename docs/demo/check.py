@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import date, datetime
 
-import pandas as pd  # type: ignore[import-untyped]
+import pandas as pd
 from flights import AIRLINES, AIRPORTS, ANNOUNCED_AHEAD, FLIGHTS, Status
 from replay import Departure, Traffic
 from subscription import Row

@@ -14,7 +14,7 @@ from tests.bench.pgbench import pgbench
 from tests.bench.servers import Line, Servers, alternate
 
 CONNECTIONS = (1, 32)
-ROUNDS = 5
+ROUNDS = 3
 SCRIPTS = {
     "SELECT 1, simple": ("simple", "SELECT 1;\n"),
     "SELECT 1, extended": ("extended", "SELECT 1;\n"),

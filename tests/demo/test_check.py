@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import date, datetime
 
 import check
-import pandas as pd  # type: ignore[import-untyped]
+import pandas as pd
 import pytest
 
 DAY = date(2013, 7, 10)
