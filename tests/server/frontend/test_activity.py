@@ -44,6 +44,14 @@ def connected(stack: ExitStack, dsn: str, **options: Any) -> Connection:
     return stack.enter_context(psycopg.connect(dsn, autocommit=True, **options))
 
 
+def waiting(watcher: Connection, pid: int) -> tuple[Any, ...]:
+    """The row of a session when it waits for its client. PostgreSQL sends its answer a moment before."""
+    deadline = time.monotonic() + 10
+    while (row := watcher.execute(SHOWN, [pid]).fetchone()) is None or row[3] != "Client":
+        assert time.monotonic() < deadline, row
+    return row
+
+
 def test_states_are_those_of_postgresql(stack: ExitStack, postgres: str, passing_server: ServerThread) -> None:
     observed = []
     for dsn in (postgres, passing_server.dsn()):

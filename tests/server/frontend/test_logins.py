@@ -10,8 +10,8 @@ import ssl
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -662,6 +662,19 @@ def test_http_over_tls(server: ServerThread, authority: Authority) -> None:
         get(server, "/healthz", None)
 
 
+@asynccontextmanager
+async def over_tls(authority: Authority, credentials: str | None) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the HTTP port. All its connections are closed at the end, also those of which TLS has ended only."""
+    context = ssl.create_default_context(cafile=str(authority.file))
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(connector=connector, headers=authorized(credentials)) as client:
+        yield client
+    transports = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]  # aiohttp does not await them
+    async with asyncio.timeout(10):
+        while any(transport._sock is not None for transport in list(transports.values())):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     ("credentials", "message"),
     [
@@ -678,9 +691,8 @@ async def test_the_api_over_tls_refuses_wrong_passwords(
 ) -> None:
     role(server, "caller", "PASSWORD 'p'")
     role(server, "unable", "")  # without a password
-    context = ssl.create_default_context(cafile=str(authority.file))
-    url, headers = f"https://127.0.0.1:{server.http_port}", authorized(credentials)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=headers) as client:
+    url = f"https://127.0.0.1:{server.http_port}"
+    async with over_tls(authority, credentials) as client:
         for method, path in (
             ("POST", "/api/sql"),
             ("GET", "/api/subscribe?query=VALUES(1)"),
@@ -706,9 +718,8 @@ async def test_the_api_over_tls(server: ServerThread, authority: Authority) -> N
     with connect(server) as connection:
         connection.execute("DROP TABLE IF EXISTS open, secret; CREATE TABLE open (a int); CREATE TABLE secret (a int)")
         connection.execute("INSERT INTO open VALUES (7); GRANT SELECT ON open TO caller")
-    context = ssl.create_default_context(cafile=str(authority.file))
-    url, headers = f"https://127.0.0.1:{server.http_port}", authorized("caller:pässword:with colon")
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=headers) as client:
+    url = f"https://127.0.0.1:{server.http_port}"
+    async with over_tls(authority, "caller:pässword:with colon") as client:
 
         async def sql(query: str) -> tuple[int, Any]:
             async with client.post(f"{url}/api/sql", json={"query": query}) as response:
