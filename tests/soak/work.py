@@ -52,6 +52,10 @@ class Session:
         """An id of rows that only this session inserts."""
         return 1_000_000 + self.number
 
+    def new_name(self, prefix: str) -> str:
+        """A name that no object has, also if an earlier item was interrupted."""
+        return f"{prefix}_{self.number}_{self.random.randrange(10**9)}"
+
     async def run(self, sql: str, *arguments: Any) -> Any:
         return await self.connection.fetch(sql, *arguments)
 
@@ -127,7 +131,7 @@ async def rollback(session: Session) -> None:
 
 
 async def definitions(session: Session) -> None:
-    name = f"own_{session.number}"
+    name = session.new_name("own")
     await session.run(f"CREATE TABLE {name} (a int, b text)")
     await session.run(f"INSERT INTO {name} SELECT g, g::text FROM generate_series(1, 100) g")
     await session.run(
@@ -140,7 +144,7 @@ async def definitions(session: Session) -> None:
 
 
 async def hold(session: Session) -> None:
-    name = f"hold_{session.number}"
+    name = session.new_name("hold")
     await session.run(f"CREATE HOLD {name} ON events")
     await session.run("INSERT INTO events VALUES ($1, 1, 1, now(), 'held')", session.key)
     await session.run("DELETE FROM events WHERE id = $1", session.key)
@@ -180,10 +184,12 @@ async def streamed(session: Session) -> None:
     copying = asyncio.create_task(
         session.connection.copy_from_query("SUBSCRIBE totals WITH (PROGRESS)", output=receive)
     )
-    await asyncio.wait([copying, asyncio.create_task(received.wait())], return_when=asyncio.FIRST_COMPLETED)
+    waiting = asyncio.create_task(received.wait())
+    await asyncio.wait([copying, waiting], return_when=asyncio.FIRST_COMPLETED)
     await asyncio.sleep(session.random.random())
     copying.cancel()
-    await asyncio.gather(copying, return_exceptions=True)
+    waiting.cancel()
+    await asyncio.gather(copying, waiting, return_exceptions=True)
 
 
 async def cancelled(session: Session) -> None:
