@@ -184,7 +184,7 @@ def decoded_block(block: Block, codec: str) -> bytes | memoryview:
         data = _CODECS[codec].decode(block)
     except (zlib.error, OSError, ValueError, EOFError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
-        raise ContainerError(block.offset, f"the block is no data of the codec {codec}: {reason}") from None
+        raise ContainerError(block.offset, f"the block cannot be decompressed with codec {codec}: {reason}") from None
     return data
 
 
