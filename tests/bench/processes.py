@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,22 +19,39 @@ def cpu_s(pid: int) -> float:
 
 def tree_cpu_s(root: int) -> float:
     """Seconds of processor time of a process and its descendants, such as Spark and Spark's Python workers."""
-    used: dict[int, float] = {}
+    found = _fields_of_all()
+    tree = {root, *_descendants(root, found)}
+    ticks = sum(sum(map(int, found[pid][11:15])) for pid in tree)  # with children that have ended
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(root: int) -> set[int]:
+    """The ids of the processes that a process and its children have started."""
+    return _descendants(root, _fields_of_all())
+
+
+def _descendants(root: int, fields: Mapping[int, Sequence[str]]) -> set[int]:
     children: dict[int, list[int]] = {}
+    for pid, own in fields.items():
+        children.setdefault(int(own[1]), []).append(pid)
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        started = children.get(waiting.pop(), [])
+        found.update(started)
+        waiting += started
+    return found
+
+
+def _fields_of_all() -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat after the name, by process."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = path.read_text().rpartition(")")[2].split()
+            found[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
-        pid = int(path.parent.name)
-        used[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # with children that have ended
-        children.setdefault(int(fields[1]), []).append(pid)
-    found, seconds = [root], 0.0
-    while found:
-        pid = found.pop()
-        seconds += used[pid]
-        found += children.get(pid, [])
-    return seconds
+    return found
 
 
 def resident(pid: int) -> int:

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.processes import anonymous_bytes
+from tests.bench.processes import anonymous_bytes, descendants
 
 BLOCK_INFO = "org.apache.spark.storage.BlockInfo"
 """Spark has one for each block that it stores: broadcasts, cached rows, shuffles' results."""
@@ -44,7 +44,7 @@ def measured(server: int, jvm: int, directory: Path, *, collect: bool = False) -
         anonymous_bytes(server),
         _entries(server, "fd"),
         _entries(server, "task"),
-        len(_descendants(server)),
+        len(descendants(server)),
         files,
         log_bytes,
         anonymous_bytes(jvm),
@@ -72,23 +72,6 @@ def _files(directory: Path) -> tuple[int, int]:
                 continue
             count += 1
     return count, size
-
-
-def _descendants(root: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
-        children.setdefault(parent, []).append(int(path.parent.name))
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            found.add(child)
-            waiting.append(child)
-    return found
 
 
 def _live(jvm: int) -> tuple[int | None, int | None]:
