@@ -108,6 +108,9 @@ _OUTPUT_NAMES: dict[type, str] = {
 OUTPUTS = tuple(_OUTPUT_NAMES.values())
 """The names of the output modes in metrics."""
 
+BEGIN_S = 10.0
+"""A first FETCH waits for the snapshot at least so long, however short its timeout is."""
+
 _SWITCHES: dict[type[Output], tuple[str, str]] = {
     WithinTimestampOrderBy: ("enable_within_timestamp_order_by_in_subscribe", "WITHIN TIMESTAMP ORDER BY .."),
     EnvelopeUpsert: ("enable_envelope_upsert_in_subscribe", "ENVELOPE UPSERT (KEY (..))"),
@@ -182,11 +185,9 @@ async def subscribe(
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
     begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
-    subscription: AnySubscription
-    if as_of > context.coordinator.latest_time():
-        subscription = ComingSubscription(begin, as_of, progress=statement.progress)
-    else:
-        subscription = await begin
+    subscription: AnySubscription = ComingSubscription(begin, as_of, progress=statement.progress)
+    if as_of <= context.coordinator.latest_time():
+        subscription = await subscription.begun_within(BEGIN_S)
     activity.subscriptions_started[output] += 1
     return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
 

@@ -221,7 +221,10 @@ class ConstantSubscription:
 
 
 class ComingSubscription:
-    """A subscription AS OF a future time: the first progress is sent at once, the rest when it has `begun`."""
+    """A subscription that begins later, because AS OF is in the future or its query is being computed.
+
+    The first progress is sent at once, the rest when it has `begun`.
+    """
 
     def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
         self.interrupt: Callable[[PgError], None] | None = None
@@ -231,13 +234,23 @@ class ComingSubscription:
 
     @property
     def begun(self) -> Subscription | None:
-        """The subscription to continue with; None until AS OF has passed. Raises the error of starting it."""
+        """The subscription to continue with; None until it has begun. Raises the error of starting it."""
         if not self._beginning.done() or self.finished:
             return None
         subscription = self._beginning.result()
-        subscription.opened()
+        if not self._messages:
+            subscription.opened()
         subscription.interrupt = self.interrupt
         return subscription
+
+    async def begun_within(self, timeout_s: float) -> Subscription | ComingSubscription:
+        """Waits for the subscription; returns itself after the timeout. Raises the error of starting it."""
+        try:
+            await asyncio.wait([self._beginning], timeout=timeout_s)
+        except BaseException:
+            self.close()
+            raise
+        return self.begun or self
 
     async def next(self, bytes_max: int | None = None) -> list[Message]:
         """As `Subscription.next`, but returns an empty list when the subscription has begun."""

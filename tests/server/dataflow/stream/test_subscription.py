@@ -1,0 +1,89 @@
+"""Subscriptions that have not begun: the first progress is there at once, and waiting for the rest is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from catalog import updates
+from catalog.objects import Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from server.dataflow.stream.feed import Entry, Feed
+from server.dataflow.stream.snapshot_stream import SnapshotStream
+from server.dataflow.stream.subscription import Bounds, ComingSubscription, Message, Progress, Subscription
+
+SNAPSHOT = updates.with_diff(pa.table({"c0": [1]}), 1)
+
+
+async def begun(feed: Feed, computed: asyncio.Event) -> Subscription:
+    await computed.wait()
+
+    async def entries() -> AsyncGenerator[Entry]:
+        yield Entry(Timestamp(5), SNAPSHOT, shared=False)
+
+    snapshot_stream = SnapshotStream(entries(), lambda: None)
+    snapshot_stream.start()
+    await snapshot_stream.begun()
+    bounds = Bounds(None, snapshot=True, progress=True)
+    return Subscription(feed, feed.join(), snapshot_stream, Timestamp(5), bounds, 1 << 30)
+
+
+async def rest(stream: Subscription) -> list[Progress | int]:
+    """The messages up to the progress that closes the snapshot; of rows their time."""
+    messages: list[Message] = []
+    while Progress(6) not in messages:
+        messages += await stream.next()
+    return [message.time if isinstance(message, Entry) else message for message in messages]
+
+
+async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None:
+    computed = asyncio.Event()
+    computed.set()
+    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, progress=True)
+    stream = await coming.begun_within(60)
+    assert isinstance(stream, Subscription)
+    assert await rest(stream) == [Progress(5), 5, Progress(6)]
+    stream.close()
+
+
+async def test_waiting_for_the_computation_is_bounded(tmp_path: Path) -> None:
+    computed = asyncio.Event()
+    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, progress=True)
+    assert await coming.begun_within(0.01) is coming
+    assert coming.ready() == [Progress(5)]
+    assert coming.ready() == []
+    computed.set()
+    assert await coming.next() == []
+    stream = coming.begun
+    assert stream is not None
+    assert await rest(stream) == [5, Progress(6)]
+    stream.close()
+
+
+async def test_an_error_of_the_computation_is_raised() -> None:
+    async def failing() -> Subscription:
+        raise PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
+
+    with pytest.raises(PgError, match="division by zero"):
+        await ComingSubscription(failing(), 5, progress=True).begun_within(60)
+
+
+async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> None:
+    cancelled = asyncio.Event()
+
+    async def waiting() -> Subscription:
+        try:
+            return await begun(Feed(Timestamp(6), tmp_path), asyncio.Event())
+        finally:
+            cancelled.set()
+
+    wait = asyncio.create_task(ComingSubscription(waiting(), 5, progress=True).begun_within(60))
+    await asyncio.sleep(0.01)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    await cancelled.wait()
