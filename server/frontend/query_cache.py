@@ -21,7 +21,7 @@ from server.session_state.prepared import Prepared, plan_key
 from server.sql.constant import is_short
 from server.sql.grammar.parse import parse
 from server.sql.grammar.shared_text import SharedText, shared_text
-from server.sql.grammar.statements import Delete, Insert, Select, Statement, Update
+from server.sql.grammar.statements import Delete, Insert, Select, Statement, Subscribe, Update
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
@@ -74,9 +74,9 @@ class QueryCache:
         return self._plans.get((text, parameter_oids, *plan_key(context)))
 
     def put_plan(self, context: Context, text: str, prepared: Prepared, parameter_oids: tuple[int, ...] = ()) -> None:
-        """Keeps the plan of a text that is a single SELECT or a write with parameters. Ignores other statements."""
+        """Keeps the plan of a text that is one SELECT, SUBSCRIBE or write with parameters. Ignores other statements."""
         is_write = isinstance(prepared.statement, Insert | Update | Delete) and bool(prepared.parameters)
-        if (is_write or isinstance(prepared.statement, Select)) and self.keeps(context, text):
+        if (is_write or isinstance(prepared.statement, Select | Subscribe)) and self.keeps(context, text):
             self._plans.put((text, parameter_oids, *plan_key(context)), prepared)
 
     def shared_plan(

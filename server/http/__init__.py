@@ -6,6 +6,6 @@
 `api`             the routes of the API; `openapi`: their description
 `files`           the console and the JavaScript client, in `static/`
 `sql`             POST /api/sql
-`subscribe`       GET /api/subscribe; `subscription_query`: its parameters and tokens
+`subscribe`       GET /api/subscribe; `subscription_query`: its parameters and tokens; `subscription_events`: its events
 `api_session`     the session of a request; `row_formats`: the forms in which it sends rows
 """

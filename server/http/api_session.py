@@ -11,6 +11,8 @@ those of all sessions, and the session is in `pg_stat_activity` and can be cance
 
 Answers are kept until the request's handler has written them to the socket. When there are WRITE_HIGH_BYTES of them,
 the session waits. Leaving the context ends the session and its statement.
+
+A stream can take rows without being woken: `pass_rows`.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, Self
 
 from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.messages.backend import ReadyForQuery
+from protocol.pgwire.messages.copying import CopyData
 from protocol.pgwire.messages.frontend import FrontendMessage
 from protocol.pgwire.messages.startup import StartupMessage
 from protocol.pgwire.messages.wire_format import HEADER
@@ -36,7 +39,7 @@ from server.session_state.row_format import RowFormat
 
 WRITE_LOW_BYTES = WRITE_HIGH_BYTES // 4
 
-_READY = ReadyForQuery.code
+_READY, _ROWS = ReadyForQuery.code, CopyData.code
 
 
 class Peer(NamedTuple):
@@ -53,6 +56,18 @@ class Answer(NamedTuple):
 
     code: bytes
     body: memoryview
+
+
+def _answers_of(data: Data) -> list[Answer]:
+    """`data`: complete messages."""
+    view = memoryview(data)
+    answers, at = [], 0
+    while at < len(view):
+        code, length = HEADER.unpack_from(view, at)
+        end = at + 1 + length
+        answers.append(Answer(bytes((code,)), view[at + HEADER.size : end]))
+        at = end
+    return answers
 
 
 class ApiSession:
@@ -73,6 +88,7 @@ class ApiSession:
         self._clients = clients
         self._answers: deque[Answer] = deque()
         self._bytes = 0  # of the answers
+        self._encode_rows: Callable[[list[Answer]], bytes] | None = None
         self._arrived = asyncio.Event()  # there are answers, or the session has ended
         self._resumed: asyncio.Future[None] | None = None  # while there are too many
         self._is_closed = False
@@ -108,6 +124,13 @@ class ApiSession:
         self._connection.receive_data(b"".join(message.serialize() for message in messages))
         self._session.received()
 
+    def pass_rows(self, encode: Callable[[list[Answer]], bytes] | None) -> None:
+        """From now on writes rows to the socket, encoded, if it takes them at once. Otherwise they are kept as answers.
+
+        They are kept, too, while earlier answers are.
+        """
+        self._encode_rows = encode
+
     async def answers(self) -> AsyncIterator[Answer]:
         """Yields the answers up to ReadyForQuery, which is omitted, or to the end of the session."""
         while True:
@@ -130,17 +153,21 @@ class ApiSession:
         """Takes complete messages."""
         if self._is_closed:
             return
-        view = memoryview(data)
-        at = 0
-        while at < len(view):
-            code, length = HEADER.unpack_from(view, at)
-            end = at + 1 + length
-            self._answers.append(Answer(bytes((code,)), view[at + HEADER.size : end]))
-            self._bytes += end - at - HEADER.size
-            at = end
+        answers = _answers_of(data)
+        if self._encode_rows is not None and not self._answers and self._takes_at_once(answers):
+            self._peer.write(self._encode_rows(answers))
+            return
+        self._answers.extend(answers)
+        self._bytes += sum(len(answer.body) for answer in answers)
         self._arrived.set()
         if self._bytes >= WRITE_HIGH_BYTES and self._resumed is None:
             self._resumed = asyncio.get_running_loop().create_future()
+
+    def _takes_at_once(self, answers: list[Answer]) -> bool:
+        """Whether the answers are rows, and the socket is neither full nor closed."""
+        if any(answer.code != _ROWS for answer in answers):
+            return False
+        return not self._peer.get_write_buffer_size() and not self._peer.is_closing()
 
     def _resume(self) -> None:
         if self._resumed is not None:

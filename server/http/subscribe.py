@@ -3,6 +3,8 @@
 The events are the same: `start` with the columns and AS OF, `rows`, `progress` with the token from which to resume,
 `notice`, `failure` with an error, and `end`. Rows are encoded once for all subscribers of a change (`JSON_UPDATES`). A
 reader that is too slow fills its session's buffer, and is then handled as any other slow client of SUBSCRIBE.
+
+While a WebSocket is not full, the session's answers are written to it without its task, in one write for each commit.
 """
 
 from __future__ import annotations
@@ -10,32 +12,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, hdrs, web
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.messages.backend import CommandComplete, ErrorResponse, NoticeResponse, RowDescription
-from protocol.pgwire.messages.copying import CopyData
 from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Parse, Sync
 from server.http.access import database_of
-from server.http.api_session import ApiSession
-from server.http.responses import Refused, error_object, json_bytes, status_of
-from server.http.row_formats import JSON_UPDATES, ROWS
-from server.http.sql import OpenSession, columns_of, described, error_of, parameters_of
+from server.http.api_session import Answer, ApiSession
+from server.http.responses import Refused, status_of
+from server.http.row_formats import JSON_UPDATES
+from server.http.sql import OpenSession, parameters_of
+from server.http.subscription_events import Event, SubscriptionEvents, event_text, frame, message_text
 from server.http.subscription_query import SubscriptionQuery
 
 EVENT_STREAM = "text/event-stream"
 RECEIVED_BYTES_MAX = 4 * 1024  # of a message that a client sends over a WebSocket: it has nothing to say
 CLOSE_S = 5.0  # for the client to answer the end of a WebSocket
-
-
-class Event(NamedTuple):
-    """`data`: JSON without line breaks. `token`: of progress."""
-
-    name: str
-    data: bytes
-    token: str | None = None
 
 
 def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]:
@@ -45,7 +38,7 @@ def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]
         socket = web.WebSocketResponse(
             max_msg_size=RECEIVED_BYTES_MAX, compress=False, timeout=CLOSE_S, decode_text=False
         )
-        send = _over_socket if _is_handshake(request, socket) else _as_events
+        stream = _over_socket if _is_handshake(request, socket) else _as_events
         try:
             query = SubscriptionQuery.of(request.query, request.headers.get("Last-Event-ID"))
             try:
@@ -57,9 +50,7 @@ def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]
                 session.send(
                     Parse("", query.statement()), Bind("", "", (), parameters), Describe("P", ""), Execute(""), Sync()
                 )
-                events = _events(session, query)
-                first = await anext(events)  # an error before the first row has a status of its own
-                return await send(request, socket, first, events)
+                return await stream(request, socket, session, SubscriptionEvents(query))
         except PgError as error:
             raise Refused(status_of(error.sqlstate), error) from None
 
@@ -74,69 +65,44 @@ def _is_handshake(request: web.Request, socket: web.WebSocketResponse) -> bool:
         return False
 
 
-async def _events(session: ApiSession, query: SubscriptionQuery) -> AsyncIterator[Event]:
+async def _events(session: ApiSession, events: SubscriptionEvents) -> AsyncIterator[Event]:
     """Yields the events of a stream. PgError instead of the first one if the stream does not begin."""
-    columns: list[dict[str, Any]] | None = None
-    has_begun = False
     async for answer in session.answers():
-        match answer.code:
-            case RowDescription.code:
-                columns = [column for column in columns_of(described(answer)) if column["name"] != "mz_progressed"]
-            case CopyData.code if answer.body[0] == ROWS:
-                yield Event("rows", b"".join((b"[", answer.body[1:], b"]")))
-            case CopyData.code:
-                time = int(answer.body[1:].tobytes())
-                if has_begun:
-                    token = query.token(time)
-                    yield Event("progress", json_bytes({"progress": time, "token": token}), token)
-                else:
-                    has_begun = True
-                    yield Event(
-                        "start", json_bytes({"columns": columns, "as_of": time, "fingerprint": query.fingerprint})
-                    )
-            case NoticeResponse.code:
-                yield Event("notice", json_bytes(error_object(error_of(answer))))
-            case ErrorResponse.code:
-                error = error_of(answer)
-                if error.position is not None:
-                    error.position = query.position(error.position)
-                if not has_begun:
-                    raise error
-                yield Event("failure", json_bytes(error_object(error)))
-                return
-            case CommandComplete.code:
-                yield Event("end", b"{}")
-                return
+        event = events.of(answer)
+        if event is not None:
+            yield event
+        if events.has_ended:
+            return
 
 
 async def _as_events(
-    request: web.Request, _: web.WebSocketResponse, first: Event, events: AsyncIterator[Event]
+    request: web.Request, _: web.WebSocketResponse, session: ApiSession, made: SubscriptionEvents
 ) -> web.StreamResponse:
+    events = _events(session, made)
+    first = await anext(events)  # an error before the first row has a status of its own
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: EVENT_STREAM, "X-Accel-Buffering": "no"})
     response.force_close()
     await response.prepare(request)
-    await response.write(_event_text(first))
+    await response.write(event_text(first))
     async for event in events:
-        await response.write(_event_text(event))
+        await response.write(event_text(event))
     await response.write_eof()
     return response
 
 
-def _event_text(event: Event) -> bytes:
-    id = b"" if event.token is None else b"id: %b\n" % event.token.encode()
-    return b"%bevent: %b\ndata: %b\n\n" % (id, event.name.encode(), event.data)
-
-
 async def _over_socket(
-    request: web.Request, socket: web.WebSocketResponse, first: Event, events: AsyncIterator[Event]
+    request: web.Request, socket: web.WebSocketResponse, session: ApiSession, made: SubscriptionEvents
 ) -> web.StreamResponse:
+    events = _events(session, made)
+    first = await anext(events)
     await socket.prepare(request)
     receiving = asyncio.create_task(_receive(socket))
-    sending = asyncio.create_task(_send(socket, first, events))
+    sending = asyncio.create_task(_send(socket, session, made, first, events))
     try:
         await asyncio.wait((receiving, sending), return_when=asyncio.FIRST_COMPLETED)
         code = receiving.result() if receiving.done() else WSCloseCode.OK
     finally:
+        session.pass_rows(None)  # no frame may follow that of closing
         for task in (receiving, sending):
             task.cancel()
         await asyncio.gather(receiving, sending, return_exceptions=True)
@@ -144,10 +110,20 @@ async def _over_socket(
     return socket
 
 
-async def _send(socket: web.WebSocketResponse, first: Event, events: AsyncIterator[Event]) -> None:
-    await socket.send_frame(_message_text(first), WSMsgType.TEXT)
+async def _send(
+    socket: web.WebSocketResponse,
+    session: ApiSession,
+    made: SubscriptionEvents,
+    first: Event,
+    events: AsyncIterator[Event],
+) -> None:
+    def frames(answers: list[Answer]) -> bytes:
+        return b"".join(frame(message_text(event)) for answer in answers if (event := made.of(answer)) is not None)
+
+    await socket.send_frame(message_text(first), WSMsgType.TEXT)
+    session.pass_rows(frames)
     async for event in events:
-        await socket.send_frame(_message_text(event), WSMsgType.TEXT)
+        await socket.send_frame(message_text(event), WSMsgType.TEXT)
 
 
 async def _receive(socket: web.WebSocketResponse) -> int:
@@ -157,7 +133,3 @@ async def _receive(socket: web.WebSocketResponse) -> int:
 
 
 _ENDS = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)
-
-
-def _message_text(event: Event) -> bytes:
-    return b'{"event":"%b","data":%b}' % (event.name.encode(), event.data)

@@ -100,9 +100,6 @@ class SubscriptionQuery:
             parts.append(self.parameters)
         return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
-    def token(self, progress: int) -> str:
-        return f"tw1:{self.fingerprint}:{progress}"
-
     def position(self, of_statement: int) -> int | None:
         """Converts a position in `statement` to one in the query; None if it is outside."""
         position = of_statement - len("SUBSCRIBE ") - (not self._is_name)
@@ -127,6 +124,10 @@ class SubscriptionQuery:
         if self.up_to is not None:
             words.append(f"UP TO {self.up_to}")
         return " ".join(words)
+
+
+def token_of(fingerprint: str, progress: int) -> str:
+    return f"tw1:{fingerprint}:{progress}"
 
 
 def _key(text: str) -> tuple[str, ...]:

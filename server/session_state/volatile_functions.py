@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,8 +61,12 @@ class VolatileFunctions:
         self._context = context
         self._values: dict[ObjectId, int] = {}
         self._last: ObjectId | None = None
-        self._random = random.Random()
         self._undo: list[Callable[[], None]] = []
+
+    @cached_property
+    def _random(self) -> random.Random:
+        """Takes 2.5 kB, so that a session has it only once it is needed."""
+        return random.Random()
 
     def forget(self) -> None:
         """DISCARD SEQUENCES: forgets the values for currval() and lastval()."""

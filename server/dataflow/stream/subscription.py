@@ -65,7 +65,7 @@ class Subscription:
     ) -> None:
         self.feed = feed
         self.reader = reader
-        self._snapshot_stream = snapshot_stream
+        self._snapshot_stream: SnapshotStream | None = snapshot_stream  # until it is finished
         self._as_of = as_of
         self._bounds = bounds
         self._buffered_bytes_max = buffered_bytes_max
@@ -95,7 +95,7 @@ class Subscription:
             messages = self.ready(bytes_max)
             if messages or self.finished:
                 return messages
-            await (self.feed.moved if self._snapshot_stream.finished else self._snapshot_stream.moved).wait()
+            await (self.feed if self._snapshot_stream is None else self._snapshot_stream).moved.wait()
 
     def ready(self, bytes_max: int | None = None) -> list[Message]:
         """The messages that are available without waiting, as `next`."""
@@ -106,10 +106,11 @@ class Subscription:
         if self.reader.overrun:
             raise self._fell_behind()
         messages, self._first = self._first, []
-        if not self._snapshot_stream.finished:
+        if self._snapshot_stream is not None:
             messages.extend(self._snapshot_stream.take())
             if not self._snapshot_stream.finished:
                 return messages
+            self._snapshot_stream = None
         elif self.reader.limit is None:
             self.reader.bound(self._buffered_bytes_max)  # from now on, as the snapshot is delivered
         messages.extend(self._wanted(self.reader.take(bytes_max)))
@@ -132,7 +133,7 @@ class Subscription:
         return (
             self.reported == self.feed.upper
             and self.reported > self._as_of
-            and self._snapshot_stream.finished
+            and self._snapshot_stream is None
             and self.reader.is_at_end
             and not self.reader.overrun
             and self._error is None
@@ -165,7 +166,8 @@ class Subscription:
         """Ends the stream with an error. The client gets no change that it has not received yet."""
         if self._error is None and not self.finished:
             self._error = error
-            self._snapshot_stream.moved.fire()
+            if self._snapshot_stream is not None:
+                self._snapshot_stream.moved.fire()
             self.feed.moved.fire()
             if self.interrupt is not None:
                 self.interrupt(error)
@@ -188,7 +190,8 @@ class Subscription:
     def close(self) -> None:
         """Releases the reader and the snapshot stream. May be called twice."""
         self.finished = True
-        self._snapshot_stream.close()
+        if self._snapshot_stream is not None:
+            self._snapshot_stream.close()
         self.reader.close()
 
 

@@ -320,6 +320,36 @@ OUTPUTS = (
 )
 
 
+def test_a_shared_plan_follows_the_catalog(dsn: str, tables: psycopg.Connection[Row]) -> None:
+    """The plan of a text is kept for all sessions, as long as names and settings mean the same."""
+    text = "SUBSCRIBE shared_plan ENVELOPE UPSERT (KEY (id)) WITH (PROGRESS)"
+
+    def first_row() -> Row:
+        with connect(dsn) as reader:
+            for row in reader.cursor().stream(text):
+                if not row[1]:
+                    return row[2:]
+        raise AssertionError
+
+    try:
+        for column in ("a", "b"):
+            tables.execute(f"CREATE TABLE shared_plan (id int, {column} text)")
+            tables.execute("INSERT INTO shared_plan VALUES (1, %s)", (column,))
+            assert first_row() == first_row() == ("upsert", 1, column)
+            tables.execute("DROP TABLE shared_plan")
+        with pytest.raises(errors.UndefinedTable):
+            first_row()
+        tables.execute("CREATE TABLE shared_plan (id int)")
+        tables.execute("INSERT INTO shared_plan VALUES (2)")
+        assert first_row() == ("upsert", 2)
+        tables.execute("ALTER SYSTEM SET enable_envelope_upsert_in_subscribe = off")
+        with pytest.raises(errors.FeatureNotSupported):
+            first_row()
+    finally:
+        tables.execute("ALTER SYSTEM RESET enable_envelope_upsert_in_subscribe")
+        tables.execute("DROP TABLE IF EXISTS shared_plan")
+
+
 def test_constants_without_a_dataflow_return_what_a_dataflow_returns(
     server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
 ) -> None:

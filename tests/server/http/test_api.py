@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from server.http.port import BODY_BYTES_MAX
-from server.http.subscription_query import SubscriptionQuery
+from server.http.subscription_query import SubscriptionQuery, token_of
 from tests.fix_server import ServerThread
 from tests.server.http.fix_api import Api
 from tests.server.slow_engine import PassingEngine
@@ -306,8 +306,8 @@ def test_tokens_are_those_of_the_client_library() -> None:
         values = {"query": text, "key": json.dumps(key), "envelope": envelope or ""}
         values = values if key else {"query": text}
         ours = SubscriptionQuery.of(values, None)
-        assert ours.token(5) == str(Token(query.fingerprint, 5))
-        resumed = SubscriptionQuery.of(values, ours.token(5))
+        assert token_of(ours.fingerprint, 5) == str(Token(query.fingerprint, 5))
+        resumed = SubscriptionQuery.of(values, token_of(ours.fingerprint, 5))
         assert resumed.statement() == query.statement(4, snapshot=False)
         assert ours.statement() == query.statement(None, snapshot=True)
 
@@ -335,6 +335,38 @@ def test_web_socket(own_server: ServerThread, api: Api) -> None:
 
     asyncio.run(session())
     until(lambda: not own_server.app.coordinator.activity.sessions)
+
+
+def test_rows_of_all_sizes_over_a_web_socket_that_is_full_at_times(own_server: ServerThread, api: Api) -> None:
+    sizes = [0, 1, 60, 70, 80, 125, 126, 127, 1_000, 65_000, 66_000, 3_000_000, 5, 2_000_000, 6]
+
+    async def session() -> None:
+        url = f"http://127.0.0.1:{own_server.http_port}/api/subscribe?query=t&snapshot=false"
+        origin = f"http://127.0.0.1:{own_server.http_port}"
+        async with (
+            aiohttp.ClientSession() as client,
+            client.ws_connect(url, origin=origin, max_msg_size=0) as slow,
+            client.ws_connect(url, origin=origin, max_msg_size=0) as socket,
+        ):
+            for stream in (slow, socket):
+                assert (await stream.receive_json())["event"] == "start"
+            sent: list[object] = []
+            for number, size in enumerate(sizes):
+                await asyncio.to_thread(api.sql, f"INSERT INTO t VALUES ({number}, repeat('x', {size}))")
+                rows = await _next_rows(socket)
+                assert [row[2] for row in rows] == [number]
+                sent.append(rows)
+            assert [await _next_rows(slow) for _ in sizes] == sent
+
+    asyncio.run(session())
+
+
+async def _next_rows(socket: aiohttp.ClientWebSocketResponse) -> list[Any]:
+    """The rows of the next commit."""
+    while (event := await socket.receive_json())["event"] != "rows":
+        assert event["event"] == "progress"
+    rows: list[Any] = event["data"]
+    return rows
 
 
 @pytest.mark.parametrize("name", ["Connection", "Upgrade", "Sec-WebSocket-Version", "Sec-WebSocket-Key"])
