@@ -6,12 +6,14 @@ is full leaves the broadcast, continues by itself from its position, and joins a
 
 A broadcast serves all feeds of a group. A step costs one write for each member of the feeds with new entries, together
 with the progress that closes them. If the feeds are many, the progress of the other members is written at intervals.
+If the members are many, progress without entries waits while a commit may follow, with which it is written.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from server.dataflow.stream.encoding import Data, Encode, Encoded, encoded
@@ -26,7 +28,7 @@ BYTES_MAX = 256 * 1024  # of one round and feed; larger changes are written by e
 WRITES_MAX = 256  # without yielding to the event loop
 AT_ONCE_MAX = 64  # up to this number of feeds, all members get each progress at once
 PROGRESS_S = 0.5  # interval of progress for members without new entries of more feeds
-
+LONG_ROUND_S = 0.005  # after a round that took longer, progress without entries waits for twice its duration
 
 _running: dict[FeedGroup, dict[Hashable, Broadcast]] = {}
 """The broadcasts of each group, by envelope and format. A broadcast is removed when its last member leaves."""
@@ -79,6 +81,7 @@ class Broadcast:
         self._upper = group.upper  # of the last round
         self._complete = True  # every member had the progress of the last round
         self._progress_at = asyncio.get_running_loop().time()  # when every member had the progress
+        self._rested_at = 0.0  # until then, progress without entries waits
         self._in_round = False
         self.settled = Pulse()
         """Fires at the end of each round: a subscription that could not join may retry."""
@@ -130,10 +133,13 @@ class Broadcast:
         """Runs until there are no members. After an error each member continues by itself and reports it."""
         try:
             while self._group.failure is None:
-                if self._appended or self._group.upper > self._upper or self._is_due:
+                due = self._due_at
+                if self._appended or (due is not None and asyncio.get_running_loop().time() >= due):
                     await self._round()
                 else:
-                    await self._moved()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(due):
+                            await self._group.moved.wait()
         finally:
             self._in_round = False
             for member in list(self._members):
@@ -141,21 +147,16 @@ class Broadcast:
             self.settled.fire()
 
     @property
-    def _is_due(self) -> bool:
-        """Whether members lack a progress and PROGRESS_S have passed."""
-        return not self._complete and asyncio.get_running_loop().time() >= self._progress_at + PROGRESS_S
-
-    async def _moved(self) -> None:
-        """Waits for the next entry or progress, or until members that lack a progress are due."""
-        try:
-            async with asyncio.timeout_at(None if self._complete else self._progress_at + PROGRESS_S):
-                await self._group.moved.wait()
-        except TimeoutError:
-            pass
+    def _due_at(self) -> float | None:
+        """When a round is due even without new entries; None if every member has the progress."""
+        if self._group.upper > self._upper:
+            return self._rested_at
+        return None if self._complete else self._progress_at + PROGRESS_S
 
     async def _round(self) -> None:
         """Writes the new entries and the progress. Members whose entries exceed BYTES_MAX leave instead."""
         self._in_round = True
+        begun = asyncio.get_running_loop().time()
         upper = self._group.upper
         lanes = [lane for feed in self._appended if (lane := self._lanes.get(feed)) is not None]
         self._appended.clear()
@@ -176,6 +177,8 @@ class Broadcast:
             await self._write(self._members, closing, 0, upper)
             self._progress_at = now
         self._upper = upper
+        now = asyncio.get_running_loop().time()
+        self._rested_at = now + 2 * (now - begun) if now - begun > LONG_ROUND_S else 0.0
         self._in_round = False
         self.settled.fire()
 
