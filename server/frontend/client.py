@@ -48,22 +48,33 @@ class OutputQueue:
     """The clients with output for their transports. It is sent after the events that the loop has received by now.
 
     Waking a client process that waits for its answer costs more than everything else about a short answer. When several
-    answers are sent together, the first one wakes the client, and the others find it awake.
+    answers are sent together, the first one wakes the client, and the others find it awake. A client that was the only
+    one the last time does not wait for others.
     """
 
     def __init__(self) -> None:
         self._clients: list[Client] = []
+        self._only: Client | None = None
 
-    def add(self, client: Client) -> None:
-        """Adds a client whose output was empty and now is not."""
+    def add(self, client: Client) -> bool:
+        """Adds a client whose output was empty and now is not. False if it is to send at once."""
         if not self._clients:
+            if client is self._only:
+                return False
             asyncio.get_running_loop().call_soon(self._send)
         self._clients.append(client)
+        return True
+
+    def forget(self, client: Client) -> None:
+        """The client is gone."""
+        if client is self._only:
+            self._only = None
 
     def _send(self) -> None:
         clients, self._clients = self._clients, []
         for client in clients:
             client.send_written()
+        self._only = clients[0] if len(clients) == 1 else None
 
 
 class Client(asyncio.Protocol):
@@ -145,6 +156,7 @@ class Client(asyncio.Protocol):
         if self._checking is not None:
             self._checking.cancel()
         self._clients.remove(self)
+        self._output.forget(self)
         self.resume_writing()
         if self._session is not None:
             self._session.lost()
@@ -162,11 +174,10 @@ class Client(asyncio.Protocol):
 
     def write(self, data: Data) -> None:
         """Writes with the `OutputQueue`, or at once if more than WRITE_HIGH_BYTES are queued."""
-        if not self._out:
-            self._output.add(self)
+        waits = bool(self._out) or self._output.add(self)
         self._out.append(data)
         self._out_bytes += len(data)
-        if self._out_bytes > WRITE_HIGH_BYTES:
+        if not waits or self._out_bytes > WRITE_HIGH_BYTES:
             self.send_written()
 
     def send_written(self) -> None:
