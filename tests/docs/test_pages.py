@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, normalised, replayed
+from tests.docs.pages import PAGES, executes, normalised, replayed
 
 SESSIONS = sorted(page for page in PAGES.rglob("*.md") if "```psql\n" in page.read_text())
 
@@ -15,3 +15,7 @@ SESSIONS = sorted(page for page in PAGES.rglob("*.md") if "```psql\n" in page.re
 def test_sessions_print_what_the_page_shows(page: Path, dsn: str) -> None:
     shown = page.read_text()
     assert normalised(replayed(shown, dsn)) == normalised(shown)
+
+
+for _page in SESSIONS:
+    executes(str(_page.relative_to(PAGES)), "psql")(test_sessions_print_what_the_page_shows)
