@@ -6,7 +6,8 @@ import itertools
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
@@ -53,6 +54,16 @@ class SubscriptionEntry:
 
 
 @dataclass(slots=True)
+class CopyProgress:
+    """A running COPY, for pg_stat_progress_copy. `relation` None: a query is copied. `bytes`: of the data so far."""
+
+    command: str
+    relation: ObjectId | None
+    bytes: int = 0
+    rows: int = 0
+
+
+@dataclass(slots=True)
 class Activity:
     """Sessions by process id and subscriptions by id. Each change of the entries increments their revision."""
 
@@ -60,6 +71,8 @@ class Activity:
     subscriptions: dict[str, SubscriptionEntry] = field(default_factory=dict)
     observers: dict[int, Callable[[], Observation]] = field(default_factory=dict)
     """By process id of a session that has begun: returns what it does now."""
+    copies: dict[int, CopyProgress] = field(default_factory=dict)
+    """By process id."""
     sessions_revision: int = 0
     subscriptions_revision: int = 0
     sessions_opened: int = 0
@@ -73,6 +86,15 @@ class Activity:
         self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, client_ip, _now_us(), role)
         self.sessions_opened += 1
         self.sessions_revision += 1
+
+    @contextmanager
+    def copying(self, process_id: int, command: str, relation: ObjectId | None) -> Iterator[CopyProgress]:
+        """Registers a COPY while it runs."""
+        self.copies[process_id] = progress = CopyProgress(command, relation)
+        try:
+            yield progress
+        finally:
+            del self.copies[process_id]
 
     def disconnected(self, process_id: int) -> None:
         self.observers.pop(process_id, None)
