@@ -15,9 +15,10 @@ from catalog.objects import ObjectId
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """`connected_us`: microseconds since 1970. `client_ip`: None if the connection has no IP address.
+    """A connected session.
 
-    `user` is the name that the client sent, `role` the role with which it is connected.
+    `connected_us`: microseconds since 1970. `client_ip`: None if the connection has no IP address. `user` is the
+    name that the client sent, `role` the role with which it is connected.
     """
 
     id: str
@@ -44,7 +45,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEntry:
-    """`output`: the name of the output mode. `references`: the relations that the query names."""
+    """A running subscription.
+
+    `output`: the name of the output mode. `references`: the relations that the query names.
+    """
 
     id: str
     session_id: str

@@ -267,7 +267,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     coordinator = context.coordinator
     holder = hold_at(context, plan.inputs, as_of)
     try:
-        await _come(context, plan.inputs, as_of)
+        await _until_reached(context, plan.inputs, as_of)
         check_unaltered(context, plan)
         with _evaluation():
             scan = plan.direct_scan
@@ -288,7 +288,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
         holder.release()
 
 
-async def _come(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
+async def _until_reached(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
     """Waits until `time` is reached. PgError 42704 if a relation is dropped meanwhile."""
     coordinator, state = context.coordinator, context.state
     names = {id: ".".join(state.full_name(state.items[id])) for id in inputs}
