@@ -67,6 +67,8 @@ def parsed(name: str) -> Iterator[Example]:
                 body.append(inner)
             kind = line.strip().removeprefix("```")
             yield Example(name, number, kind, section, "".join(body), reason[1] if reason else None)
+        elif line.startswith("    ") and not lines[number - 2].strip():  # an indented block, which has no kind
+            yield Example(name, number, "", section, line, None)
 
 
 def examples(page: str, kind: str, section: str | None = None) -> list[str]:

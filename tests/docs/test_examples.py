@@ -64,6 +64,29 @@ def dry_run(line: str) -> None:
     )
 
 
+@executes("performance.md", "sh")
+@executes("incremental.md", "sh")
+@pytest.mark.parametrize("name", ["performance.md", "incremental.md"])
+def test_benchmarks_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shlex
+
+    from tests.bench.__main__ import BENCHMARKS, arguments
+
+    for block in examples(name, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:3] == ["python", "-m", "venv"]:  # of another system, whose Python the next line names
+                continue
+            if words[0] == "make":
+                assert words[1] == "bench"
+                words = shlex.split(words[2].removeprefix("ARGS=")) if words[2:] else []
+            else:
+                assert words[1:3] == ["-m", "tests.bench"]
+                words = words[3:]
+            monkeypatch.setattr("sys.argv", ["bench", *words])
+            assert set(arguments().names) <= set(BENCHMARKS), line
+
+
 @executes("README.md", "sh", section="Getting started")
 @executes("CONTRIBUTING.md", "sh")
 @executes("faults.md", "sh")
