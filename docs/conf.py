@@ -11,7 +11,8 @@ from sphinx.highlighting import lexers
 
 project = "Tidewire"
 extensions = ["myst_parser"]
-lexers["mermaid"] = TextLexer()  # a website shows the text, GitHub the drawing
+for language in ("mermaid", "synopsis", "hba", "td", "pt"):  # GitHub shows Mermaid as a drawing
+    lexers[language] = TextLexer()
 root_doc = "README"
 exclude_patterns = ["requirements.txt", "demo", "examples/*.py"]
 html_theme = "furo"
@@ -20,7 +21,6 @@ html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False
 myst_heading_anchors = 4
-# psql's sessions and testdrive's scripts have no lexer of their own.
 highlight_language = "text"
 
 

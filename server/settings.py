@@ -147,6 +147,10 @@ def milliseconds(text: str) -> int:
     return int(match[1]) * int(_UNITS_MS[match[2] or "ms"])
 
 
+def _auto_or(parse: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: "auto" if text.lower() == "auto" else parse(text)
+
+
 def _integer(least: int, greatest: int) -> Callable[[str], str]:
     return _quantity(least, greatest, int_max=max(_INT_MAX, greatest))
 
@@ -236,6 +240,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("lock_timeout", "0", _milliseconds),
         Variable("max_identifier_length", "63", fixed=True),
         Variable("max_index_keys", "32", fixed=True),
+        Variable("progress_notice_interval", "auto", _auto_or(_milliseconds)),
         Variable("role", "none", fixed=True),
         Variable("search_path", "public"),
         Variable("server_encoding", "UTF8", reported=True, fixed=True),

@@ -6,7 +6,8 @@ import itertools
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
@@ -14,9 +15,10 @@ from catalog.objects import ObjectId
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """`connected_us`: microseconds since 1970. `client_ip`: None if the connection has no IP address.
+    """A connected session.
 
-    `user` is the name that the client sent, `role` the role with which it is connected.
+    `connected_us`: microseconds since 1970. `client_ip`: None if the connection has no IP address. `user` is the
+    name that the client sent, `role` the role with which it is connected.
     """
 
     id: str
@@ -43,13 +45,26 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEntry:
-    """`output`: the name of the output mode. `references`: the relations that the query names."""
+    """A running subscription.
+
+    `output`: the name of the output mode. `references`: the relations that the query names.
+    """
 
     id: str
     session_id: str
     output: str
     created_us: int
     references: tuple[ObjectId, ...]
+
+
+@dataclass(slots=True)
+class CopyProgress:
+    """A running COPY, for pg_stat_progress_copy. `relation` None: a query is copied. `bytes`: of the data so far."""
+
+    command: str
+    relation: ObjectId | None
+    bytes: int = 0
+    rows: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +75,8 @@ class Activity:
     subscriptions: dict[str, SubscriptionEntry] = field(default_factory=dict)
     observers: dict[int, Callable[[], Observation]] = field(default_factory=dict)
     """By process id of a session that has begun: returns what it does now."""
+    copies: dict[int, CopyProgress] = field(default_factory=dict)
+    """By process id."""
     sessions_revision: int = 0
     subscriptions_revision: int = 0
     sessions_opened: int = 0
@@ -73,6 +90,15 @@ class Activity:
         self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, client_ip, _now_us(), role)
         self.sessions_opened += 1
         self.sessions_revision += 1
+
+    @contextmanager
+    def copying(self, process_id: int, command: str, relation: ObjectId | None) -> Iterator[CopyProgress]:
+        """Registers a COPY while it runs."""
+        self.copies[process_id] = progress = CopyProgress(command, relation)
+        try:
+            yield progress
+        finally:
+            del self.copies[process_id]
 
     def disconnected(self, process_id: int) -> None:
         self.observers.pop(process_id, None)

@@ -40,7 +40,10 @@ class Unavailable(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """`extends`: it holds the lock in another mode already, and waits until it is the only holder."""
+    """An owner that waits for a lock.
+
+    `extends`: it holds the lock in another mode already, and waits until it is the only holder.
+    """
 
     mode: Mode
     owner: Owner

@@ -18,6 +18,8 @@ PAYLOAD_BYTES_MAX = 7_999
 
 
 class Notification(NamedTuple):
+    """What NOTIFY sends to the sessions that listen on a channel."""
+
     channel: str
     payload: str
 

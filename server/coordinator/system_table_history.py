@@ -20,7 +20,10 @@ from server.timeline.frontiers import Frontiers
 
 @dataclass(slots=True)
 class _Followed:
-    """`versions`: the rows from a time on, in order of time. The last one is current."""
+    """A system table that dataflows follow.
+
+    `versions`: the rows from a time on, in order of time. The last one is current.
+    """
 
     revision: object
     versions: list[tuple[Timestamp, pa.Table]]
@@ -29,7 +32,10 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True)
 class SystemTableRows:
-    """`rows` returns a table's current rows. `revision` changes whenever they may have changed."""
+    """The source of a system table.
+
+    `rows` returns the current rows. `revision` changes whenever they may have changed.
+    """
 
     rows: Callable[[], pa.Table]
     revision: Callable[[], object]

@@ -19,12 +19,14 @@ from server.coordinator.reads import altered_error
 from server.dataflow.runtime.computation import compute
 from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.execution.catalog_query.query import relation_rows
+from server.execution.hydration import hydration_of
 from server.execution.own_changes import changed_rows, is_changed
 from server.execution.times import timestamp_of
 from server.execution.volatile import completed_rows, constant_rows, divided_rows
 from server.execution.waiting import rows_after_waiting
 from server.runtime.trace import step
 from server.session_state.context import Context, not_readable
+from server.session_state.progress import reporting
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import KEYS_MAX, Mode
 from server.sql.constant import Bindings
@@ -54,7 +56,9 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     time = context.hold(plan.inputs)
     if context.transaction.ends_later:
         depend_on(context, plan, time, parameters)
-    return Result("SELECT {}", TableRows(plan.columns, await rows_at(context, plan, time, parameters)))
+    with reporting(context, lambda: hydration_of(context, plan)):
+        rows = await rows_at(context, plan, time, parameters)
+    return Result("SELECT {}", TableRows(plan.columns, rows))
 
 
 async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindings: Bindings) -> bool:

@@ -27,6 +27,7 @@ from server.dataflow.stream.subscription import (
     ConstantSubscription,
     Subscription,
 )
+from server.execution.hydration import hydration_of
 from server.execution.names import find_item
 from server.execution.planning import plan_order
 from server.execution.select import check_unaltered, hold_at, rows_without_inputs
@@ -36,6 +37,7 @@ from server.runtime.errors import evaluation_error, to_pg_error
 from server.runtime.offload import offload
 from server.session_state.context import Context, not_readable
 from server.session_state.prepared import SubscribePlan
+from server.session_state.progress import reporting
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
 from server.sql.direct_scan import DirectScan
@@ -204,7 +206,8 @@ async def _begun(
     exact: bool,
 ) -> Subscription:
     """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached."""
-    joined = await _join(context, query, as_of, exact=exact)
+    with reporting(context, lambda: hydration_of(context, query)):
+        joined = await _join(context, query, as_of, exact=exact)
     snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
@@ -265,7 +268,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     coordinator = context.coordinator
     holder = hold_at(context, plan.inputs, as_of)
     try:
-        await _come(context, plan.inputs, as_of)
+        await _until_reached(context, plan.inputs, as_of)
         check_unaltered(context, plan)
         with _evaluation():
             scan = plan.direct_scan
@@ -286,7 +289,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
         holder.release()
 
 
-async def _come(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
+async def _until_reached(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
     """Waits until `time` is reached. PgError 42704 if a relation is dropped meanwhile."""
     coordinator, state = context.coordinator, context.state
     names = {id: ".".join(state.full_name(state.items[id])) for id in inputs}

@@ -381,6 +381,11 @@ class CopyIn:
         self._rows = 0
         self._payloads: list[Payload] = []
 
+    @property
+    def rows(self) -> int:
+        """The number of rows so far."""
+        return self._rows
+
     async def feed(self, data: bytes) -> None:
         """PgError for malformed data; the error names line and column."""
         await self._take(self._decoder.feed(data))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Hashable
 
-from catalog.objects import Table
+import pyarrow as pa
+
+from catalog.objects import ObjectId, Table
 from protocol.pgwire.connection import EOF, NEED_DATA
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import CopyOptions
@@ -14,6 +17,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import CommandComplete
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse, CopyOutResponse
 from protocol.pgwire.types import parse_type
+from server.coordinator.activity import CopyProgress
 from server.execution import write
 from server.execution.catalog_query.query import run_catalog_query
 from server.execution.names import find_item
@@ -22,9 +26,11 @@ from server.execution.subscribe import subscribe
 from server.execution.with_writes import write_with
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan, WithWritesPlan
+from server.session_state.progress import reporting
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s
+from server.sql.grammar.statements.copy import CopyRelation
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
@@ -35,6 +41,7 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
     """COPY ... TO STDOUT. Sends CopyOutResponse before the first row is known, then one CopyData per row."""
     options = CopyOptions.of(statement.options, reading=False)
     inner = statement.source
+    copied: ObjectId | None = None
     match plan:
         case SubscribePlan():
             assert isinstance(inner, s.Subscribe)
@@ -52,6 +59,8 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
             fields = plan.columns
             running = run_catalog_query(context, plan, ())
         case QueryPlan():
+            if isinstance(inner, CopyRelation):
+                copied = find_item(context, inner.relation).id
             fields = plan.columns
             running = select(context, plan, inner.as_of if isinstance(inner, s.Select) else None, ())
     encoder = CopyEncoder([f.type for f in fields], options, context.settings.output_style, [f.name for f in fields])
@@ -63,26 +72,40 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
     sender.connection.send_encoded(encoder.header())
     sender.flush()
     key = ("copy", statement.options, context.settings.output_style)
-    sent = await _copy_rows(sender, result.rows, encoder, key, context.interrupt)
+    with context.coordinator.activity.copying(context.process_id, "COPY TO", copied) as progress:
+        sent = await _copy_rows(sender, result.rows, encoder, key, context.interrupt, progress)
     sender.connection.send_encoded(encoder.trailer())
     sender.connection.send(CopyDone(), CommandComplete(f"COPY {sent}"))
 
 
 async def _copy_rows(
-    sender: Sender, rows: Rows, encoder: CopyEncoder, key: Hashable, interrupt: Callable[[PgError], None]
+    sender: Sender,
+    rows: Rows,
+    encoder: CopyEncoder,
+    key: Hashable,
+    interrupt: Callable[[PgError], None],
+    progress: CopyProgress,
 ) -> int:
-    sent, encode = 0, encode_table(encoder.encode_rows)
+    """Sends the rows, and returns their number. A subscription, which has no end, does not count in `progress`."""
+    encode = encode_table(encoder.encode_rows)
+    encode_rows = encode_table(encoder.encode)
+
+    def counted(table: pa.Table) -> bytes:
+        data = encode_rows(table)
+        progress.bytes += len(data)
+        return data
+
     try:
         if isinstance(rows, SubscriptionRows):
             rows.interrupt_by(interrupt)
             return await rows.send(key, encode, sender, encoder)
         while not rows.finished:
             table = await rows.take(TAKEN_ROWS)
-            await sender.write_table(table, encode_table(encoder.encode))
-            sent += table.num_rows
+            await sender.write_table(table, counted)
+            progress.rows += table.num_rows
     finally:
         rows.close()
-    return sent
+    return progress.rows
 
 
 async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, statement: s.CopyFrom) -> Result:
@@ -100,10 +123,20 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
     format = 1 if options.is_binary else 0
     sender.connection.send(CopyInResponse(format, (format,) * len(positions)))
     sender.flush()
+    begun_s = time.monotonic()
+
+    def described() -> str:
+        received = f'received {progress.bytes / 1e6:.0f} MB for table "{table.name}"'
+        return f"{received} in {time.monotonic() - begun_s:.0f} s, {progress.rows} rows decoded"
+
     try:
-        async for data in _copy_data(sender, arrival):
-            await copy.feed(data)
-        return await copy.finish()
+        copying = context.coordinator.activity.copying(context.process_id, "COPY FROM", table.id)
+        with copying as progress, reporting(context, described):
+            async for data in _copy_data(sender, arrival):
+                await copy.feed(data)
+                progress.bytes += len(data)
+                progress.rows = copy.rows
+            return await copy.finish()
     except BaseException:
         copy.abandon()
         raise

@@ -72,6 +72,8 @@ class Session:
         self._connection = connection
         self._transport = transport
         self._sender = Sender(connection, transport)
+        if row_format.is_wire:
+            context.send_notice = self._sender.send_now
         self._dispatcher = dispatcher = Dispatcher(context)
         self._responses = Responses(context, self._sender, dispatcher.transactions, self.terminate)
         context.listening.receiver = self._responses.notifications

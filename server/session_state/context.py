@@ -74,6 +74,8 @@ class Context:
     notices: list[Notice] = field(default_factory=list)
     interrupt: Callable[[PgError], None] = nobody_to_notify
     """Ends the current statement with an error."""
+    send_notice: Callable[[Notice], None] | None = None
+    """Sends a notice while the statement runs. None: the client receives notices only with answers."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
     """The functions pg_cancel_backend, pg_terminate_backend and pg_reload_conf, which take a process id."""
     login: ObjectId = MATERIALIZE.id
@@ -240,11 +242,15 @@ class Context:
 
     def notice(self, notice: Notice) -> None:
         """Has a notice sent with the statement's response, unless client_min_messages excludes its severity."""
-        level = notice.severity.lower()
-        if level not in MESSAGE_LEVELS or MESSAGE_LEVELS.index(level) >= MESSAGE_LEVELS.index(
-            self.settings["client_min_messages"]
-        ):
+        if self.wants(notice.severity):
             self.notices.append(notice)
+
+    def wants(self, severity: Severity) -> bool:
+        """Whether client_min_messages includes notices of this severity."""
+        level = severity.lower()
+        return level not in MESSAGE_LEVELS or MESSAGE_LEVELS.index(level) >= MESSAGE_LEVELS.index(
+            self.settings["client_min_messages"]
+        )
 
     def set_local(self, name: str, value: str) -> None:
         """SET LOCAL: sets a variable until the end of the transaction."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from protocol.pgwire.connection import Connection
+from protocol.pgwire.connection import Connection, Phase
 from protocol.pgwire.errors import Notice
 from protocol.pgwire.messages.backend import NoticeResponse
 from server.dataflow.stream.encoding import Data, Encode, encoded_chunks
@@ -39,6 +39,12 @@ class Sender:
         """Queues all notices and empties the list."""
         self.connection.send(*map(NoticeResponse.of, notices))
         notices.clear()
+
+    def send_now(self, notice: Notice) -> None:
+        """Sends a notice before the current statement has ended. Omits it if the client does not read its answers."""
+        if not self.transport.is_full and self.connection.phase is not Phase.CLOSED:
+            self.connection.send(NoticeResponse.of(notice))
+            self.flush()
 
     async def write_table(self, table: pa.Table, encode: Encode) -> None:
         """Encodes and writes rows chunk by chunk. Returns when the socket can accept more."""

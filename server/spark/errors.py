@@ -220,7 +220,8 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
     for pattern, sqlstate, text in (
         (r"PatternSyntaxException", SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: {fault.line}"),
         (
-            r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|maxResultSize|Cannot broadcast the table",
+            r"OutOfMemory(?:Error|Exception)|OutOfDirectMemoryError|UNABLE_TO_ACQUIRE_MEMORY|maxResultSize|"
+            r"Cannot broadcast the table",
             SqlState.OUT_OF_MEMORY,
             "out of memory",
         ),

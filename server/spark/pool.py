@@ -33,7 +33,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.spark.errors import Failure, out_of_memory, pg_error
 from server.spark.session_path import Disconnected, SessionPath
 
-RUNS_MAX = 3  # a statement fails after this many lost drivers, because it may be the cause
+RUNS_MAX = 3  # of a statement. It runs alone the last time, and is the cause if the driver is lost again
 VIEWS_MAX = 64  # views kept per slot between statements
 VIEW_BYTES_MAX = 64 << 20  # total bytes of the views kept per slot
 TEXTS_MAX = 256  # remembered statement texts per slot; the session may have plans for them
@@ -289,8 +289,8 @@ class Pool:
     def lost(self, slot: Slot, statement: Statement) -> None:
         """Called by `slot` when its driver is unusable. Queues its statement again.
 
-        The statement fails instead if it may be the cause: it has run RUNS_MAX times, or it was the only running one
-        and the driver ran out of memory.
+        The statement fails instead if it is the cause: it has run RUNS_MAX times, the last time alone, or it was the
+        only running one and the driver ran out of memory.
         """
         with self._lock:
             if slot in self._slots:  # the first report of the loss: no other slot of this driver may take a statement
@@ -308,9 +308,14 @@ class Pool:
         statement.future.set_exception(refusal or (out_of_memory() if no_memory else _lost_too_often(statement)))
 
     def _dispatch(self) -> None:
-        """Assigns queued statements to free slots. The caller holds the lock."""
-        while self._free:
+        """Assigns queued statements to free slots. The caller holds the lock.
+
+        The last run of a statement is alone, so that it does not fail because of another statement.
+        """
+        while self._free and not any(running.runs == RUNS_MAX for running in self._running.values()):
             if self._waiting:
+                if self._waiting[0].runs == RUNS_MAX - 1 and self._running:
+                    return
                 statement = self._waiting.popleft()
             elif self._background and not self._running:
                 statement = self._background.popleft()

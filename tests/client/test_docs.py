@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,23 +17,17 @@ import psycopg
 import pytest
 
 from tests.client.conftest import Execute
+from tests.docs.pages import examples, executes, replayed
 
 pytestmark = pytest.mark.usefixtures("released")
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
-PAGE = ROOT / "docs" / "client.md"
-CLIENTS_PAGE = ROOT / "docs" / "clients.md"
-SUBSCRIBE_PAGE = ROOT / "docs" / "subscribe.md"
 DSN = "postgresql://materialize@127.0.0.1:6875/materialize"
 
 
-def python_blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
+@executes("README.md", "sql", "python")
 def test_the_session_of_the_readme_runs(dsn: str, execute: Execute) -> None:
-    (session,) = re.findall(r"^```sql\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    (session,) = examples("README.md", "sql")
     *statements, follow = filter(None, map(str.strip, session.split(";\n")))
     with psycopg.connect(dsn, autocommit=True) as connection:
         for statement in statements:
@@ -44,20 +37,21 @@ def test_the_session_of_the_readme_runs(dsn: str, execute: Execute) -> None:
             for line in copy:
                 if bytes(line).endswith(b"\tf\t1\troof\t1\t31.5\n"):
                     execute(f"SELECT pg_cancel_backend({connection.info.backend_pid})")
-    (block,) = python_blocks(README)
+    (block,) = examples("README.md", "python")
     with running(block, dsn) as lines:
         assert any(line.endswith("(1, ['roof', 1, Decimal('31.5')])\n") for line in lines)
         execute("INSERT INTO readings VALUES ('roof', 40)")
         assert any(line.endswith("(1, ['roof', 2, Decimal('40.0')])\n") for line in lines)
 
 
+@executes("client.md", "python")
 def test_the_page_on_the_client_library_runs(
     dsn: str, execute: Execute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
     execute("INSERT INTO readings VALUES ('roof', 31.5), ('cellar', 12.0)")
     monkeypatch.chdir(tmp_path)
-    blocks = python_blocks(PAGE)
+    blocks = examples("client.md", "python")
     # Rows that another client writes while the block runs.
     writes = {'print("now:': "('attic', 20.0)", "on_update": "('door', 5.0)", "sqlite3": "('yard', 1.5)"}
     names: dict[str, object] = {"__name__": "page"}
@@ -67,7 +61,7 @@ def test_the_page_on_the_client_library_runs(
         timer = threading.Timer(0.4, execute, [f"INSERT INTO readings VALUES {write}"]) if write else None
         if timer is not None:
             timer.start()
-        exec(compile(block.replace(DSN, dsn), f"{PAGE.name}, block {number}", "exec"), names)
+        exec(compile(block.replace(DSN, dsn), f"client.md, block {number}", "exec"), names)
         if timer is not None:
             timer.join()
     names["store"].close()  # type: ignore[attr-defined]
@@ -81,22 +75,24 @@ def test_the_page_on_the_client_library_runs(
     assert "[('attic', 20), ('cellar', 12), ('door', 5), ('roof', 31.5), ('yard', 1.5)]" in printed
 
 
+@executes("subscribe.md", "python")
 def test_the_page_on_subscribe_runs(dsn: str, execute: Execute, capsys: pytest.CaptureFixture[str]) -> None:
     execute("CREATE TABLE kv (key int, value int)")
     execute("INSERT INTO kv VALUES (1, 2), (2, 4)")
     names: dict[str, object] = {"__name__": "page", "dsn": dsn}
-    for number, block in enumerate(python_blocks(SUBSCRIBE_PAGE)):
-        exec(compile(block, f"{SUBSCRIBE_PAGE.name}, block {number}", "exec"), names)
+    for number, block in enumerate(examples("subscribe.md", "python")):
+        exec(compile(block, f"subscribe.md, block {number}", "exec"), names)
     direct, *copied, cursor = capsys.readouterr().out.splitlines()
     assert direct == "1 2 4"
     assert copied == ["upsert 1 2", "upsert 2 4"]
     assert cursor.endswith("mz_diff=1 key=2 value=4>")
 
 
+@executes("clients.md", "python")
 def test_the_page_on_clients_runs(dsn: str, execute: Execute) -> None:
     execute("CREATE TABLE readings (sensor text NOT NULL, celsius numeric(5,1))")
     execute("INSERT INTO readings VALUES ('roof', 31.5)")
-    psycopg_block, asyncpg_block = python_blocks(CLIENTS_PAGE)
+    psycopg_block, asyncpg_block = examples("clients.md", "python")
     with running(psycopg_block, dsn) as lines:
         assert any(line.endswith("{('roof', Decimal('31.5')): 1}\n") for line in lines)
         execute("UPDATE readings SET celsius = 30.0")
@@ -105,6 +101,23 @@ def test_the_page_on_clients_runs(dsn: str, execute: Execute) -> None:
         assert any(line.endswith("\tf\t1\troof\t30.0\n") for line in lines)
         execute("DELETE FROM readings")
         assert any(line.endswith("\tf\t-1\troof\t30.0\n") for line in lines)
+
+
+@executes("quick-start.md", "python", "sql")
+def test_the_quick_start_runs(dsn: str, execute: Execute) -> None:
+    define, *_ = examples("quick-start.md", "psql")
+    replayed(f"```psql\n{define}```\n", dsn)
+    (block,) = examples("quick-start.md", "python")
+    with running(block, dsn) as lines:
+        assert any(line.endswith("(1, ['ann', 2, 1200])\n") for line in lines)
+        execute("INSERT INTO orders VALUES (3, 'bob', 100)")
+        assert any(line.endswith("(1, ['bob', 1, 100])\n") for line in lines)
+    (follow,) = examples("quick-start.md", "sql")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.QueryCanceled), connection.cursor().copy(follow.strip().encode()) as copy:
+            for line in copy:
+                if bytes(line).endswith(b"\tf\t1\tbob\t1\t100\n"):
+                    execute(f"SELECT pg_cancel_backend({connection.info.backend_pid})")
 
 
 @contextlib.contextmanager

@@ -1,9 +1,15 @@
-"""The psql sessions in the pages of docs/: runs them again, and replaces the output by what psql prints.
+"""The examples in the pages of the documentation.
 
-    python -m tests.docs.pages DSN PAGE...      rewrites pages, with a running server
+An example is a fenced block. The word after its fence is its kind: `psql`, `sql`, `python`, `sh`, `json` and so on. A
+test that executes the examples of a kind on a page says so with `executes`, and `test_examples.py` fails for an example
+that no test executes. An example that cannot be executed has a comment in the line before its fence, with the reason:
 
-A session is a fenced block marked `psql`. Lines that begin with `=> ` or `-> ` are input, the others are output. All
-blocks of a page are one psql session, so a later block sees the objects that an earlier one created.
+    <!-- not executed: a drawing -->
+
+A `psql` block is a session. Lines that begin with `=> ` or `-> ` are input, the others are output. All blocks of a page
+are one psql session, so a later block sees the objects that an earlier one created.
+
+    python -m tests.docs.pages DSN PAGE...      replaces the output in pages, with a running server
 """
 
 from __future__ import annotations
@@ -11,14 +17,79 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tests.fix_postgres import binaries
 
-PAGES = Path(__file__).parent.parent.parent / "docs"
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ROOT / "docs"
 _BLOCK = re.compile(r"^```psql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = "~~~ next ~~~"
+_REASON = re.compile(r"<!-- not executed: (.+) -->")
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Example:
+    page: str
+    line: int
+    """The line of the fence, from 1."""
+    kind: str
+    section: str
+    """The heading of the second level above it, or ''."""
+    text: str
+    not_executed: str | None
+    """Why no test executes it, or None."""
+
+
+def page_of(name: str) -> Path:
+    """The file of a page. README.md and CONTRIBUTING.md are those of the repository."""
+    return (ROOT if name in ("README.md", "CONTRIBUTING.md") else PAGES) / name
+
+
+def parsed(name: str) -> Iterator[Example]:
+    """All fenced blocks of a page."""
+    section = ""
+    lines = page_of(name).read_text().splitlines(keepends=True)
+    rest = iter(enumerate(lines, 1))
+    for number, line in rest:
+        if line.startswith("## "):
+            section = line[3:].strip()
+        elif line.lstrip().startswith("```"):
+            reason = _REASON.fullmatch(lines[number - 2].strip())
+            body = []
+            for _, inner in rest:
+                if inner.lstrip().startswith("```"):
+                    break
+                body.append(inner)
+            kind = line.strip().removeprefix("```")
+            yield Example(name, number, kind, section, "".join(body), reason[1] if reason else None)
+        elif line.startswith("    ") and not lines[number - 2].strip():  # an indented block, which has no kind
+            yield Example(name, number, "", section, line, None)
+
+
+def examples(page: str, kind: str, section: str | None = None) -> list[str]:
+    """The examples of a kind on a page, or in one of its sections, except those that cannot be executed."""
+    found = [each for each in parsed(page) if each.kind == kind and section in (None, each.section)]
+    return [each.text for each in found if each.not_executed is None]
+
+
+executed: dict[tuple[str, str, str | None], str] = {}
+"""The tests that execute examples, by page, kind and section; None for all sections."""
+
+
+def executes(page: str, *kinds: str, section: str | None = None) -> Callable[[Test], Test]:
+    """A decorator of a test that executes all examples of these kinds on a page, or in one of its sections."""
+
+    def register(test: Test) -> Test:
+        for kind in kinds:
+            executed[page, kind, section] = test.__name__
+        return test
+
+    return register
 
 
 def statements(session: str) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
@@ -24,7 +23,7 @@ from protocol.cdcv2.json_form import JsonDecoder
 from protocol.cdcv2.reader import Reader
 from protocol.pgwire.types import parse_type
 from server.spark.engine import SparkEngine
-from tests.docs.pages import PAGES
+from tests.docs.pages import examples, executes
 from tests.fix_server import ServerThread
 from tests.kafka.debezium import encoded
 from tests.kafka.mock_cluster import MockCluster
@@ -38,12 +37,6 @@ TIME = "1764000000000"
 PROGRESS = "com.materialize.cdc.progress"
 Update = tuple[dict[str, Any], int, int]
 """The data, the time, the diff."""
-
-
-def blocks_of(page: str, section: str) -> list[str]:
-    """The blocks of SQL of a section."""
-    text = (PAGES / page).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(r"^```sql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def history(updates: Sequence[Update], lower: int, upper: int) -> list[Any]:
@@ -65,8 +58,9 @@ def rows_of(connection: psycopg.Connection, relation: str, count: int) -> list[t
     return sorted(found)
 
 
+@executes("cdcv2.md", "sql")
 def test_the_sources_of_cdcv2(tmp_path: Path) -> None:
-    (block,) = blocks_of("cdcv2.md", "Sources")
+    (block,) = examples("cdcv2.md", "sql")
     statements = [part for part in block.replace("/data/", f"{tmp_path}/").split(";") if part.strip()]
     assert len(statements) == 4
     columns = [EncodedColumn("id", parse_type("int8"), False), EncodedColumn("price", parse_type("numeric(10, 2)"))]
@@ -99,9 +93,24 @@ def test_the_sources_of_cdcv2(tmp_path: Path) -> None:
         server.stop()
 
 
+@executes("cdcv2.md", "json")
+def test_the_forms_of_cdcv2() -> None:
+    schema, lines = examples("cdcv2.md", "json")
+    assert json.loads(schema) == json.loads(schema_text([EncodedColumn("id", parse_type("int8"), False)]))
+    columns = [EncodedColumn("id", parse_type("int8"), False), EncodedColumn("price", parse_type("numeric(10, 2)"))]
+    decoder = JsonDecoder(columns)
+    found = decoder.decode(pa.array(lines.encode().splitlines(), pa.binary()))
+    assert not found.failed.any()
+    batch = Reader(decoder.schema).receive(found.updates, found.statements)
+    assert batch is not None
+    assert batch.frontier == 10
+    assert [tuple(row.values()) for row in batch.updates.to_pylist()] == [(1, Decimal("1.50"), 5, 1)]
+
+
 @pytest.mark.slow
+@executes("replication.md", "sql", section="Active-active")
 def test_active_active(engine: SparkEngine, tmp_path: Path) -> None:
-    define, sink = blocks_of("replication.md", "Active-active")
+    define, sink = examples("replication.md", "sql", "Active-active")
     assert sink.count(TIME) == 1
     servers = [ServerThread(tmp_path / name, engine, interval_s=0.05) for name in ("first", "second")]
     connections = [closing(psycopg.connect(server.dsn(), autocommit=True)) for server in servers]

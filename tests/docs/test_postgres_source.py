@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 
 import psycopg
 
-from tests.docs.pages import PAGES
+from tests.docs.pages import examples, executes
 from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerThread
 from tests.server.slow_engine import PassingEngine
 
-_BLOCK = re.compile(r"^```sql\n-- in (PostgreSQL|Tidewire)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-
+@executes("postgres-source.md", "sql")
 def test_the_page_shows_statements_that_work(tmp_path: Path) -> None:
-    page = (PAGES / "postgres-source.md").read_text()
     postgres = PostgresServer("wal_level=logical")
     server = ServerThread(tmp_path, PassingEngine(), interval_s=0.02)
     try:
         with psycopg.connect(postgres.dsn, autocommit=True) as upstream, psycopg.connect(server.dsn()) as tidewire:
             tidewire.autocommit = True
-            blocks = _BLOCK.findall(page.replace("PORT 5432", f"PORT {postgres.port}"))
-            assert len(blocks) == 4
-            for place, statements in blocks:
+            for block in examples("postgres-source.md", "sql"):
+                place, _, statements = block.replace("PORT 5432", f"PORT {postgres.port}").partition("\n")
+                assert place in ("-- in PostgreSQL", "-- in Tidewire")
                 for statement in statements.split(";"):
                     # The query of the page would need Spark to sort.
                     if statement.strip() and not statement.strip().startswith("SELECT"):
-                        (upstream if place == "PostgreSQL" else tidewire).execute(statement.encode())
+                        (upstream if place == "-- in PostgreSQL" else tidewire).execute(statement.encode())
             rows: Counter[tuple] = Counter()
             with tidewire.transaction():
                 tidewire.execute("DECLARE c CURSOR FOR SUBSCRIBE (TABLE accounts)")

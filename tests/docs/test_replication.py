@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
@@ -10,11 +9,11 @@ from time import sleep
 import psycopg
 import pytest
 
+import tidewire
 from server.spark.engine import SparkEngine
-from tests.docs.pages import PAGES
+from tests.docs.pages import examples, executes
 from tests.fix_server import ServerThread
 
-_BLOCK = re.compile(r"^```sql\n-- in server (\d)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIME = "1764000000000"
 
 
@@ -37,12 +36,14 @@ def until(connection: psycopg.Connection, query: str, expected: list[tuple[objec
         sleep(0.05)
 
 
+@executes("replication.md", "sql", section="Replication")
+@executes("replication.md", "sql", section="Handover")
 def test_the_page_shows_statements_that_work(servers: list[psycopg.Connection], tmp_path: Path) -> None:
     first, second = servers
-    page = (PAGES / "replication.md").read_text().replace("/data/", f"{tmp_path}/")
-    places, blocks = zip(*_BLOCK.findall(page), strict=True)
-    assert places == ("1", "2", "1", "1", "1", "2")
-    define, follow, view, query, take_over, read = blocks
+    blocks = [*examples("replication.md", "sql", "Replication"), *examples("replication.md", "sql", "Handover")]
+    places, texts = zip(*(block.replace("/data/", f"{tmp_path}/").split("\n", 1) for block in blocks), strict=True)
+    assert places == tuple(f"-- in server {number}" for number in (1, 2, 1, 1, 1, 2))
+    define, follow, view, query, take_over, read = texts
     first.execute(define.encode())
     while not (tmp_path / "orders.json").exists():
         sleep(0.05)
@@ -74,3 +75,18 @@ def test_the_page_shows_statements_that_work(servers: list[psycopg.Connection], 
         ("cheap_out_2", "file", "cheap_2"),
         ("orders_out", "file", "orders"),
     ]
+
+
+@executes("replication.md", "python")
+def test_a_client_connects_to_the_first_server_that_accepts(servers: list[psycopg.Connection]) -> None:
+    _, second = servers
+    second.execute("CREATE TABLE t (a int)")
+    second.execute("INSERT INTO t VALUES (1)")
+    names: dict[str, str] = {}
+    (block,) = examples("replication.md", "python")
+    exec(block, names)
+    dsn = names["dsn"].replace("db1,db2", "127.0.0.1,127.0.0.1").replace("6875,6875", f"1,{second.info.port}")
+    with tidewire.subscribe(dsn, "t") as batches:
+        while not isinstance(batch := next(batches), tidewire.Snapshot):
+            pass
+    assert [change.row for change in batch.changes] == [(1,)]

@@ -32,6 +32,8 @@ Key = tuple[ObjectId, tuple[int, ...], Sorting]
 
 @dataclass(eq=False)
 class _Shared:
+    """An arrangement of a collection and the operators that use it."""
+
     key: Key
     arrangement: Arrangement
     leases: set[Lease] = field(default_factory=set)

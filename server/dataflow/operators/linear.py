@@ -32,6 +32,8 @@ _BOUND_FIELDS = (pa.field("lower", pa.int64()), pa.field("upper", pa.int64()))
 
 
 class SourceOperator(Operator):
+    """Reads the changes of a collection."""
+
     def __init__(self, node: Source, context: OperatorContext, *, merges: bool) -> None:
         """`merges`: whether rows that are equal in the selected columns must be merged although nothing is retracted.
 
@@ -69,6 +71,8 @@ class SourceOperator(Operator):
 
 
 class ConstantOperator(Operator):
+    """Rows that the hydration returns, and that never change."""
+
     def __init__(self, node: Constant, context: OperatorContext) -> None:
         super().__init__(node, context)
         self._constant = node
@@ -83,6 +87,8 @@ class ConstantOperator(Operator):
 
 
 class LinearOperator(Operator):
+    """Filters, projections and unnest: `Δf(A) = f(ΔA)`, without state."""
+
     row_cost, rows_met = 1.5, 1.0
 
     def __init__(self, node: Linear, context: OperatorContext) -> None:
@@ -159,6 +165,8 @@ class TemporalOperator(Operator):
 
 
 class ConcatOperator(Operator):
+    """UNION ALL: `Δ(A + B) = ΔA + ΔB`."""
+
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         named = (changes.rename_columns(self.schema.names).cast(self.schema) for changes in inputs)
         return await in_thread(consolidated, pa.concat_tables(named), tick)

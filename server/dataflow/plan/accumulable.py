@@ -15,10 +15,12 @@ from server.sql.functions.table import Function
 _MINUS_OR_PLUS = "CASE WHEN {0} > 0 THEN CAST({1} AS DECIMAL(38,%d)) ELSE -CAST({1} AS DECIMAL(38,%d)) END"
 
 
-class Added:
-    """`columns`: the sums and counts from which aggregates are computed, the number of rows first. `changes`: for each
-    of them what a row adds to it. `counts`: by branch given to `result`, the only column that its rows change, if all
-    calls count them, else None."""
+class Totals:
+    """The sums and counts by group from which aggregates are computed.
+
+    `columns`: the sums and counts, the number of rows first. `changes`: for each of them what a row adds to it.
+    `counts`: by branch given to `result`, the only column that its rows change, if all calls count them, else None.
+    """
 
     def __init__(self, diff: Expression, new: NewColumns, branch: Expression | None = None) -> None:
         """`diff`: 1 for an insertion, -1 for a retraction. `branch`: a condition for the rows to add, if not all."""
@@ -74,7 +76,7 @@ class Added:
         return column
 
 
-def either(held: Column, change: Expression) -> Expression:
+def held_or_change(held: Column, change: Expression) -> Expression:
     """The total of a row with old state (`held`), or what a row with a change adds."""
     return Call(syntax.COALESCE, (ColumnRef(held), change), held.type, False, held.precision)
 

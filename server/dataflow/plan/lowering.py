@@ -28,7 +28,7 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL, INT8
-from server.dataflow.plan.accumulable import Added, either
+from server.dataflow.plan.accumulable import Totals, held_or_change
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
 from server.dataflow.plan.late_columns import late_form
 from server.dataflow.plan.nodes import (
@@ -124,6 +124,8 @@ _UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
 class _Planner:
+    """Makes the nodes of one query. Equal relations share a node."""
+
     def __init__(self, root: Relation, followed: frozenset[ObjectId]) -> None:
         self._followed = followed
         self._root = root
@@ -385,60 +387,62 @@ class _Planner:
         The statement reads the rows of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
         rows. `versions`: 1 for the statement `at_once`.
         """
-        added = Added(diff, self._new, is_branch[0] if len(is_branch) > 1 else None)
+        group_totals = Totals(diff, self._new, is_branch[0] if len(is_branch) > 1 else None)
         results: list[Expression] = []
         extremes: list[AggregateCall] = []
         looked_up: list[Column] = []
         for call, (number, value) in zip(base.calls, values.branch_of, strict=True):
             if value is None:
-                results.append(added.result(call))
+                results.append(group_totals.result(call))
                 continue
             plain = replace(call, arguments=(ColumnRef(value),), distinct=False, filter=None)
             if number <= len(values.distinct):
-                results.append(added.result(plain, is_branch[number]))
+                results.append(group_totals.result(plain, is_branch[number]))
             else:
                 extremes.append(replace(plain, filter=is_branch[number]) if is_branch else plain)
                 looked_up.append(self._new.column("", call))
                 results.append(ColumnRef(looked_up[-1]))
-        numbers = {column: number for number, column in enumerate(added.columns)}
+        numbers = {column: number for number, column in enumerate(group_totals.columns)}
         counts = {
             number: numbers[count]
             for number, branch in enumerate(is_branch)
-            if (count := added.counts.get(branch)) is not None
+            if (count := group_totals.counts.get(branch)) is not None
         }
-        changes = [_ZERO if number in counts.values() else change for number, change in enumerate(added.changes)]
+        changes = [_ZERO if number in counts.values() else change for number, change in enumerate(group_totals.changes)]
         if is_branch:
-            held = tuple(self._new.column("", ColumnRef(c)) for c in added.columns)
+            held = tuple(self._new.column("", ColumnRef(c)) for c in group_totals.columns)
             scan = replace(scan, columns=(*scan.columns, *held))
-            changes = [either(h, change) for h, change in zip(held, changes, strict=True)]
-        partial = tuple(self._new.column("", ColumnRef(column)) for column in added.columns)
+            changes = [held_or_change(h, change) for h, change in zip(held, changes, strict=True)]
+        partial = tuple(self._new.column("", ColumnRef(column)) for column in group_totals.columns)
         sums = tuple(
             AggregateCall(_SUM, (change,), column.type, False, column.precision)
-            for column, change in zip(added.columns, changes, strict=True)
+            for column, change in zip(group_totals.columns, changes, strict=True)
         )
         keys, state_keys = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
         refs, v, next = tuple(map(ColumnRef, keys)), self._bigint(), self._bigint()
         if version is None:
-            totals: Relation = Aggregate(scan, base.keys, (*sums, *extremes), (*keys, *added.columns, *looked_up))
+            totals: Relation = Aggregate(
+                scan, base.keys, (*sums, *extremes), (*keys, *group_totals.columns, *looked_up)
+            )
             version_and_next: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
         elif versions == 1:
             at = self._bigint()
-            columns = (*keys, at, *added.columns, *looked_up)
+            columns = (*keys, at, *group_totals.columns, *looked_up)
             totals = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
             version_and_next = (ColumnRef(at), Call(_NEXT, (ColumnRef(at),), INT8, True))
         else:
             at, following = self._bigint(), self._bigint()
             columns = (*keys, at, *partial, *looked_up)
             of_version = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
-            totals = _running_totals(of_version, refs, at, partial, added.columns, following)
+            totals = _running_totals(of_version, refs, at, partial, group_totals.columns, following)
             version_and_next = (ColumnRef(at), ColumnRef(following))
         if base.keys:
-            totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(added.columns[0]), _ZERO), BOOL, False))
-        state = (*state_keys, *added.columns)
+            totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(group_totals.columns[0]), _ZERO), BOOL, False))
+        state = (*state_keys, *group_totals.columns)
         rows = Project(
             totals,
             (*base.columns, *state, v, next),
-            (*refs, *results, *refs, *map(ColumnRef, added.columns), *version_and_next),
+            (*refs, *results, *refs, *map(ColumnRef, group_totals.columns), *version_and_next),
         )
         more = (*state, v, next)
         return state, counts, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))

@@ -75,7 +75,10 @@ class SpecialForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """`schema`: the Arrow schema of its rows, c0, c1, .... `relation`: the relation that it computes."""
+    """A node of a delta plan.
+
+    `schema`: the Arrow schema of its rows, c0, c1, .... `relation`: the relation that it computes.
+    """
 
     schema: pa.Schema
     relation: Relation
@@ -128,6 +131,8 @@ class Temporal(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concat(Node):
+    """UNION ALL of the branches."""
+
     branches: tuple[Node, ...]
 
     @property
@@ -186,10 +191,11 @@ class DistinctBranch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InnerJoin(Node):
-    """`keys`: the positions of the key columns in each side; without keys all pairs of rows are compared.
+    """`Δ(A ⋈ B) = ΔA ⋈ B' + A ⋈ ΔB`, in one statement for all versions of a step.
 
-    d0 and d1 are the sides with v and diff: old rows at v = 0, changes at v >= 1. The statement returns the pairs of
-    which at least one row is a change, with the greater v and the product of the diffs.
+    `keys`: the positions of the key columns in each side; without keys all pairs of rows are compared. d0 and d1
+    are the sides with v and diff: old rows at v = 0, changes at v >= 1. The statement returns the pairs of which at
+    least one row is a change, with the greater v and the product of the diffs.
     """
 
     left: Node
@@ -240,6 +246,8 @@ class AccumulableAggregate(Node):
 
 
 class Rows(Enum):
+    """The rows of an input that a recomputation of a key reads."""
+
     ALL = "all rows of the key"
     CHANGED = "the changed rows: each row of the result depends on one row of this input"
 

@@ -19,6 +19,8 @@ log = structlog.get_logger()
 
 
 class State(StrEnum):
+    """The state of a hydration, as `mz_hydration_statuses` shows it."""
+
     WAITING = "waiting"  # for its inputs or its turn
     RUNNING = "running"
     HYDRATED = "hydrated"
@@ -31,8 +33,9 @@ def _now_us() -> int:
 
 @dataclass(slots=True)
 class Hydration:
-    """`rows_there`: the log rows of the inputs. `rows_read`: the rows read so far, fewer in the end due to retractions.
+    """The progress of a dataflow's hydration, or the outcome of the last one.
 
+    `rows_there`: the log rows of the inputs. `rows_read`: the rows read so far, fewer in the end due to retractions.
     `seconds`: the duration of the last successful hydration. `count`: the number of successful ones; a large change can
     cause another.
     """

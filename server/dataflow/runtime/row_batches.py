@@ -26,6 +26,8 @@ _Key = tuple[str, str, pa.Schema]
 
 
 class _Request:
+    """The rows of one caller, and the future of its result."""
+
     __slots__ = ("answer", "rows")
 
     def __init__(self, rows: pa.Table) -> None:

@@ -25,7 +25,10 @@ Data = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`chunks`: the units of writing, each a sequence of complete messages. `bytes`: their total size."""
+    """Rows as messages for clients.
+
+    `chunks`: the units of writing, each a sequence of complete messages. `bytes`: their total size.
+    """
 
     rows: int
     chunks: tuple[Data, ...]

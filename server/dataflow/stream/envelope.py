@@ -24,7 +24,10 @@ from server.sql.plan import Field
 
 
 class Envelope(ABC):
-    """`fields`: the columns of the result. `form`: equal for envelopes with the same rows for the same changes."""
+    """The output of a SUBSCRIBE.
+
+    `fields`: the columns of the result. `form`: equal for envelopes with the same rows for the same changes.
+    """
 
     def __init__(self, fields: Sequence[Field], form: Hashable, *, progress: bool) -> None:
         """`fields`: the columns after mz_timestamp and mz_progressed."""

@@ -37,7 +37,7 @@ Message = Entry | Progress
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`up_to` is exclusive, None for an endless stream."""
+    """What a SUBSCRIBE wants of a stream. `up_to` is exclusive, None for an endless stream."""
 
     up_to: int | None
     snapshot: bool

@@ -58,6 +58,8 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
             found[schema, name] = _settings(context)
         elif (schema, name) == ("pg", "pg_stat_activity"):
             found[schema, name] = _activity(context)
+        elif (schema, name) == ("pg", "pg_stat_progress_copy"):
+            found[schema, name] = _copies(context)
         elif (schema, name) == ("fn", "current_setting"):
             found["pg", "pg_settings"] = _settings(context)
         elif (schema, name) == ("pg", "pg_sequences"):
@@ -126,6 +128,31 @@ def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> d
         "query": seen.query,
         "backend_type": "client backend",
     }
+
+
+def _copies(context: Context) -> pa.Table:
+    """pg_stat_progress_copy. As in PostgreSQL, a role sees the numbers of its own sessions and of its roles."""
+    state, activity, rows = context.state, context.coordinator.activity, []
+    for process_id, copy in activity.copies.items():
+        observe = activity.observers.get(process_id)
+        database = None if observe is None else state.database_named(observe().database)
+        row: dict[str, object] = {
+            "pid": process_id,
+            "datid": None if database is None else oids.oid_of(database.id),
+            "datname": None if database is None else database.name,
+        }
+        if privileges.has_rights_of(state, context.role, activity.sessions[process_id].role):
+            row |= {
+                "relid": 0 if copy.relation is None else oids.oid_of(copy.relation),
+                "command": copy.command,
+                "type": "PIPE",
+                "bytes_processed": copy.bytes,
+                "bytes_total": 0,
+                "tuples_processed": copy.rows,
+                "tuples_excluded": 0,
+            }
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_progress_copy"]))
 
 
 def _last_values(context: Context) -> pa.Table:

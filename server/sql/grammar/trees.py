@@ -420,8 +420,9 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 value, end = f"{value} {following.value}", following.end
                 position += 1
             elif type_ is None:
-                within = value == "group" and position > 1 and tokens[position - 2].value == "within"
-                if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not within:
+                # WITHIN GROUP and EXCLUDE GROUP, in which the word is no clause
+                is_text = value == "group" and position > 1 and tokens[position - 2].value in ("within", "exclude")
+                if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not is_text:
                     raise unexpected(source, following if value in _PHRASE_HEADS else token)
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
                     message = "WITH clause containing a data-modifying statement must be at the top level"

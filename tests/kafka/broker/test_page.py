@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.docs.pages import PAGES
+from tests.docs.pages import examples, executes
 from tests.fix_postgres import PostgresServer
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.debezium import Debezium
@@ -17,16 +17,21 @@ from tests.kafka.registry import Registry
 
 pytestmark = pytest.mark.kafka
 
-_BLOCK = re.compile(r"^```sql\n-- in (PostgreSQL|Tidewire)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLES = ("bank.public.accounts", "bank.public.transfers")
 TRANSACTIONS = "bank.transaction"
 
 
+@executes("kafka-source.md", "sql")
 def test_the_page_shows_statements_that_work(kafka: KafkaBroker, registry: Registry, tmp_path: Path) -> None:
-    page = (PAGES / "kafka-source.md").read_text()
-    page = page.replace("localhost:9092", kafka.address).replace("http://localhost:8081", registry.url)
-    places, blocks = zip(*_BLOCK.findall(page), strict=True)
-    assert places == ("PostgreSQL", "PostgreSQL", "Tidewire", "PostgreSQL")
+    found = [block.split("\n", 1) for block in examples("kafka-source.md", "sql")]
+    assert [place.removeprefix("-- in ") for place, _ in found] == [
+        "PostgreSQL",
+        "PostgreSQL",
+        "Tidewire",
+        "PostgreSQL",
+    ]
+    urls = {"localhost:9092": kafka.address, "http://localhost:8081": registry.url}
+    blocks = [re.sub("|".join(urls), lambda url: urls[url[0]], block) for _, block in found]
     for topic in (*TABLES, TRANSACTIONS):
         kafka.create_topic(topic)
     postgres = PostgresServer("wal_level=logical")

@@ -262,6 +262,34 @@ def test_concurrent_statements_of_a_jvm_without_memory_run_again(stage: Stage) -
     assert {code(statement) for statement in statements} == {SqlState.ADMIN_SHUTDOWN}
 
 
+def test_a_statement_does_not_fail_because_of_others_that_take_all_memory(stage: Stage) -> None:
+    stage.no_memory = True
+    innocent, cause = stage.submit("innocent"), stage.submit("cause")
+    for number in range(rules.RUNS_MAX - 1):
+        stage.open(f"a{number}", f"b{number}")
+        ends = [stage.next()[4] for _ in range(2)]
+        for end in ends:
+            end.set_exception(Disconnected("the JVM has closed the connection"))
+        while stage.pool.waiting < 2:
+            time.sleep(0.001)
+    later = stage.submit("later")
+    stage.open("a", "b")
+    for _ in range(2):  # each of the two runs alone, whichever is first
+        _, sql, _, _, end = stage.next()
+        assert stage.begun.empty()
+        if sql == "innocent":
+            end.set_result(ROWS)
+        else:
+            end.set_exception(Disconnected("the JVM has closed the connection"))
+            assert code(cause) == SqlState.OUT_OF_MEMORY
+            stage.open("c", "d")
+    assert innocent.future.result(DEADLINE_S) is ROWS
+    _, sql, _, _, end = stage.next()
+    assert sql == "later"
+    end.set_result(ROWS)
+    assert later.future.result(DEADLINE_S) is ROWS
+
+
 def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:
     stage.open("a")
     statement = stage.submit("1")

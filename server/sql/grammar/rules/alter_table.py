@@ -122,7 +122,7 @@ def _parse_column_action(tokens: TokenReader) -> TableAction:
         return AddIdentity(column, parse_identity(tokens))
     if tokens.take("drop", "identity"):
         return DropIdentity(column, tokens.if_exists())
-    if tokens.take("drop", "expression"):
+    if tokens.at_all("drop", "expression"):
         raise tokens.not_supported("ALTER COLUMN ... DROP EXPRESSION", _EXPRESSION_HINT)
     if (changed := parse_identity_changes(tokens)) is not None:
         return SetIdentity(column, *changed)

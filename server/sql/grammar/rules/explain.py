@@ -105,7 +105,7 @@ def _parse_options(tokens: TokenReader, stage: ExplainStage | None) -> dict[str,
         else:
             raise PgError(SqlState.SYNTAX_ERROR, f"{name} requires a Boolean value")
     for name in ("wal", "timing", "serialize"):
-        if options.get(name, "false") not in ("false", "none") and options.get("analyze") != "true":
+        if options.get(name, "false") not in ("false", "none", "off") and options.get("analyze") != "true":
             message = f"EXPLAIN option {name.upper()} requires ANALYZE"
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
     if options.get("generic_plan") == options.get("analyze") == "true":

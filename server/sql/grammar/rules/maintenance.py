@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.rules.objects import TABLESPACE_HINT
+from server.sql.grammar.rules.settings import parse_setting_value
 from server.sql.grammar.statements.maintenance import Maintain, Reindex
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.token_reader import TokenReader
@@ -50,5 +51,7 @@ def _parse_option(tokens: TokenReader) -> tuple[str, bool]:
     if option.name not in ("verbose", "concurrently"):
         message = f'unrecognized REINDEX option "{option.name}"'
         raise PgError(SqlState.SYNTAX_ERROR, message, position=option.position)
-    is_on = tokens.at(",", ")") or tokens.choose("true", "false", "on", "off", "1", "0") in ("true", "on", "1")
-    return option.name, is_on
+    value = "true" if tokens.at(",", ")") else parse_setting_value(tokens).lower()
+    if value not in ("true", "on", "1", "false", "off", "0"):
+        raise PgError(SqlState.SYNTAX_ERROR, f"{option.name} requires a Boolean value")
+    return option.name, value in ("true", "on", "1")

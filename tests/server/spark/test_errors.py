@@ -1,0 +1,26 @@
+"""Failures of Spark as errors of PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.pgwire.errors import SqlState
+from server.spark.errors import Failure, Fault, pg_error
+
+TASK = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most recent failure: Lost task 0.0: "
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("java.lang.OutOfMemoryError", "Java heap space"),
+        ("org.apache.spark.SparkException", f"{TASK}java.lang.OutOfMemoryError: Java heap space"),
+        ("org.apache.arrow.memory.OutOfMemoryException", "Failure allocating buffer."),
+        ("org.apache.spark.SparkException", f"{TASK}org.apache.arrow.memory.OutOfMemoryException: Failure allocating"),
+        ("io.netty.util.internal.OutOfDirectMemoryError", "failed to allocate 1073741824 byte(s) of direct memory"),
+    ],
+)
+def test_a_lack_of_memory_is_53200(kind: str, message: str) -> None:
+    error = pg_error(Failure((Fault(kind, message),), ""), "SELECT 1")
+    assert (error.sqlstate, error.message) == (SqlState.OUT_OF_MEMORY, "out of memory")
+    assert error.hint is not None
