@@ -30,7 +30,11 @@ class CopyDecoder:
 
     def __init__(self, columns: Columns, options: CopyOptions, relation: str, *, timezone: str = "UTC") -> None:
         if not columns:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY FROM needs at least one column")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "COPY FROM needs at least one column",
+                hint="Use INSERT ... DEFAULT VALUES.",
+            )
         self._columns = tuple(columns)
         self._reader: Lines | Binary = (
             Binary(self._columns, relation) if options.is_binary else Lines(self._columns, options, relation, timezone)

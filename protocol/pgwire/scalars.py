@@ -345,12 +345,20 @@ def _array_elements(text: str) -> list[str | None]:
     if (simple := _simple_elements(text)) is not None:
         return simple
     if _BOUNDS.match(text):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "array bounds are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "array bounds are not supported",
+            hint="Omit the bounds: subscripts begin at 1.",
+        )
     body = text.strip(_SPACE)
     if not body.startswith("{"):
         raise malformed('Array value must start with "{" or dimension information.')
     if body[1:].lstrip(_SPACE).startswith("{"):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "arrays of more than one dimension are not supported",
+            hint="Nest the arrays in a jsonb.",
+        )
     if re.fullmatch(r"\{[ \t\n\v\f\r]*\}", body):
         return []
     elements: list[str | None] = []
@@ -529,7 +537,11 @@ def _receive_array(element: PgType, reader: _Binary) -> list[Any]:
     if dimensions == 0:
         return []
     if dimensions != 1:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "arrays of more than one dimension are not supported",
+            hint="Nest the arrays in a jsonb.",
+        )
     count, _ = reader.unpack(">ii")
     if count < 0:
         raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f"invalid number of elements: {count}")

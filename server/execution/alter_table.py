@@ -532,9 +532,14 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     action = replace(action, type=type)
     _refuse_users(context.state, table, column.name)
     _refuse_computed(table, column)
-    if any(c.generated and column.name in key_columns(c.generated) for c in table.columns):
-        message = "cannot alter type of a column used by a generated column"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    for computed in table.columns:
+        if computed.generated and column.name in key_columns(computed.generated):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a generated column",
+                detail=f'Column "{column.name}" is used by generated column "{computed.name}".',
+                hint="Drop the generated column first.",
+            )
     for check in table.checks:
         if column.name in key_columns(check.expression):
             raise PgError(

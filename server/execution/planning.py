@@ -140,9 +140,17 @@ def plan_order(
         message = f"aggregate functions are not allowed in {_ORDER_BY}"
         raise PgError(SqlState.GROUPING_ERROR, message, position=order.terms[0].position) from None
     if any(isinstance(node, Series | Unnest) for node in walk(planned.relation)):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"set-returning functions are not allowed in {_ORDER_BY}")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"set-returning functions are not allowed in {_ORDER_BY}",
+            hint="Order by columns, or by expressions that return one value.",
+        )
     if planned.inputs != {CHANGES}:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"subqueries cannot read relations in {_ORDER_BY}")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"subqueries cannot read relations in {_ORDER_BY}",
+            hint="Order by a column that the query joins to the rows.",
+        )
     for term, place in zip(order.terms, places, strict=True):
         if planned.columns[place].type.name == "json":
             raise PgError(

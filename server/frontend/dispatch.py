@@ -333,6 +333,7 @@ class Dispatcher:
                 "Execute with max_rows of a FETCH ALL is not supported"
                 if statement.count is None
                 else "Execute with max_rows < a FETCH's count is not supported",
+                hint="Give the number of rows in FETCH, and execute it without a limit.",
             )
 
     async def _run_cursor(self, cursor: Portal, declare: s.Declare) -> None:

@@ -128,7 +128,9 @@ def check_condition(binder: Binder, expression: Expr, scope: Scope) -> Expressio
     for node in walk(bound):
         if isinstance(node, Volatile):
             message = f"{node.name}() is not supported in a check constraint"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use an expression whose result depends on the row only."
+            )
     return bound
 
 

@@ -118,7 +118,11 @@ class Binder(Coercer):
         checkpoint()
         bind = _FORMS.get(type(tree))
         if bind is None:
-            raise self.unsupported(_described(tree), tree)
+            raise self.unsupported(
+                _described(tree),
+                tree,
+                hint="Write it with the functions and operators that \\df and \\do list in psql.",
+            )
         before = self._nodes
         expression = bind(self, tree, scope)
         self._nodes = before + self._size(expression)  # includes those of the expressions in it
@@ -142,7 +146,9 @@ class Binder(Coercer):
         """Binds a query. `scope`: the enclosing one. `keep_unknown`: untyped output columns stay untyped (INSERT)."""
         bind = _QUERY_FORMS.get(type(tree))
         if bind is None:
-            raise self.unsupported("this query", tree)
+            raise self.unsupported(
+                "this query", tree, hint="Write the query with SELECT, VALUES, UNION, INTERSECT or EXCEPT."
+            )
         return bind(self, tree, scope, keep_unknown)
 
     def subquery(self, tree: exp.Expr, scope: Scope) -> Relation:
@@ -194,7 +200,7 @@ class Binder(Coercer):
         """The error position of a node; None inside a view's text, which the client did not write."""
         return None if self.inside_view or tree is None else position_of(tree)
 
-    def unsupported(self, what: str, tree: exp.Expr | None = None, hint: str | None = None) -> PgError:
+    def unsupported(self, what: str, tree: exp.Expr | None = None, *, hint: str) -> PgError:
         message = f"{what} is not supported"
         return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=self.at(tree))
 
