@@ -13,6 +13,7 @@ from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, Row, column_type, system_type
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
+from server.sql.index_keys import called_function
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import plan_stored
 
@@ -36,7 +37,8 @@ class Attribute:
 
 
 def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
-    """Returns the columns of a relation or an index. The column of an index expression is named `expr`."""
+    """Returns the columns of a relation or an index. The column of an index expression is named after
+    the function that it calls, else `expr`."""
     if item.id in builtin.PG_TABLES:
         relation = BY_ID[item.id]
         return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
@@ -46,7 +48,7 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         return [
             Attribute(columns[number - 1].name, *column_type(columns[number - 1]), True)
             if number
-            else Attribute("expr", *_expression_type(visible, item, key), True)
+            else Attribute(called_function(key) or "expr", *_expression_type(visible, item, key), True)
             for key, number in zip((*item.keys, *item.included), numbers, strict=True)
         ]
     assert isinstance(item, Relation)
