@@ -478,7 +478,7 @@ class Index(Retained):
 
     `is_unique`: no two rows of the table `on` have the same key. `nulls_distinct`: as in `Key`. `condition`: an SQL
     expression, or ""; only rows for which it is true are compared. The index keeps all rows. The other fields have no
-    effect and are shown by the system catalogs: `method` is btree or hash, `included` are column names as SQL text,
+    effect and are shown by the system catalogs: `method` is an access method, `included` are column names as SQL text,
     `options` are pg_index.indoption, and `classes` are operator classes, "" for the default one. The last two have an
     item for each key, or none.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from catalog.objects import QUICKSTART, Index, Relation, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
-from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import TEXT
 from server.authorization import privileges
-from server.execution.ddl.index_options import index_options
+from server.execution.ddl.index_options import SEARCHING, index_options
 from server.execution.ddl.named_objects import unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.views import check_maintainable
@@ -36,6 +36,13 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
         _check_indexed_view(context, relation)
     condition = plan_index_condition(statement, relation, context.plan_context())
     options = index_options(statement, relation, keys)
+    if options.method in SEARCHING:
+        context.notice(
+            Notice(
+                f"index of access method {options.method} finds rows by equal keys only",
+                detail="Other searches, such as for parts of a value or for ranges, read all rows.",
+            )
+        )
     name = statement.name.name if statement.name is not None else _index_name(state, relation, keys)
     id, state = state.new_id()
     retain_ms = retained_ms(context, statement.retain)
