@@ -141,6 +141,7 @@ class Context:
             search_path=self.search_path,
             user=self.current_user,
             timezone=self.settings["TimeZone"],
+            input_style=self.settings.input_style,
         )
 
     def short_bindings(self, plan: QueryPlan, parameters: tuple[object, ...], mz_now: Timestamp | None) -> Bindings:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from catalog.objects import ObjectId
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, ColumnRef, Expression, children, name_of, precision, walk
@@ -42,6 +43,7 @@ class PlanContext:
     search_path: tuple[str, ...]
     user: str
     timezone: str = "UTC"
+    input_style: InputStyle = DEFAULT_INPUT
     views_expanded: bool = False
 
 
@@ -74,7 +76,7 @@ class Binder(Coercer):
 
         `parameters` None: parameters are not allowed (42P02).
         """
-        super().__init__(parameters, context.timezone, maintained=maintained)
+        super().__init__(parameters, context.timezone, context.input_style, maintained=maintained)
         self.context = context
         self.source, self.offset = text, offset
         self.inputs: set[ObjectId] = set()
