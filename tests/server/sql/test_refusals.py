@@ -64,7 +64,6 @@ create table t (exclude using gist (a with &&))
 create table t (a text collate "de_DE")
 create table t (a int[][])
 create unlogged table t (a int)
-create temp sequence s
 create index on t (a) tablespace x
 create view v with (security_barrier) as select 1
 create view v as select 1 with check option
