@@ -476,8 +476,9 @@ class MaterializedView(DerivedRelation, Collection):
 class Index(Retained):
     """`keys`: SQL expressions over the columns of `on`. The index has its own `since` (see `Frontiers`).
 
-    `is_unique`: no two rows of the table `on` have the same key. `nulls_distinct`: as in `Key`. The other fields have
-    no effect and are shown by the system catalogs: `method` is btree or hash, `included` are column names as SQL text,
+    `is_unique`: no two rows of the table `on` have the same key. `nulls_distinct`: as in `Key`. `condition`: an SQL
+    expression, or ""; only rows for which it is true are compared. The index keeps all rows. The other fields have no
+    effect and are shown by the system catalogs: `method` is an access method, `included` are column names as SQL text,
     `options` are pg_index.indoption, and `classes` are operator classes, "" for the default one. The last two have an
     item for each key, or none.
     """
@@ -490,6 +491,7 @@ class Index(Retained):
     included: tuple[str, ...] = ()
     options: tuple[int, ...] = ()
     classes: tuple[str, ...] = ()
+    condition: str = ""
 
     kind = "index"
     plural = "indexes"
@@ -506,7 +508,13 @@ class Index(Retained):
     def stored(self) -> dict[str, object]:
         unique = {"unique": True, "nulls_distinct": self.nulls_distinct} if self.is_unique else {}
         shown: dict[str, object] = {"method": self.method} if self.method != "btree" else {}
-        for name, value in (("included", self.included), ("options", self.options), ("classes", self.classes)):
+        others = {
+            "included": self.included,
+            "options": self.options,
+            "classes": self.classes,
+            "condition": self.condition,
+        }
+        for name, value in others.items():
             if value:
                 shown[name] = value
         return {"on": self.on, "keys": self.keys, "retain_ms": self.retain_ms, **unique, **shown}
@@ -526,6 +534,7 @@ class Index(Retained):
             tuple(given.get("included", ())),
             tuple(given.get("options", ())),
             tuple(given.get("classes", ())),
+            given.get("condition", ""),
             retain_ms=given.get("retain_ms"),
         )
 

@@ -497,6 +497,10 @@ def key_of_columns(state: CatalogState, table: Table, columns: Iterable[str]) ->
             return key
     quoted = {'"' + name.replace('"', '""') + '"': name for name in wanted}
     for index in state.indexes_on(table.id):
-        if index.is_unique and {quoted.get(key.strip(), key.strip()) for key in index.keys} == wanted:
+        if (
+            index.is_unique
+            and not index.condition
+            and {quoted.get(key.strip(), key.strip()) for key in index.keys} == wanted
+        ):
             return index
     return None

@@ -14,6 +14,7 @@ from typing import Any
 
 from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.text_columns import INTERVAL_STYLES
 from protocol.pgwire.timezones import zone
 
@@ -177,11 +178,37 @@ def _timezone(text: str) -> str:
     return "UTC" if text.upper() == "UTC" else text
 
 
+_ORDERS = {"ymd": "YMD", "dmy": "DMY", "mdy": "MDY", "us": "MDY"}
+
+
 def _date_style(text: str) -> str:
-    words = [word.strip().lower() for word in text.split(",")]
-    if any(word not in ("iso", "mdy", "us", "noneuro", "noneuropean") for word in words):
-        raise ValueError("Only ISO, MDY is supported.")
-    return "ISO, MDY"
+    """As PostgreSQL's check_datestyle(). A part that the text does not name is "", and kept by `with_date_style`."""
+    styles, orders = set[str](), set[str]()
+    for word in (word.strip().strip('"').lower() for word in text.split(",")):
+        if word in ("iso", "sql"):
+            styles.add(word.upper())
+        elif word.startswith("postgres"):
+            styles.add("Postgres")
+        elif word.startswith("german"):
+            styles.add("German")
+        elif word in _ORDERS:
+            orders.add(_ORDERS[word])
+        elif word.startswith(("euro", "noneuro")):
+            orders.add("DMY" if word.startswith("euro") else "MDY")
+        elif word == "default":
+            styles, orders = styles or {"ISO"}, orders or {"MDY"}
+        else:
+            raise Invalid(detail=f'Unrecognized key word: "{word}".')
+    if len(styles) > 1 or len(orders) > 1:
+        raise Invalid(detail='Conflicting "datestyle" specifications.')
+    order = next(iter(orders), "DMY" if "German" in styles else "")
+    return f"{next(iter(styles), '')}, {order}"
+
+
+def with_date_style(before: str, given: str) -> str:
+    """The value of DateStyle after a SET, of which `_date_style` returned `given`."""
+    parts = zip(before.split(", "), given.split(", "), strict=True)
+    return ", ".join(new or old for old, new in parts)
 
 
 def _utf8(text: str) -> str:
@@ -338,8 +365,11 @@ def find_variable(name: str) -> Variable:
     return variable
 
 
-def checked_value(name: str, value: str) -> str:
-    """Returns a variable's value in the form that is kept. PgError 42704, 55P02 or 22023."""
+def checked_value(name: str, value: str, before: str | None = None) -> str:
+    """Returns a variable's value in the form that is kept. PgError 42704, 55P02 or 22023.
+
+    `before`: the value now, of which DateStyle keeps what `value` does not name; None: the default.
+    """
     if is_custom(name):
         check_custom_name(name)
         return value
@@ -348,7 +378,8 @@ def checked_value(name: str, value: str) -> str:
         raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
     message = f'invalid value for parameter "{variable.name}": "{value}"'
     try:
-        return variable.parse(value)
+        parsed = variable.parse(value)
+        return with_date_style(before or variable.default, parsed) if variable.name == "DateStyle" else parsed
     except Invalid as error:
         if error.message is not None:
             message = error.message.replace("{name}", variable.name)
@@ -391,7 +422,7 @@ class Settings(Mapping[str, str]):
         self.revision = object()
         """Replaced by another object at each change. A copy has the revision of its original."""
         self._style: OutputStyle | None = None
-        self._naming: tuple[str, str, str, str] | None = None
+        self._naming: tuple[str, str, str, str, InputStyle] | None = None
         self._timeouts_s: dict[str, float | None] = {}
         self._read_only: bool | None = None
 
@@ -429,7 +460,7 @@ class Settings(Mapping[str, str]):
                 f'parameter "{variable.name}" cannot be changed now',
                 hint="It is the whole server's: use ALTER SYSTEM SET.",
             )
-        self._values[variable.name.lower()] = checked_value(name, value)
+        self._values[variable.name.lower()] = checked_value(name, value, self[name])
         self._changed()
 
     def _add_custom(self, name: str, value: str) -> None:
@@ -495,11 +526,19 @@ class Settings(Mapping[str, str]):
         return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n.lower() for n in names if n)
 
     @property
-    def naming(self) -> tuple[str, str, str, str]:
-        """The variables that affect names and literals in a statement: database, search_path, TimeZone, role."""
+    def naming(self) -> tuple[str, str, str, str, InputStyle]:
+        """What affects names and literals in a statement: database, search_path, TimeZone, role, the style of input."""
         if self._naming is None:
-            self._naming = self["database"], self["search_path"], self["TimeZone"], self["role"]
+            _, order = self["DateStyle"].split(", ")
+            style = InputStyle(order, self["IntervalStyle"] == "sql_standard")
+            style = DEFAULT_INPUT if style == DEFAULT_INPUT else style
+            self._naming = self["database"], self["search_path"], self["TimeZone"], self["role"], style
         return self._naming
+
+    @property
+    def input_style(self) -> InputStyle:
+        """The settings that affect the text input of values."""
+        return self.naming[4]
 
     @property
     def read_only(self) -> bool:
@@ -512,7 +551,7 @@ class Settings(Mapping[str, str]):
     def output_style(self) -> OutputStyle:
         """The settings that affect the text output of values."""
         if self._style is None:
-            self._style = OutputStyle(self["TimeZone"], self["bytea_output"], self["IntervalStyle"])
+            self._style = OutputStyle(self["TimeZone"], self["bytea_output"], self["IntervalStyle"], self["DateStyle"])
         return self._style
 
     def timeout_s(self, name: str) -> float | None:

@@ -12,6 +12,10 @@ TYPES_MAX = 100_000  # with the parts of a named type for each reference to it, 
 FIXED_BYTES_MAX = (1 << 31) - 1
 
 
+SCHEMA_HINT = "Write the data with a record of Avro whose fields have types that the documentation of sources lists."
+"""The hint of errors that have the text of a SchemaError."""
+
+
 class SchemaError(Exception):
     """A schema that is invalid, not supported, or does not match the reader's."""
 

@@ -16,6 +16,7 @@ from protocol.pgwire.copy_binary import Binary
 from protocol.pgwire.copy_options import Columns, CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 
 GATHER_BYTES = 2 << 20  # about 30,000 rows of 70 bytes
 BATCH_ROWS = 65_536
@@ -28,12 +29,26 @@ class CopyDecoder:
     The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes.
     """
 
-    def __init__(self, columns: Columns, options: CopyOptions, relation: str, *, timezone: str = "UTC") -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        options: CopyOptions,
+        relation: str,
+        *,
+        timezone: str = "UTC",
+        style: InputStyle = DEFAULT_INPUT,
+    ) -> None:
         if not columns:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY FROM needs at least one column")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "COPY FROM needs at least one column",
+                hint="Use INSERT ... DEFAULT VALUES.",
+            )
         self._columns = tuple(columns)
         self._reader: Lines | Binary = (
-            Binary(self._columns, relation) if options.is_binary else Lines(self._columns, options, relation, timezone)
+            Binary(self._columns, relation)
+            if options.is_binary
+            else Lines(self._columns, options, relation, timezone, style)
         )
         self._pending: list[bytes] = []
         self._gathered, self._due = 0, GATHER_BYTES

@@ -153,7 +153,11 @@ def _encoding(name: str, value: OptionValue) -> str:
     except LookupError:
         message = f'argument to option "{name}" must be a valid encoding name'
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message) from None
-    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'COPY encoding "{text}" is not supported: only UTF8 is')
+    raise PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        f'COPY encoding "{text}" is not supported: only UTF8 is',
+        hint="Convert the data to UTF-8, for example with iconv.",
+    )
 
 
 _READERS: Mapping[str, Callable[[str, OptionValue], object]] = {

@@ -20,6 +20,7 @@ from protocol.pgwire.copy_errors import Place, bad_file, quoted
 from protocol.pgwire.copy_options import Columns, CopyFormat, CopyOptions, Header
 from protocol.pgwire.decode import BadValue, direct_type, parse_text_column
 from protocol.pgwire.errors import PgError
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.utf8 import decode_utf8
 
 
@@ -33,8 +34,11 @@ class _Record:
 class Lines:
     """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed."""
 
-    def __init__(self, columns: Columns, options: CopyOptions, relation: str, timezone: str) -> None:
+    def __init__(
+        self, columns: Columns, options: CopyOptions, relation: str, timezone: str, style: InputStyle = DEFAULT_INPUT
+    ) -> None:
         self._columns, self._options, self._timezone = columns, options, timezone
+        self._style = style
         self._where = Place(relation)
         names = [name for name, _ in columns]
         self._never_null = options.positions(options.force_not_null, names, relation)
@@ -197,7 +201,7 @@ class Lines:
             texts = pc.fill_null(texts, self._options.null)
         if index in self._null_if_quoted:
             texts = pc.if_else(pc.equal(texts, self._options.null), None, texts)
-        return parse_text_column(self._columns[index][1], texts, timezone=self._timezone)
+        return parse_text_column(self._columns[index][1], texts, timezone=self._timezone, style=self._style)
 
     # -- the exact reader
 

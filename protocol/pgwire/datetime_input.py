@@ -1,6 +1,6 @@
 """Input of dates, times and timestamps, one value at a time.
 
-A port of the input part of src/backend/utils/adt/datetime.c (version 16) with DateStyle ISO, MDY. `datetime_text`
+A port of the input part of src/backend/utils/adt/datetime.c (version 16). `datetime_text`
 splits the text into fields; `_Moment` interprets each field by its kind and by the fields before it. Examples:
 `2020-01-31T10:20:30.5+05:30`, `Jan 31 2020 BC`, `1/31/2020 4:00 pm Europe/Berlin`, `J2451187`, `20200131 102030`.
 Unlike PostgreSQL it refuses `infinity`, which Arrow columns cannot represent, and `now`, `today`, ..., which depend on
@@ -161,6 +161,7 @@ class _Moment:
     month_by_name: bool = False
     awaits: str = ""
     special: str = ""
+    order: str = "MDY"
 
     def take(self, what: int) -> None:
         if what & self.known:
@@ -284,9 +285,9 @@ class _Moment:
             self.day, self.year, self.short_year = self.year, value, False
             return None
         if known == 0:
-            what = _YEAR if long else _MONTH
+            what = _YEAR if long else {"YMD": _YEAR, "DMY": _DAY, "MDY": _MONTH}[self.order]
         elif known == _MONTH and self.month_by_name:
-            what = _YEAR if long else _DAY
+            what = _YEAR if long or self.order == "YMD" else _DAY
         else:
             what = {_YEAR: _MONTH, _MONTH: _DAY, _YEAR | _MONTH: _DAY, _DAY: _MONTH, _MONTH | _DAY: _YEAR}.get(known, 0)
         if not what:
@@ -414,8 +415,8 @@ def _displacement(text: str) -> int:
     return -total if sign == "-" else total
 
 
-def _moment(text: str, *, time_only: bool = False) -> _Moment:
-    moment = _Moment()
+def _moment(text: str, order: str = "MDY", *, time_only: bool = False) -> _Moment:
+    moment = _Moment(order=order)
     fields = fields_of(text)
     # A date may precede a time. It only determines the day for a zone's offset.
     dated = len(fields) >= 2 and fields[0][0] == "date" and (fields[1][0] == "time" or fields[-1][0] == "date")
@@ -425,10 +426,10 @@ def _moment(text: str, *, time_only: bool = False) -> _Moment:
     return moment
 
 
-def parse_date(text: str) -> int:
-    """Days since 1970-01-01. Raises PgError 22007, 22008, 22023."""
+def parse_date(text: str, order: str = "MDY") -> int:
+    """Days since 1970-01-01. `order`: of DateStyle. Raises PgError 22007, 22008, 22023."""
     try:
-        moment = _moment(text)
+        moment = _moment(text, order)
     except BadText as bad:
         raise to_pg_error(bad, "date", text) from None
     if moment.special == "epoch":
@@ -450,19 +451,19 @@ def parse_time(text: str) -> int:
     return moment.us
 
 
-def parse_timestamp(text: str) -> int:
-    """Microseconds since 1970-01-01 00:00. A zone is ignored. Raises PgError as `parse_date`."""
-    return _parse_instant(text, "timestamp", None)
+def parse_timestamp(text: str, order: str = "MDY") -> int:
+    """Microseconds since 1970-01-01 00:00. A zone is ignored. `order` and PgError as in `parse_date`."""
+    return _parse_instant(text, "timestamp", None, order)
 
 
-def parse_timestamptz(text: str, timezone: str = "UTC") -> int:
+def parse_timestamptz(text: str, timezone: str = "UTC", order: str = "MDY") -> int:
     """Microseconds since 1970-01-01 00:00 UTC. Text without a zone is local time of `timezone`."""
-    return _parse_instant(text, "timestamp with time zone", timezone)
+    return _parse_instant(text, "timestamp with time zone", timezone, order)
 
 
-def _parse_instant(text: str, type: str, timezone: str | None) -> int:
+def _parse_instant(text: str, type: str, timezone: str | None, order: str) -> int:
     try:
-        moment = _moment(text)
+        moment = _moment(text, order)
     except BadText as bad:
         raise to_pg_error(bad, type, text) from None
     if moment.special == "epoch":

@@ -1,5 +1,4 @@
-"""Text output of dates, times and intervals, one value at a time (DateStyle ISO, IntervalStyle postgres, iso_8601 and
-postgres_verbose).
+"""Text output of dates, times and intervals, one value at a time, in the styles of DateStyle and IntervalStyle.
 
 Days and microseconds count from 1970-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
 All int64 microseconds and all int32 days can be printed, including years outside 1 to 9999, Python's limits.
@@ -33,10 +32,25 @@ def days_in_month(year: int, month: int) -> int:
     return days_from_civil(*next_month, 1) - days_from_civil(year, month, 1)
 
 
-def date_text(days: int) -> str:
+WEEKDAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def weekday_of(days: int) -> int:
+    """The day of the week, from 0 for Sunday."""
+    return (days + 4) % 7
+
+
+def date_text(days: int, style: str = "ISO", *, day_first: bool = False) -> str:
+    """EncodeDateOnly(). `style`: ISO, SQL, Postgres or German. `day_first`: the day precedes the month."""
     year, month, day = civil_from_days(days)
     era = "" if year > 0 else " BC"
-    return f"{year if year > 0 else 1 - year:04d}-{month:02d}-{day:02d}{era}"
+    shown = f"{year if year > 0 else 1 - year:04d}"
+    if style == "ISO":
+        return f"{shown}-{month:02d}-{day:02d}{era}"
+    first, second = (day, month) if day_first or style == "German" else (month, day)
+    separator = {"SQL": "/", "Postgres": "-", "German": "."}[style]
+    return f"{first:02d}{separator}{second:02d}{separator}{shown}{era}"
 
 
 def time_text(us: int) -> str:
@@ -45,11 +59,17 @@ def time_text(us: int) -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_decimals(fraction)}"
 
 
-def timestamp_text(us: int, offset: str = "") -> str:
-    """Date and time of day; `offset` is the UTC offset appended for a timestamptz."""
+def timestamp_text(us: int, offset: str = "", style: str = "ISO", *, day_first: bool = False) -> str:
+    """EncodeDateTime(). `offset`: what is appended for a timestamptz. The other parameters are those of `date_text`."""
     days, of_day = divmod(us, DAY_US)
-    date = date_text(days)
+    date = date_text(days, style, day_first=day_first)
     era = " BC" if date.endswith(" BC") else ""
+    if style == "Postgres":
+        year, month, day = civil_from_days(days)
+        name, number = MONTHS[month - 1], f"{day:02d}"
+        first = f"{number} {name}" if day_first else f"{name} {number}"
+        shown = f"{year if year > 0 else 1 - year:04d}"
+        return f"{WEEKDAYS[weekday_of(days)]} {first} {time_text(of_day)} {shown}{offset}{era}"
     return f"{date.removesuffix(' BC')} {time_text(of_day)}{offset}{era}"
 
 
@@ -66,6 +86,24 @@ def interval_text(months: int, days: int, us: int) -> str:
     if us or not parts:
         parts.append(f"{'-' if us < 0 else '+' if after_negative else ''}{time_text(abs(us))}")
     return " ".join(parts)
+
+
+def interval_text_sql(months: int, days: int, us: int) -> str:
+    """EncodeInterval(), style sql_standard: 1-2, 3 4:05:06.789, -4:05:06, or with signs +1-2 -3 +4:05:06."""
+    years, mons, hours, minutes, seconds_us = _fields(months, us)
+    values = (months, days, us)
+    negative, positive = any(value < 0 for value in values), any(value > 0 for value in values)
+    seconds, fraction = divmod(abs(seconds_us), 1_000_000)
+    clock = f"{abs(hours)}:{abs(minutes):02d}:{seconds:02d}{_decimals(fraction)}"
+    if not negative and not positive:
+        return "0"
+    if (negative and positive) or (months and (days or us)):
+        year_sign, day_sign, time_sign = ("-" if value < 0 else "+" for value in values)
+        return f"{year_sign}{abs(years)}-{abs(mons)} {day_sign}{abs(days)} {time_sign}{clock}"
+    sign = "-" if negative else ""
+    if months:
+        return f"{sign}{abs(years)}-{abs(mons)}"
+    return f"{sign}{abs(days)} {clock}" if days else f"{sign}{clock}"
 
 
 def interval_text_iso_8601(months: int, days: int, us: int) -> str:

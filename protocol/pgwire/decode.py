@@ -20,6 +20,7 @@ from protocol.pgwire.binary_columns import NIBBLE, POSTGRES_EPOCH_US, UUID_DASHE
 from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import column_of, parse_binary, parse_text
 from protocol.pgwire.timezones import SECOND_US, local_offset, offsets_at, zone
 from protocol.pgwire.types import PgType
@@ -39,7 +40,9 @@ class BadValue(Exception):
         self.row, self.error = row, error
 
 
-def decode_parameter(type: PgType, format: int, data: bytes | None, *, timezone: str = "UTC") -> Any:
+def decode_parameter(
+    type: PgType, format: int, data: bytes | None, *, timezone: str = "UTC", style: InputStyle = DEFAULT_INPUT
+) -> Any:
     """A parameter's bytes (None is NULL) as the Python scalar of its type; `format` is 0 text or 1 binary.
 
     Raises PgError. For binary data that is too long (22P03) the message is "incorrect binary data format"; the caller
@@ -51,10 +54,12 @@ def decode_parameter(type: PgType, format: int, data: bytes | None, *, timezone:
         return parse_binary(type, data)
     if format != TEXT_FORMAT:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"unsupported format code: {format}")
-    return parse_text(type, decode_utf8(data), timezone=timezone)
+    return parse_text(type, decode_utf8(data), timezone=timezone, style=style)
 
 
-def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC") -> pa.Array:
+def parse_text_column(
+    type: PgType, strings: pa.Array, *, timezone: str = "UTC", style: InputStyle = DEFAULT_INPUT
+) -> pa.Array:
     """Converts a string array to `type.arrow`; nulls stay null. Raises BadValue for the first invalid row."""
     if strings.null_count == len(strings):
         return pa.nulls(len(strings), type.arrow)
@@ -66,7 +71,7 @@ def parse_text_column(type: PgType, strings: pa.Array, *, timezone: str = "UTC")
             parsed = None
         if parsed is not None:
             return parsed
-    return _one_by_one(type, strings, lambda text: parse_text(type, text, timezone=timezone))
+    return _one_by_one(type, strings, lambda text: parse_text(type, text, timezone=timezone, style=style))
 
 
 def direct_type(type: PgType) -> pa.DataType | None:

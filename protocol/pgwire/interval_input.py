@@ -128,10 +128,14 @@ def _signed_number(text: str) -> tuple[int, float]:
     return sign * whole, sign * float(f"0{match[3] or '.'}0")
 
 
-def _span(text: str, default: str, *, minutes_first: bool) -> pa.MonthDayNano:
+def _span(text: str, default: str, *, minutes_first: bool, sql_signs: bool) -> pa.MonthDayNano:
     """DecodeInterval(): reads the fields in reverse order, so that a unit is known before its number."""
     span, seen, unit, sign_of_all = _Span(), set[str](), "", 1
-    for kind, value in reversed(fields_of(text)):
+    fields = fields_of(text)
+    if sql_signs and fields and fields[0][1][0] == "-" and all(value[0] not in "+-" for _, value in fields[1:]):
+        fields[0] = fields[0][0], fields[0][1][1:]
+        sign_of_all = -1
+    for kind, value in reversed(fields):
         if kind == "time" or (kind == "zone" and ":" in value):
             sign = -1 if value[0] == "-" else 1
             try:
@@ -160,7 +164,7 @@ def _span(text: str, default: str, *, minutes_first: bool) -> pa.MonthDayNano:
                 if unit == "second" and fraction:
                     named = {"second", "millisecond", "microsecond"}
         elif value == "ago":
-            sign_of_all, unit = -1, value
+            sign_of_all, unit = -sign_of_all, value
             continue
         elif value[:10] in _UNITS:
             unit = _UNITS[value[:10]]
@@ -212,14 +216,18 @@ def _iso_span(text: str) -> pa.MonthDayNano:
     return span.value(1)
 
 
-def parse_interval(text: str, unit: str = "second", *, minutes_first: bool = False) -> pa.MonthDayNano:
+def parse_interval(
+    text: str, unit: str = "second", *, minutes_first: bool = False, sql_signs: bool = False
+) -> pa.MonthDayNano:
     """Parses an interval. `unit`: the unit of a last number without one. `minutes_first`: 2:03 is 2 min 3 s.
+
+    `sql_signs`: a minus of the first field applies to all fields, unless another one has a sign.
 
     Raises PgError 22007, 22015, or 22008 if the time part exceeds +-292 years (64-bit nanoseconds).
     """
     try:
         try:
-            return _span(text, unit, minutes_first=minutes_first)
+            return _span(text, unit, minutes_first=minutes_first, sql_signs=sql_signs)
         except BadText as bad:
             if bad.sqlstate != SqlState.INVALID_DATETIME_FORMAT:
                 raise

@@ -25,6 +25,7 @@ import pyarrow as pa
 from protocol.pgwire import datetime_input, interval_input
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.json_values import parse_json, parse_jsonb
 from protocol.pgwire.text_columns import DEFAULT_STYLE, OutputStyle, plain_column, text_column
 from protocol.pgwire.types import BY_OID, PgType
@@ -38,17 +39,21 @@ NUMBER_CHARS_MAX = 200_000
 _OF_ANY_LENGTH = frozenset(("text", "varchar", "bpchar", "name", '"char"', "unknown", "bytea", "json", "jsonb"))
 
 
-def parse_text(type: PgType, text: str, *, timezone: str = "UTC") -> Any:
+def parse_text(type: PgType, text: str, *, timezone: str = "UTC", style: InputStyle = DEFAULT_INPUT) -> Any:
     """Parses `text` as PostgreSQL's input function of `type` does. Raises PgError."""
     if type.element is not None:
         element = type.element
-        return [None if t is None else parse_text(element, t, timezone=timezone) for t in _array_elements(text)]
+        return [
+            None if t is None else parse_text(element, t, timezone=timezone, style=style) for t in _array_elements(text)
+        ]
     if type.enum is not None:
         return type.enum.position(text)
     if len(text) > NUMBER_CHARS_MAX and type.name not in _OF_ANY_LENGTH and len(text.strip(_SPACE)) > NUMBER_CHARS_MAX:
         raise _syntax(type, f"{text.strip(_SPACE)[:100]}...")
     if type.name == "timestamptz":
-        return datetime_input.parse_timestamptz(text, timezone)
+        return datetime_input.parse_timestamptz(text, timezone, style.date_order)
+    if style is not DEFAULT_INPUT and type.name in _STYLED:
+        return _STYLED[type.name](text, style)
     return _TEXT[type.name](type, text)
 
 
@@ -345,12 +350,20 @@ def _array_elements(text: str) -> list[str | None]:
     if (simple := _simple_elements(text)) is not None:
         return simple
     if _BOUNDS.match(text):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "array bounds are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "array bounds are not supported",
+            hint="Omit the bounds: subscripts begin at 1.",
+        )
     body = text.strip(_SPACE)
     if not body.startswith("{"):
         raise malformed('Array value must start with "{" or dimension information.')
     if body[1:].lstrip(_SPACE).startswith("{"):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "arrays of more than one dimension are not supported",
+            hint="Nest the arrays in a jsonb.",
+        )
     if re.fullmatch(r"\{[ \t\n\v\f\r]*\}", body):
         return []
     elements: list[str | None] = []
@@ -400,6 +413,12 @@ def _unescaped(plain: str) -> str:
     assert kept is not None
     return re.sub(r"\\(.)", r"\1", kept[1], flags=re.DOTALL)
 
+
+_STYLED: dict[str, Callable[[str, InputStyle], Any]] = {
+    "date": lambda text, style: datetime_input.parse_date(text, style.date_order),
+    "timestamp": lambda text, style: datetime_input.parse_timestamp(text, style.date_order),
+    "interval": lambda text, style: interval_input.parse_interval(text, sql_signs=style.sql_intervals),
+}
 
 _TEXT: dict[str, Callable[[PgType, str], Any]] = {
     "bool": _bool,
@@ -529,7 +548,11 @@ def _receive_array(element: PgType, reader: _Binary) -> list[Any]:
     if dimensions == 0:
         return []
     if dimensions != 1:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "arrays of more than one dimension are not supported",
+            hint="Nest the arrays in a jsonb.",
+        )
     count, _ = reader.unpack(">ii")
     if count < 0:
         raise PgError(SqlState.INVALID_BINARY_REPRESENTATION, f"invalid number of elements: {count}")

@@ -29,14 +29,17 @@ from protocol.columnar.buffers import (
 )
 from protocol.pgwire.datetime_output import (
     DAY_US,
+    MONTHS,
+    WEEKDAYS,
     date_text,
     interval_text,
     interval_text_iso_8601,
+    interval_text_sql,
     interval_text_verbose,
     timestamp_text,
 )
 from protocol.pgwire.floats import float4_column, float8_column
-from protocol.pgwire.timezones import SECOND_US, offset_text, offsets_at, zone
+from protocol.pgwire.timezones import SECOND_US, Int64s, abbreviations_at, offset_text, offsets_at, zone
 from protocol.pgwire.types import BARE_NUMERIC_SCALE, INT2VECTOR, OIDVECTOR, PgType
 
 TextColumn = Callable[[pa.Array], pa.Array]
@@ -53,18 +56,27 @@ class OutputStyle(NamedTuple):
     """The session settings that affect output. Clients can share encoded bytes only if their styles are equal.
 
     `timezone` is a name that `timezones.zone` accepts, `bytea_output` is "hex" or "escape".
-    `interval_style` is a key of INTERVAL_STYLES. DateStyle is always ISO, extra_float_digits 1.
+    `interval_style` is a key of INTERVAL_STYLES. `date_style` is a style (ISO, SQL, Postgres or German) and an order of
+    day, month and year, as DateStyle has them. extra_float_digits is always 1.
     """
 
     timezone: str = "UTC"
     bytea_output: str = "hex"
     interval_style: str = "postgres"
+    date_style: str = "ISO, MDY"
+
+    @property
+    def dates(self) -> tuple[str, bool]:
+        """The style of dates, and whether the day precedes the month."""
+        style, order = self.date_style.split(", ")
+        return style, order == "DMY"
 
 
 INTERVAL_STYLES: dict[str, Callable[[int, int, int], str]] = {
     "postgres": interval_text,
     "postgres_verbose": interval_text_verbose,
     "iso_8601": interval_text_iso_8601,
+    "sql_standard": interval_text_sql,
 }
 """The text of an interval of months, days and microseconds, by the values of IntervalStyle."""
 
@@ -169,6 +181,8 @@ def text_column(type: PgType, style: OutputStyle) -> TextColumn:
         return partial(_array_text, type.element.name not in _NEVER_QUOTED, text_column(type.element, style))
     if type.name == "timestamptz":
         return partial(_timestamptz_text, style)
+    if type.name in ("date", "timestamp") and style.dates[0] != "ISO":
+        return partial(_styled_date_text if type.name == "date" else _styled_timestamp_text, style)
     if type.name == "interval":
         return partial(_interval_text, INTERVAL_STYLES[style.interval_style])
     if type.name == "bytea":
@@ -231,9 +245,13 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     offsets = offsets_at(
         zone(style.timezone), np.where(np.asarray(array.is_valid()), utc, 0) if array.null_count else utc
     )
+    local = utc + offsets * SECOND_US
+    if style.dates[0] != "ISO":
+        names = abbreviations_at(zone(style.timezone), utc // SECOND_US, offsets)
+        naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
+        return _styled_timestamp_text(style, naive, joined(pa.scalar(" "), names))
     kinds, which = np.unique(offsets, return_inverse=True)
     texts = [offset_text(seconds) for seconds in kinds.tolist()]
-    local = utc + offsets * SECOND_US
     naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
     suffix = pa.scalar(texts[0]) if len(texts) == 1 else pa.array(texts).take(pa.array(which))
     text = joined(_without_zeros(_cast(naive)), suffix)
@@ -247,6 +265,61 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
             for instant, offset in zip(utc[rows].tolist(), offsets[rows].tolist(), strict=True)
         ],
     )
+
+
+# ---- DateStyle other than ISO
+
+
+def _date_parts(style: OutputStyle, iso: pa.Array, days: Int64s) -> tuple[pa.Array, pa.Array | None]:
+    """What precedes the time of day, and the years that follow it or None, from texts in the style ISO."""
+    name, day_first = style.dates
+    year, month, day = (pc.utf8_slice_codeunits(iso, start, stop) for start, stop in ((0, 4), (5, 7), (8, 10)))
+    if name == "Postgres":
+        weekday = pa.array(WEEKDAYS).take(pa.array((days + 4) % 7))
+        months = pc.fill_null(pc.index_in(month, value_set=_MONTH_NUMBERS), 0)
+        month = pa.array(MONTHS).take(months)
+        first, second = (day, month) if day_first else (month, day)
+        return joined(weekday, pa.scalar(" "), first, pa.scalar(" "), second), year
+    separator = pa.scalar("/" if name == "SQL" else ".")
+    first, second = (day, month) if day_first or name == "German" else (month, day)
+    return joined(first, separator, second, separator, year), None
+
+
+_MONTH_NUMBERS = pa.array([f"{month:02d}" for month in range(1, 13)])
+
+
+def _styled_date_text(style: OutputStyle, array: pa.Array) -> pa.Array:
+    name, day_first = style.dates
+    days = fixed_values(array, np.int32)
+    odd = (days < _YEAR_1_US // DAY_US) | (days >= _YEAR_10000_US // DAY_US)
+    iso = _cast(array)
+    year, month, day = (pc.utf8_slice_codeunits(iso, start, stop) for start, stop in ((0, 4), (5, 7), (8, 10)))
+    first, second = (day, month) if day_first or name == "German" else (month, day)
+    separator = pa.scalar({"SQL": "/", "Postgres": "-", "German": "."}[name])
+    return patched(
+        array,
+        joined(first, separator, second, separator, year),
+        odd,
+        lambda rows: [date_text(value, name, day_first=day_first) for value in days[rows].tolist()],
+    )
+
+
+def _styled_timestamp_text(style: OutputStyle, array: pa.Array, zones: pa.Array | None = None) -> pa.Array:
+    """The text of local times. `zones`: what follows each of them."""
+    name, day_first = style.dates
+    us = fixed_values(array, np.int64)
+    iso = _cast(array)
+    date, year = _date_parts(style, iso, us // DAY_US)
+    time = _without_zeros(pc.utf8_slice_codeunits(iso, 11))
+    parts = [date, pa.scalar(" "), time, *([] if year is None else [pa.scalar(" "), year])]
+    odd = (us < _YEAR_1_US) | (us >= _YEAR_10000_US)
+
+    def each(rows: Int64s) -> list[str]:
+        ends = [""] * len(rows) if zones is None else zones.take(pa.array(rows)).to_pylist()
+        values = zip(us[rows].tolist(), ends, strict=True)
+        return [timestamp_text(value, end, name, day_first=day_first) for value, end in values]
+
+    return patched(array, joined(*parts, *([] if zones is None else [zones])), odd, each)
 
 
 def _interval_text(style: Callable[[int, int, int], str], array: pa.Array) -> pa.Array:

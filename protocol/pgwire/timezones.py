@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
@@ -97,6 +99,35 @@ def _changes(where: tzinfo) -> Iterator[tuple[int, str, int]]:
         if before != after:
             before = after
             yield high, *after
+
+
+@cache
+def _names(where: tzinfo) -> tuple[Int64s, list[str], dict[int, str]]:
+    """The instants of a zone's changes, the abbreviations before and after them, and the recent ones by offset."""
+    changes = [*_changes(where)]
+    first = datetime.fromtimestamp(_HISTORY_S[0], where).tzname() or ""
+    recent = {offset: name for _, name, offset in changes[-8:]}
+    return np.array([at for at, _, _ in changes], np.int64), [first, *(name for _, name, _ in changes)], recent
+
+
+def abbreviations_at(where: tzinfo, seconds: Int64s, offsets: Int64s) -> pa.Array:
+    """The abbreviations of a zone at instants (s since 1970) at which it has the offsets."""
+    if where is UTC:
+        return pa.array(["UTC"]).take(pa.array(np.zeros(len(seconds), np.int64)))
+    kinds, which = np.unique(offsets, return_inverse=True)
+    if isinstance(where, timezone):
+        return pa.array([offset_text(offset) for offset in kinds.tolist()]).take(pa.array(which))
+    starts, names, recent = _names(where)
+    found = pa.array(names).take(pa.array(np.searchsorted(starts, seconds, "right")))
+    early = (seconds < _HISTORY_S[0]) & (offsets == _offset(where, _FIRST_S))
+    if early.any():
+        oldest = datetime.fromtimestamp(_FIRST_S, where).tzname() or ""
+        found = pc.if_else(pa.array(early), oldest, found)
+    late = seconds >= _HISTORY_S[1]
+    if not late.any():
+        return found
+    repeated = pa.array([recent.get(offset, offset_text(offset)) for offset in kinds.tolist()]).take(pa.array(which))
+    return pc.if_else(pa.array(late), repeated, found)
 
 
 def offset_text(seconds: int) -> str:

@@ -59,6 +59,7 @@ from server.coordinator.holds import Holds
 from server.coordinator.indexes import Indexes
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import KeyIndexes
+from server.coordinator.key_values import key_tables
 from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.notifications import Notifications
@@ -148,7 +149,9 @@ class Coordinator:
         self.restoring: list[Callable[[], None]] = []
         """Called by `start` when all frontiers exist and before any `since` advances: takes further holds."""
         self._tasks = tasks = BackgroundTasks()
-        self.key_indexes = KeyIndexes(self.log, frontiers, tasks, self.latest_time, committer.last_write)
+        self.key_indexes = KeyIndexes(
+            self.log, frontiers, tasks, self.latest_time, committer.last_write, partial(key_tables, engine)
+        )
         committer.key_indexes = self.key_indexes
         self._snapshots = snapshots = SnapshotCache(self.log, scratch)
         self.system_tables = SystemTableHistory(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,13 +24,15 @@ from catalog import updates
 from catalog.log import Log
 from catalog.objects import Index, ObjectId, Table, Timestamp
 from catalog.state import CatalogState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import PgType, parse_type
 from server.coordinator.key_codes import Codes, KeyLayout
 from server.coordinator.key_counts import Changes, KeyCounts, Run, changes_of
 from server.coordinator.row_buffer import RowBuffer
 from server.coordinator.tasks import BackgroundTasks
 from server.runtime.threads import THREAD_ROWS
-from server.sql.index_keys import key_column
+from server.sql.computed_keys import ComputedKey, computed_key
+from server.sql.grammar.lexer import quote_identifier
+from server.sql.index_keys import key_column, key_text
 from server.timeline.frontiers import Frontiers
 
 HISTORY_MAX = 256  # changes that an index keeps for `since`
@@ -40,13 +42,22 @@ INLINE_MERGE_MAX = 1 << 15  # keys that are merged on the event loop
 
 @dataclass(frozen=True, slots=True)
 class EnforcedKey:
-    """An enforced key of a table. `id` is another one when the columns' types or positions change."""
+    """An enforced key of a table. `id` is another one when the columns' types or positions change.
+
+    `texts` and `types`: of the columns and expressions of the key. `layout`: of its key tables (`key_values.py`).
+    `inputs`: the numbers of the table's columns that it depends on. `columns`: those of the key; None if one of its
+    parts is an expression. `computed`: None if it consists of columns and has no condition.
+    """
 
     id: str
     name: str
-    columns: tuple[str, ...]
+    texts: tuple[str, ...]
+    types: tuple[PgType, ...]
     layout: KeyLayout
     is_primary: bool
+    inputs: frozenset[int]
+    columns: tuple[int, ...] | None
+    computed: ComputedKey | None = None
 
 
 class Duplicate(Exception):
@@ -101,6 +112,8 @@ class OwnKeys:
             self.runs.append((self.counts.runs[-1], -1))
 
 
+KeyTables = Callable[[EnforcedKey, Sequence[pa.Table]], Awaitable[Sequence[pa.Table]]]
+
 KeyChanges = Mapping[str, OwnKeys]
 """What a transaction changes in a table, by the ids of its enforced keys."""
 
@@ -123,15 +136,38 @@ def enforced_keys(state: CatalogState, id: ObjectId) -> tuple[EnforcedKey, ...]:
     ]
     for index in state.indexes_on(id):
         if index.is_unique:
-            columns = index_columns(table, index)
-            found.append(_enforced(table, f"{id} {index.id}", index.name, columns, index.nulls_distinct, False))
+            found.append(_enforced_index(table, index))
     return tuple(found)
 
 
-def index_columns(table: Table, index: Index) -> tuple[str, ...]:
-    """The names of the columns of a unique index."""
+def _enforced_index(table: Table, index: Index) -> EnforcedKey:
+    stem = f"{table.id} {index.id}"
+    computed = computed_key(table.columns, index.keys, index.condition)
     numbers = [key_column(key, table.columns) for key in index.keys]
-    return tuple(table.columns[number].name for number in numbers if number is not None)
+    if computed is None:
+        names = tuple(table.columns[number].name for number in numbers if number is not None)
+        return _enforced(table, stem, index.name, names, index.nulls_distinct, False)
+    layout = KeyLayout(
+        tuple(range(len(index.keys))), tuple(type.arrow for type in computed.types), index.nulls_distinct
+    )
+    inputs = [(number, table.columns[number].type) for number in computed.numbers]
+    texts = tuple(
+        quote_identifier(table.columns[number].name) if number is not None else key_text(key)
+        for key, number in zip(index.keys, numbers, strict=True)
+    )
+    id = f"{stem} {inputs}"
+    columns = tuple(number for number in numbers if number is not None)
+    return EnforcedKey(
+        id,
+        index.name,
+        texts,
+        computed.types,
+        layout,
+        False,
+        frozenset(computed.numbers),
+        columns if len(columns) == len(numbers) else None,
+        computed,
+    )
 
 
 def _enforced(
@@ -142,11 +178,11 @@ def _enforced(
     types = tuple(parse_type(table.columns[number].type) for number in at)
     layout = KeyLayout(at, tuple(type.arrow for type in types), nulls_distinct)
     id = f"{stem} {[(number, str(type.arrow)) for number, type in zip(at, types, strict=True)]}"
-    return EnforcedKey(id, name, columns, layout, is_primary)
+    return EnforcedKey(id, name, tuple(map(quote_identifier, columns)), types, layout, is_primary, frozenset(at), at)
 
 
 def changes_in(layout: KeyLayout, tables: Iterable[pa.Table]) -> Changes:
-    """The changes of a key by rows or changes of its table. May run in a thread."""
+    """The changes of a key by its key tables. May run in a thread."""
     return changes_of(
         [
             (layout.codes(table), table[updates.DIFF].to_numpy() if updates.DIFF in table.column_names else None)
@@ -178,7 +214,10 @@ def code_at(run: Run, position: int) -> int:
 
 
 class KeyIndexes:
-    """The indexes of all enforced keys. `latest_time` and `last_write`: of the tables, and of one of them."""
+    """The indexes of all enforced keys. `latest_time` and `last_write`: of the tables, and of one of them.
+
+    `key_tables`: computes the key tables of tables of rows or changes.
+    """
 
     def __init__(
         self,
@@ -187,12 +226,14 @@ class KeyIndexes:
         tasks: BackgroundTasks,
         latest_time: Callable[[], Timestamp],
         last_write: Callable[[ObjectId], int],
+        key_tables: KeyTables,
     ) -> None:
         self._log = log
         self._frontiers = frontiers
         self._tasks = tasks
         self._latest_time = latest_time
         self._last_write = last_write
+        self._key_tables = key_tables
         self._indexes: dict[str, KeyIndex] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._merging: set[str] = set()
@@ -231,7 +272,7 @@ class KeyIndexes:
                 time = self._latest_time()
                 holder = self._frontiers.hold(frozenset((table,)), time)
                 try:
-                    counts = await asyncio.to_thread(self._read, table, key.layout, time)
+                    counts = await self._read(table, key, time)
                 finally:
                     holder.release()
                 if self._last_write(table) <= time:
@@ -240,8 +281,9 @@ class KeyIndexes:
         finally:
             del self._loading[key.id]
 
-    def _read(self, table: ObjectId, layout: KeyLayout, time: Timestamp) -> KeyCounts:
-        return counts_of(layout, self._log.current_tables(table, 0, time + 1))
+    async def _read(self, table: ObjectId, key: EnforcedKey, time: Timestamp) -> KeyCounts:
+        tables = await asyncio.to_thread(self._log.current_tables, table, 0, time + 1)
+        return await asyncio.to_thread(counts_of, key.layout, await self._key_tables(key, tables))
 
     # -- commits --------------------------------------------------------------------------------------------------
 
@@ -257,7 +299,8 @@ class KeyIndexes:
     ) -> ObjectId | None:
         """Adds the changes of a request to those of its group. Raises Duplicate, and then adds nothing.
 
-        Returns a table if the index of one of its keys is not loaded. `state`: the catalog after the request.
+        Returns a table if the index of one of its keys is not loaded, or if the changes of a computed key are missing.
+        `state`: the catalog after the request.
         `changes`: by table; those that are missing are computed from `written`. `created`: the rows of keys that the
         request creates, before its changes. `new`: the tables that it creates. `alters`: the request changes the
         catalog. It may have replaced all rows of a table, whose index will then be loaded again.
@@ -277,6 +320,8 @@ class KeyIndexes:
                         continue
                     return table
                 own = changes.get(table, _NO_CHANGES).get(key.id)
+                if own is None and key.computed is not None:
+                    return table  # the statement is executed again, and computes the values of the new key
                 if own is None:
                     own = OwnKeys(KeyCounts(key.layout.is_narrow))
                     own.add(changes_in(key.layout, map(_table, written[table])), -1)
@@ -382,8 +427,8 @@ def first_duplicate(
 ) -> tuple[int, int] | None:
     """The first added row whose key another row has, one of others or an earlier one; None if there is none.
 
-    The result is the number of its table and its position there. Retractions in `tables` precede additions. `own`: the
-    changes before `tables`. May run in a thread.
+    The result is the number of its key table and its position there. Retractions in `tables` precede additions.
+    `own`: the changes before `tables`. May run in a thread.
     """
     parts = [(codes, _diffs(table)) for table in tables if len(codes := layout.codes(table))]
     taken = KeyCounts(layout.is_narrow)

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catalog.objects import Table
+from catalog.objects import Index, Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, changes_in, counts_of, enforced_keys, first_duplicate, violation
+from server.coordinator.key_values import key_tables
 from server.execution.ddl import indexes
 from server.execution.ddl.define import change_catalog
-from server.execution.ddl.keys import check_type, with_keys
+from server.execution.ddl.keys import check_key_type, check_type, with_keys
 from server.execution.names import find_item
 from server.execution.own_changes import is_changed
 from server.execution.select import relation_rows_at
@@ -27,7 +28,7 @@ from server.session_state.results import Result
 from server.session_state.transaction import Mode
 from server.sql.grammar.statements import tables as grammar
 from server.sql.grammar.statements.views import CreateIndex
-from server.sql.index_keys import key_column
+from server.sql.index_keys import index_keys
 
 
 async def create_unique_index(context: Context, statement: CreateIndex) -> Result:
@@ -56,13 +57,12 @@ async def _create_index(context: Context, statement: CreateIndex) -> None:
         return
     (id,) = after.items.keys() - before.items.keys()
     index = after.items[id]
-    for key in (key.expression for key in statement.keys):
-        number = key_column(key.text, table.columns)
-        if number is None:
-            message = "a unique index on an expression is not supported"
-            hint = "Add a column with the value of the expression."
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=key.position)
-        check_type(table.columns[number], key.position)
+    assert isinstance(index, Index)
+    for key, given in zip(index_keys(table.columns, index.keys), statement.keys, strict=True):
+        if isinstance(key, int):
+            check_type(table.columns[key], given.expression.position)
+        else:
+            check_key_type(key.type, "an expression", given.expression.position)
     (enforced,) = [key for key in enforced_keys(after, table.id) if key.name == index.name]
     await enforce(context, table, enforced, ())
     change_catalog(context, indexes.create(context, statement))
@@ -105,13 +105,16 @@ async def enforce(context: Context, table: Table, key: EnforcedKey | None, requi
     if key is None:
         return
     layout, empty = key.layout, KeyCounts(key.layout.is_narrow)
-    changes = await asyncio.to_thread(changes_in, layout, [rows])
+    (values,) = await key_tables(coordinator.engine, key, [rows])
+    changes = await asyncio.to_thread(changes_in, layout, [values])
     if violation(empty, None, changes) is not None:
-        found = await asyncio.to_thread(first_duplicate, layout, empty, None, [rows])
+        found = await asyncio.to_thread(first_duplicate, layout, empty, None, [values])
         assert found is not None
-        raise not_unique(context, table, key, rows, found[1])
+        raise not_unique(context, table, key, values, found[1])
     committed = rows
     if has_changes:
         committed = rows.slice(0, 0) if is_new else await coordinator.reads.rows(id, time, (), table)
-    transaction.new_keys[key.id] = await asyncio.to_thread(counts_of, layout, [committed])
+    if committed is not rows:
+        (values,) = await key_tables(coordinator.engine, key, [committed])
+    transaction.new_keys[key.id] = await asyncio.to_thread(counts_of, layout, [values])
     transaction.key_changes.pop(id, None)  # computed again, with the new key

@@ -77,7 +77,7 @@ from server.sql.grammar.statements.alter_table import (
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.grammar.statements.writes import Assignment, Insert, Update
-from server.sql.index_keys import index_keys
+from server.sql.index_keys import index_condition, index_keys
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.row_rules import rules_of
 from server.sql.scope import ID_SCHEMA
@@ -388,7 +388,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
         if user.id in state.items:
             state = state.without_item(user.id, cascade=True)
     for index in state.indexes_on(table.id):
-        if any(name in key_columns(key) for key in (*index.keys, *index.included)):
+        if any(name in key_columns(key) for key in (*index.keys, *index.included, index.condition) if key):
             try:
                 state = state.without_item(index.id, cascade=action.cascade)
             except InUse as error:
@@ -532,9 +532,14 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     action = replace(action, type=type)
     _refuse_users(context.state, table, column.name)
     _refuse_computed(table, column)
-    if any(c.generated and column.name in key_columns(c.generated) for c in table.columns):
-        message = "cannot alter type of a column used by a generated column"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    for computed in table.columns:
+        if computed.generated and column.name in key_columns(computed.generated):
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a generated column",
+                detail=f'Column "{column.name}" is used by generated column "{computed.name}".',
+                hint="Drop the generated column first.",
+            )
     for check in table.checks:
         if column.name in key_columns(check.expression):
             raise PgError(
@@ -549,6 +554,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     after = _with_column(table, at, new)
     for index in context.state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
+        index_condition(after.columns, index.condition)
         check_classes(after.columns, index.keys, index.classes, index.method)
     check_types(context.state, after)
     if action.using is None and _is_wider(parse_type(column.type), type):

@@ -24,6 +24,7 @@ from server.authorization import privileges
 from server.coordinator.key_codes import Codes
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import EnforcedKey
+from server.coordinator.key_values import codes_of, key_tables
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.execution.row_rules import check_rows
@@ -88,8 +89,12 @@ async def insert_on_conflict(
         if conflict.update is None:
             matches = await _free(context, table, keys, new)
         else:
-            existing = await relation_rows_at(context, table.id, time, _wanted(keys, new))
-            matches = await _in_thread_if_many(keys, new, existing)
+            existing = new.slice(0, 0)
+            if any(key.columns is not None for key in keys) or await _conflicts(context, table, keys, new):
+                existing = await relation_rows_at(context, table.id, time, _wanted(keys, new))
+            engine = context.coordinator.engine
+            values = [(key, *(await key_tables(engine, key, [new, existing]))) for key in keys]
+            matches = await _in_thread_if_many(values, new, existing)
             old, updated, numbers = await _updated(context, table, conflict, parameters, new, existing, matches, time)
         inserted = gathered(new, matches.inserted)
         check_not_null(context, table, updated, plan.given)
@@ -140,9 +145,9 @@ async def _hold(context: Context, ids: frozenset[ObjectId]) -> Timestamp:
 
 def _locked_keys(keys: Sequence[EnforcedKey], new: pa.Table) -> Keys | None:
     """The keys of the rows, of which no others are read. None: the whole table is locked."""
-    if len(keys) != 1 or len(keys[0].layout.columns) != 1 or not keys[0].layout.nulls_distinct:
+    if len(keys) != 1 or keys[0].columns is None or len(keys[0].columns) != 1 or not keys[0].layout.nulls_distinct:
         return None
-    (column,) = keys[0].layout.columns
+    (column,) = keys[0].columns
     if new.num_rows > KEYS_MAX:
         return None
     return Keys.of(column, new.column(column).drop_null())
@@ -150,10 +155,10 @@ def _locked_keys(keys: Sequence[EnforcedKey], new: pa.Table) -> Keys | None:
 
 def _wanted(keys: Sequence[EnforcedKey], new: pa.Table) -> Wanted:
     """The existing rows that may have the key of a new one."""
-    if len(keys) != 1 or not keys[0].layout.nulls_distinct or new.num_rows > WANTED_MAX:
+    if len(keys) != 1 or not keys[0].layout.nulls_distinct or new.num_rows > WANTED_MAX or keys[0].columns is None:
         return ()
     found = []
-    for number in keys[0].layout.columns:
+    for number in keys[0].columns:
         values = new.column(number).drop_null().unique()
         if pa.types.is_floating(values.type):
             return ()
@@ -166,7 +171,8 @@ async def _free(context: Context, table: Table, keys: Sequence[EnforcedKey], new
     is_free = np.ones(new.num_rows, np.bool_)
     found: list[tuple[Positions, Positions]] = []
     for key in keys:
-        codes = await in_thread(key.layout.codes, new)
+        (values,) = await key_tables(context.coordinator.engine, key, [new])
+        codes = await in_thread(codes_of, key, values)
         rows = codes.rows if codes.rows is not None else np.arange(len(codes))
         is_free[rows[await are_taken(context, table, key, codes)]] = False
         found.append((rows, _numbers(codes)))
@@ -204,21 +210,33 @@ def _repeated(count: int, keys: Sequence[tuple[Positions, Positions]], is_free: 
     return found
 
 
-def _matches(keys: Sequence[EnforcedKey], new: pa.Table, existing: pa.Table) -> _Matches:
-    """DO UPDATE: compares the rows to be inserted with the existing ones, and with each other."""
+async def _conflicts(context: Context, table: Table, keys: Sequence[EnforcedKey], new: pa.Table) -> bool:
+    """Whether an existing row has a key of one of the rows."""
+    for key in keys:
+        (values,) = await key_tables(context.coordinator.engine, key, [new])
+        if (await are_taken(context, table, key, await in_thread(codes_of, key, values))).any():
+            return True
+    return False
+
+
+def _matches(keys: Sequence[tuple[EnforcedKey, pa.Table, pa.Table]], new: pa.Table) -> _Matches:
+    """DO UPDATE: compares the rows to be inserted with the existing ones, and with each other.
+
+    `keys`: each with the key tables of the new rows and of the existing ones.
+    """
     conflicts = np.full(new.num_rows, -1, np.int64)  # the position of the existing row
     is_first = np.ones(new.num_rows, np.bool_)
-    for key in keys:  # keys with the same columns
-        mine, theirs = key.layout.codes(new), key.layout.codes(existing)
+    for key, own, others_of in keys:  # keys with the same parts
+        mine, theirs = codes_of(key, own), codes_of(key, others_of)
         rows = mine.rows if mine.rows is not None else np.arange(len(mine))
         others = theirs.rows if theirs.rows is not None else np.arange(len(theirs))
         numbers = _numbers(mine, theirs)
         position = np.full(len(numbers) + 1, -1, np.int64)
         position[numbers[len(mine) :]] = others
-        own = numbers[: len(mine)]
-        conflicts[rows] = np.maximum(conflicts[rows], position[own])
+        used = numbers[: len(mine)]
+        conflicts[rows] = np.maximum(conflicts[rows], position[used])
         repeated = np.ones(len(rows), np.bool_)
-        repeated[np.unique(own, return_index=True)[1]] = False
+        repeated[np.unique(used, return_index=True)[1]] = False
         is_first[rows[repeated]] = False
     conflicting = np.flatnonzero(conflicts >= 0)
     inserted = np.flatnonzero((conflicts < 0) & is_first)
@@ -330,7 +348,9 @@ async def _result(
     return Result("INSERT 0 {}", TableRows(fields, shaped(rows, schema)))
 
 
-async def _in_thread_if_many(keys: Sequence[EnforcedKey], new: pa.Table, existing: pa.Table) -> _Matches:
+async def _in_thread_if_many(
+    keys: Sequence[tuple[EnforcedKey, pa.Table, pa.Table]], new: pa.Table, existing: pa.Table
+) -> _Matches:
     if new.num_rows + existing.num_rows > THREAD_ROWS:
-        return await asyncio.to_thread(_matches, keys, new, existing)
-    return _matches(keys, new, existing)
+        return await asyncio.to_thread(_matches, keys, new)
+    return _matches(keys, new)

@@ -11,7 +11,7 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.dataflow.stream.order import OrderPlan, SortKey
-from server.sql.expressions import walk
+from server.sql.expressions import Expression, walk
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements.parts import Expr, Name, Query
@@ -19,9 +19,10 @@ from server.sql.grammar.statements.subscribe import WithinTimestampOrderBy
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.grammar.statements.views import CreateIndex
 from server.sql.grammar.statements.writes import Insert
-from server.sql.index_keys import index_keys
+from server.sql.index_keys import bound_condition, bound_key, index_keys
 from server.sql.plan import Field, PlanContext, QueryPlan, plan_query
 from server.sql.relations import Series, Unnest
+from server.sql.row_rules import varies
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import relation_query
 from server.sql.type_names import sql_name
@@ -79,6 +80,26 @@ def default_values(table: Table) -> Insert:
     return Insert("", 0, Name((ID_SCHEMA, table.id), 0), None, (), None, ())
 
 
+def plan_index_condition(statement: CreateIndex, item: Relation, context: PlanContext) -> str:
+    """The condition of an index over `item` as SQL text; "" without one. PgError 42804, 42703, 42P17, 0A000."""
+    condition = statement.where
+    if condition is None:
+        return ""
+    refuse_subquery(condition, "index predicate")
+    if _varies(bound_condition(item.columns, condition)):
+        raise _not_immutable("predicate", condition)
+    return condition.text
+
+
+def _varies(expression: int | Expression) -> bool:
+    return not isinstance(expression, int) and any(map(varies, walk(expression)))
+
+
+def _not_immutable(what: str, expression: Expr) -> PgError:
+    message = f"functions in index {what} must be marked IMMUTABLE"
+    return PgError(SqlState.INVALID_OBJECT_DEFINITION, message, position=expression.position)
+
+
 def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext) -> tuple[str, ...]:
     """The key expressions of an index over `item` as SQL text; all columns if none are given. PgError 42703, ..."""
     if not statement.keys:
@@ -86,6 +107,8 @@ def plan_index_keys(statement: CreateIndex, item: Relation, context: PlanContext
     expressions = tuple(key.expression for key in statement.keys)
     for key in expressions:
         refuse_subquery(key, "index expression")
+        if statement.unique and _varies(bound_key(item.columns, key)):
+            raise _not_immutable("expression", key)
         text = f"SELECT {key.text} FROM {quote_identifier(ID_SCHEMA)}.{quote_identifier(item.id)}"
         query = Query(parse_query(text).tree, text, key.offset - len("SELECT "))
         if plan_query(query, context, None, maintained=True).types:
@@ -140,9 +163,17 @@ def plan_order(
         message = f"aggregate functions are not allowed in {_ORDER_BY}"
         raise PgError(SqlState.GROUPING_ERROR, message, position=order.terms[0].position) from None
     if any(isinstance(node, Series | Unnest) for node in walk(planned.relation)):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"set-returning functions are not allowed in {_ORDER_BY}")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"set-returning functions are not allowed in {_ORDER_BY}",
+            hint="Order by columns, or by expressions that return one value.",
+        )
     if planned.inputs != {CHANGES}:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"subqueries cannot read relations in {_ORDER_BY}")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"subqueries cannot read relations in {_ORDER_BY}",
+            hint="Order by a column that the query joins to the rows.",
+        )
     for term, place in zip(order.terms, places, strict=True):
         if planned.columns[place].type.name == "json":
             raise PgError(

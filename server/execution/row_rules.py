@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.objects import Table
-from server.execution.volatile import CONSTANT_ROWS_MAX, computed_columns, scalar_values
+from server.execution.volatile import CONSTANT_ROWS_MAX, computed_columns
 from server.session_state.constraints import check_violation
 from server.session_state.context import Context
 from server.sql.constant import Bindings, NotCheap
+from server.sql.functions.worker import scalar_values
 from server.sql.row_rules import RowRules, Rule, violated
 
 

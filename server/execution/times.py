@@ -83,10 +83,14 @@ async def _constant(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"calling an unmaterializable function in {clause} not yet supported",
             position=expression.position,
+            hint="Write a constant, or compute the time first: SELECT mz_now().",
         )
     if plan.inputs:
         raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED, f"{clause} does not allow subqueries", position=expression.position
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{clause} does not allow subqueries",
+            position=expression.position,
+            hint="Execute the query first, and write its result as a constant.",
         )
     if any(isinstance(node, Aggregate) for node in walk(plan.relation)):
         message = f"aggregate functions are not allowed in {clause}"

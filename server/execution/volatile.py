@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from catalog import updates
 from catalog.objects import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT2, INT4, INT8, PgType
+from protocol.pgwire.types import INT2, INT4, INT8
 from server.dataflow.runtime.spark_rows import shaped
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
 from server.sql.constant import Bindings, NotCheap, compiled
 from server.sql.expressions import Cast, Column, ColumnRef, Expression, Literal, Volatile, transform
-from server.sql.functions.worker import scalars
+from server.sql.functions.worker import scalar_values
 from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import Project, Relation, Scan, Values
 from server.sql.volatile import Deferred, cell_calls, deferred, with_values
@@ -148,12 +148,6 @@ async def _values_of_calls(
                 arguments.append(scalar_values(argument.type, rows.column(numbers[argument.column.id])))
         found[call.number] = await context.volatile.column(call, arguments, count)
     return found
-
-
-def scalar_values(type: PgType, column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python scalars."""
-    array = column.combine_chunks()
-    return array.to_pylist() if type.name == "interval" else scalars(type, array)
 
 
 _RANGES = {INT2: (-(2**15), 2**15 - 1, "smallint"), INT4: (-(2**31), 2**31 - 1, "integer")}

@@ -114,7 +114,11 @@ def _subject(
         plan = _plan(context, about, statement.stage, types)
     if plan is None or isinstance(plan, CatalogPlan | WithWritesPlan):
         what = "a query over system catalogs" if isinstance(plan, CatalogPlan) else "a statement that has no plan"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"EXPLAIN of {what} is not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"EXPLAIN of {what} is not supported",
+            hint="Explain a query, an INSERT, an UPDATE, a DELETE or a MERGE over relations of users.",
+        )
     if (isinstance(plan, WritePlan) or isinstance(inner, s.CreateTableAs)) and statement.stage in _MAINTAINED:
         message = f"EXPLAIN {statement.stage.upper()} PLAN of a write is not supported"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="It shows how a query is kept up to date.")
@@ -252,6 +256,7 @@ async def _physical(context: Context, subject: _Subject, shown: Shown) -> Sectio
             SqlState.FEATURE_NOT_SUPPORTED,
             "the query cannot be kept up to date",
             detail="mz_now() is compared with columns of several queries, or is used outside a temporal filter.",
+            hint="Rewrite the condition as mz_now() < expression, or with <=, =, >= or >, joined to others by AND.",
         )
     section = await maintenance(context.coordinator, subject.query, subject.flow, shown)
     return replace(section, headless=section.plan is not None)

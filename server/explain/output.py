@@ -77,7 +77,11 @@ def explanation(statement: Explain, sections: Sequence[Section]) -> Result:
     if (draw := _GRAPHS.get(statement.format)) is not None:
         plans = [section.plan for section in sections if section.plan is not None]
         if not plans:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "there is no plan that could be shown as a graph")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "there is no plan that could be shown as a graph",
+                hint="Explain a query that reads relations.",
+            )
         return _result(statement, list(draw(plans[-1])))
     if statement.format is ExplainFormat.JSON:
         document: dict[str, object] = {}

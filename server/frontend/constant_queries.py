@@ -29,6 +29,7 @@ from protocol.pgwire.connection import Connection
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError
+from protocol.pgwire.input_style import InputStyle
 from protocol.pgwire.messages.backend import BindComplete, CommandComplete
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
@@ -115,7 +116,7 @@ class ConstantQueries:
             plan = prepared.plan
             if not isinstance(plan, WritePlan) or plan.added is None:
                 return None
-            values = literals.values(prepared.parameters, context.settings.naming[2])
+            values = literals.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
             if values is None or not all(map(is_short, values)):
                 return None
         except Exception:
@@ -221,6 +222,7 @@ class _Call:
     parameters: Sequence[tuple[PgType, int]]
     """The type and format of each parameter."""
     timezone: str
+    style: InputStyle
     head: bytes
 
     @classmethod
@@ -248,6 +250,7 @@ class _Call:
             execute,
             list(zip(prepared.parameters, parameter_formats, strict=True)),
             context.settings.naming[2],
+            context.settings.input_style,
             _BIND_COMPLETE + described,
         )
 
@@ -263,9 +266,9 @@ class _Call:
         """Executes the call. Returns its result and the answer without that to Sync. NotCheap; PgError."""
         if not all(map(is_short, values)):
             raise NotCheap
-        timezone = self.timezone
+        timezone, style = self.timezone, self.style
         decoded = [
-            decode_parameter(type, format, value, timezone=timezone)
+            decode_parameter(type, format, value, timezone=timezone, style=style)
             for (type, format), value in zip(self.parameters, values, strict=True)
         ]
         result, answer = self.execute(tuple(decoded))

@@ -118,7 +118,12 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
     types = [type.without_modifiers if type.has_seconds else type for type in types]
     columns = [(table.columns[i].name, type) for i, type in zip(positions, types, strict=True)]
     copy = await write.copy_from(
-        context, table, positions, CopyDecoder(columns, options, table.name, timezone=context.settings["TimeZone"])
+        context,
+        table,
+        positions,
+        CopyDecoder(
+            columns, options, table.name, timezone=context.settings["TimeZone"], style=context.settings.input_style
+        ),
     )
     format = 1 if options.is_binary else 0
     sender.connection.send(CopyInResponse(format, (format,) * len(positions)))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import assert_never
 
 from catalog import spill
+from protocol.pgwire.decode import BINARY_FORMAT
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
@@ -307,7 +308,8 @@ class Dispatcher:
                     raise PgError(
                         SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
                     )
-                cursor = Portal(Prepared(inner, None, declared=types), parameters, cursor=True, hold=hold)
+                formats = (BINARY_FORMAT,) if statement.binary else ()
+                cursor = Portal(Prepared(inner, None, declared=types), parameters, formats, cursor=True, hold=hold)
                 self.portals.check_unused(name.name)
                 if not isinstance(inner, s.Subscribe):
                     await self._run_cursor(cursor, statement)
@@ -333,7 +335,15 @@ class Dispatcher:
                 "Execute with max_rows of a FETCH ALL is not supported"
                 if statement.count is None
                 else "Execute with max_rows < a FETCH's count is not supported",
+                hint="Give the number of rows in FETCH, and execute it without a limit.",
             )
+
+    def formats_of(self, statement: s.Statement | None) -> tuple[int, ...]:
+        """The result formats of a statement of the simple protocol: binary for FETCH from a BINARY cursor."""
+        if not isinstance(statement, s.Fetch):
+            return ()
+        cursor = self.portals.find(statement.cursor.name)
+        return () if cursor is None or not cursor.cursor else cursor.formats
 
     async def _run_cursor(self, cursor: Portal, declare: s.Declare) -> None:
         """Executes the query of a cursor, and keeps its rows. Large ones are kept on disk."""

@@ -119,13 +119,13 @@ class ExtendedQuery:
 
     def _decode(self, message: Bind, prepared: Prepared) -> tuple[object, ...]:
         """Returns the values of the parameters."""
-        timezone = self._context.settings.naming[2]
+        timezone, style = self._context.settings.naming[2], self._context.settings.input_style
         formats = message.parameter_formats or (0,)
         if len(formats) == 1:
             formats *= len(message.parameters)
         return tuple(
             [
-                decode_parameter(type, format, data, timezone=timezone)
+                decode_parameter(type, format, data, timezone=timezone, style=style)
                 for type, format, data in zip(prepared.parameters, formats, message.parameters, strict=True)
             ]
         )

@@ -100,7 +100,7 @@ class QueryCache:
             if prepared is not None and _is_shared(prepared, shared):
                 if isinstance(prepared.plan, WritePlan) and context.transaction.read_only:
                     return None  # an error of a constant precedes that of the transaction
-                values = shared.values(prepared.parameters, context.settings.naming[2])
+                values = shared.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
                 return (prepared, values) if all(map(is_short, values)) else None
         except (PgError, Undescribed):
             pass

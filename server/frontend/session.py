@@ -329,7 +329,11 @@ class Session:
         self._sender.is_due = True
 
     def _function_call(self, _: FunctionCall) -> None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "function calls by message are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "function calls by message are not supported",
+            hint="Call the function in a SELECT.",
+        )
 
     def _send_answer(self, answer: bytes, kind: str) -> None:
         """Sends the answer to a query or an INSERT of constants."""

@@ -52,7 +52,11 @@ class Login:
         user = user_of(parameters)
         del parameters["user"]
         if parameters.pop("replication", "false").lower() not in ("false", "off", "no", "0"):
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "replication connections are not supported")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "replication connections are not supported",
+                hint="Read changes with SUBSCRIBE, or send them elsewhere with CREATE SINK.",
+            )
         settings = Settings(lambda: coordinator.state.settings)
         settings.start_with("session_authorization", user)
         requested = parameters.pop("database", "") or user

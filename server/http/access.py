@@ -48,7 +48,12 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
                 return
             if rule.method not in (Method.SCRAM, Method.PASSWORD):
                 message = f'authentication method "{rule.method}" is not supported for HTTP'
-                raise _refused(403, SqlState.FEATURE_NOT_SUPPORTED, message)
+                raise _refused(
+                    403,
+                    SqlState.FEATURE_NOT_SUPPORTED,
+                    message,
+                    hint="Give the HTTP port a rule with the method scram-sha-256, password or trust.",
+                )
             if not is_encrypted:
                 message = "passwords are only accepted over TLS: use --tls-cert and --tls-key"
                 raise _refused(403, SqlState.INVALID_AUTHORIZATION_SPECIFICATION, message)
@@ -80,5 +85,5 @@ def _credentials(request: web.Request) -> BasicAuth | None:
     return None if header is None else BasicAuth.decode(header, encoding="utf-8")
 
 
-def _refused(status: int, sqlstate: SqlState, message: str) -> Refused:
-    return Refused(status, PgError(sqlstate, message))
+def _refused(status: int, sqlstate: SqlState, message: str, *, hint: str | None = None) -> Refused:
+    return Refused(status, PgError(sqlstate, message, hint=hint))

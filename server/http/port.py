@@ -200,7 +200,11 @@ class HttpPort:
             raise Refused(404, error) from None
         except web.HTTPMethodNotAllowed:
             allowed = sorted(self._methods[request.path])
-            error = PgError(SqlState.FEATURE_NOT_SUPPORTED, f"use {allowed[0]}")
+            error = PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f"use {allowed[0]}",
+                hint="The header Allow of the response has all methods of this path.",
+            )
             raise Refused(405, error, {hdrs.ALLOW: ", ".join(allowed)}) from None
         except (Refused, ConnectionError):  # a client that has disconnected
             raise

@@ -37,7 +37,11 @@ class _RowsOfStatements:
 
     def check(self, statement: s.Statement) -> None:
         if isinstance(statement, s.CopyTo | s.CopyFrom):
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY is not supported over HTTP")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "COPY is not supported over HTTP",
+                hint="Use INSERT and SELECT, or COPY over a connection of PostgreSQL's protocol.",
+            )
         if isinstance(statement, s.Subscribe):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
@@ -70,7 +74,11 @@ def _arrow_rows(schema: pa.Schema, types: Sequence[PgType], table: pa.Table) -> 
             plain_column(column, type).cast(type.arrow) for column, type in zip(batch.columns, types, strict=True)
         ]
         if not arrays:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "rows without columns cannot be sent as Arrow")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "rows without columns cannot be sent as Arrow",
+                hint="Select at least one column.",
+            )
         head = memoryview(schema.serialize())
         rows = memoryview(pa.record_batch(arrays, schema=schema).serialize())
         encoded.append(copy_data(len(head).to_bytes(4, "big"), head, rows))

@@ -334,7 +334,11 @@ class _ArrowOutput(_Output):
             case RowDescription.code if self._description is None:
                 self._description = described(answer)
             case RowDescription.code:
-                self._error = PgError(SqlState.FEATURE_NOT_SUPPORTED, "an Arrow stream has the rows of one statement")
+                self._error = PgError(
+                    SqlState.FEATURE_NOT_SUPPORTED,
+                    "an Arrow stream has the rows of one statement",
+                    hint="Send each statement that returns rows in a request of its own.",
+                )
             case CopyData.code if self._error is None:
                 schema, batch = schema_and_batch(answer.body)
                 await self._write(batch if self._has_schema else b"".join((schema, batch)))
@@ -344,7 +348,11 @@ class _ArrowOutput(_Output):
 
     async def finish(self) -> web.StreamResponse:
         if self._error is None and self._description is None:
-            self._error = PgError(SqlState.FEATURE_NOT_SUPPORTED, "the statement returns no rows")
+            self._error = PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "the statement returns no rows",
+                hint="Ask for JSON, which reports the command tag.",
+            )
         if self._error is not None:
             if self._response is None:
                 return error_response(self._error, status_of(self._error.sqlstate))

@@ -30,5 +30,9 @@ async def validate_connection(system: str, options: Options) -> None:
 def kind_of(system: str) -> SourceKind:
     """The kind of source for an external system. PgError 0A000 if there is none."""
     if system not in KINDS:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"sources of {system} are not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"sources of {system} are not supported",
+            hint="Use a source from KAFKA, POSTGRES, FILE or LOAD GENERATOR.",
+        )
     return KINDS[system]

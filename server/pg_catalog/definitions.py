@@ -11,7 +11,7 @@ from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
-from server.sql.index_keys import ending_text, key_texts
+from server.sql.index_keys import condition_text, ending_text, key_text, key_texts
 from server.sql.stored_query import definition_text
 
 
@@ -32,7 +32,7 @@ def definitions(visible: Visible) -> Iterator[Row]:
         if isinstance(item, Index):
             columns = visible.state.relation(item.on).columns
             texts = [
-                quote_identifier(columns[number - 1].name) if number else _in_parentheses(visible.text_of(key))
+                quote_identifier(columns[number - 1].name) if number else key_text(visible.text_of(key))
                 for key, number in ((key, key_column_number(key, columns)) for key in item.keys)
             ]
             what = "UNIQUE INDEX" if item.is_unique else "INDEX"
@@ -68,9 +68,12 @@ def _index_definition(
     on = f"{quote_identifier(schema)}.{quote_identifier(name)}"
     if isinstance(index, Index):
         method, shown, ending = index.method, key_texts(index, tuple(keys)), ending_text(index)
+        condition = condition_text(visible.text_of(index.condition))
+        where = f" WHERE {condition}" if condition else ""
     else:
+        where = ""
         method, shown, ending = "btree", keys, "" if index.nulls_distinct else " NULLS NOT DISTINCT"
-    text = f"CREATE {what} {quote_identifier(index.name)} ON {on} USING {method} ({', '.join(shown)}){ending}"
+    text = f"CREATE {what} {quote_identifier(index.name)} ON {on} USING {method} ({', '.join(shown)}){ending}{where}"
     yield {"oid": oid, "place": 0, "text": text}
     for place, key in enumerate(keys, 1):
         yield {"oid": oid, "place": place, "text": key}
@@ -97,7 +100,3 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)
                 enforced = "" if key.enforced else " NOT ENFORCED"
                 yield {"oid": key.oid, "text": f"{key.text} ({names}){enforced}"}
-
-
-def _in_parentheses(key: str) -> str:
-    return key if key.startswith("(") and key.endswith(")") else f"({key})"

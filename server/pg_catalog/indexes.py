@@ -11,6 +11,7 @@ from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.relations import attributes_of
 from server.pg_catalog.static import Row, column_type, default_class, operator_class
 from server.pg_catalog.visible import Visible
+from server.sql.index_keys import condition_text
 from server.sql.stored_columns import column_names
 
 
@@ -34,6 +35,7 @@ def indexes(visible: Visible) -> Iterator[Row]:
                 item.nulls_distinct,
                 classes=item.classes,
                 method=item.method,
+                condition=condition_text(visible.text_of(item.condition)) or None,
                 expression_types=[a.type for a in attributes_of(visible, item)[: len(numbers)]] if expressions else (),
             )
             row["indnatts"] += len(included)
@@ -68,6 +70,7 @@ def _index(
     primary: bool = False,
     classes: Sequence[str] = (),
     method: str = "btree",
+    condition: str | None = None,
     expression_types: Sequence[int] = (),
 ) -> Row:
     """`expression_types`: the types of all keys, if one is an expression."""
@@ -95,6 +98,7 @@ def _index(
         ],
         "indoption": [0 for _ in numbers],
         "indexprs": ", ".join(expressions) or None,
+        "indpred": condition,
     }
 
 

@@ -28,7 +28,7 @@ from catalog.roles import MATERIALIZE
 PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
 """The role `materialize`, which owns all objects without another owner."""
-HEAP, BTREE, HASH = 2, 403, 405
+HEAP, BTREE = 2, 403
 BUILT_IN = 15000
 
 _SCHEMAS = {builtin.PG_CATALOG.id: PG_CATALOG, builtin.INFORMATION_SCHEMA.id: INFORMATION_SCHEMA}

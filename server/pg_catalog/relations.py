@@ -10,9 +10,10 @@ from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Rela
 from server.pg_catalog import oids
 from server.pg_catalog.acls import acl_of, column_acl_of
 from server.pg_catalog.keys import key_column_number, keys_of
-from server.pg_catalog.static import BY_ID, Row, column_type, system_type
+from server.pg_catalog.static import BY_ID, METHODS, Row, column_type, system_type
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
+from server.sql.index_keys import called_function
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_query import plan_stored
 
@@ -36,7 +37,8 @@ class Attribute:
 
 
 def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
-    """Returns the columns of a relation or an index. The column of an index expression is named `expr`."""
+    """Returns the columns of a relation or an index. The column of an index expression is named after
+    the function that it calls, else `expr`."""
     if item.id in builtin.PG_TABLES:
         relation = BY_ID[item.id]
         return [Attribute(c.name, *system_type(c.type), c.nullable) for c in relation.columns]
@@ -46,7 +48,7 @@ def attributes_of(visible: Visible, item: Item) -> list[Attribute]:
         return [
             Attribute(columns[number - 1].name, *column_type(columns[number - 1]), True)
             if number
-            else Attribute("expr", *_expression_type(visible, item, key), True)
+            else Attribute(called_function(key) or "expr", *_expression_type(visible, item, key), True)
             for key, number in zip((*item.keys, *item.included), numbers, strict=True)
         ]
     assert isinstance(item, Relation)
@@ -79,7 +81,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             checks=len(item.checks) if isinstance(item, Table) else 0,
             triggers=item.id in visible.with_foreign_keys,
             acl=acl_of(visible, item.id),
-            hashed=isinstance(item, Index) and item.method == "hash",
+            method=METHODS[item.method] if isinstance(item, Index) else 0,
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -98,7 +100,7 @@ def _class(
     checks: int = 0,
     triggers: bool = False,
     acl: list[str] | None = None,
-    hashed: bool = False,
+    method: int = 0,
 ) -> Row:
     return {
         "oid": oid,
@@ -107,7 +109,7 @@ def _class(
         "reltype": 0,
         "reloftype": 0,
         "relowner": owner,
-        "relam": oids.HASH if hashed else {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),
+        "relam": method or {"i": oids.BTREE, "r": oids.HEAP, "m": oids.HEAP}.get(kind, 0),
         "relfilenode": 0 if kind == "v" else oid,
         "reltablespace": 0,
         "relpages": 0,

@@ -260,7 +260,10 @@ class _Rewriter:
         """Rewrites format('%s.%I', ...) with a constant pattern to a concatenation."""
         pattern, *arguments = call.expressions
         if not isinstance(pattern, exp.Literal):
-            raise _not_supported("format() with a pattern that is no constant")
+            raise _not_supported(
+                "format() with a pattern that is no constant",
+                hint="Write the pattern as a literal, or concatenate with ||.",
+            )
         pieces: list[exp.Expr] = []
         literal = ""
         text, place = pattern.name, 0
@@ -277,7 +280,7 @@ class _Rewriter:
                 pieces += [exp.Literal.string(literal), _formatted(kind, arguments.pop(0))]
                 literal = ""
             else:
-                raise _not_supported(f"format() with %{kind}")
+                raise _not_supported(f"format() with %{kind}", hint="Use %s, %I and %L without positions and widths.")
         return exp.Anonymous(this="concat", expressions=[*pieces, exp.Literal.string(literal)])
 
     def _to_registered(self, kind: str, call: exp.Anonymous) -> exp.Expr:
@@ -285,7 +288,10 @@ class _Rewriter:
         while isinstance(argument, exp.Cast):
             argument = argument.this
         if not isinstance(argument, exp.Literal | exp.Parameter | exp.Null):
-            raise _not_supported(f"to_{kind}() of what is no constant")
+            raise _not_supported(
+                f"to_{kind}() of what is no constant",
+                hint="Pass a literal or a parameter, or compare names in pg_class.",
+            )
         name = self._constant(argument)
         if name is None:
             return exp.Null()
@@ -308,7 +314,9 @@ class _Rewriter:
                 number = int(tree.this.name)
                 self._parameter(tree)
                 return None if self._values is None else self._values[number - 1]
-        raise _not_supported("a setting's name or value that is no constant")
+        raise _not_supported(
+            "a setting's name or value that is no constant", hint="Write the name as a literal, or query pg_settings."
+        )
 
     def _value_of(self, tree: exp.Expr) -> str | None:
         if isinstance(tree, exp.Literal):
@@ -445,7 +453,10 @@ def _replacing(call: exp.Anonymous) -> exp.Expr:
     """regexp_replace(text, pattern, replacement [, flags]). 0A000 with a start, or with flags that DuckDB lacks."""
     flags = call.expressions[3] if len(call.expressions) > 3 else exp.Literal.string("")
     if not 3 <= len(call.expressions) <= 4 or not isinstance(flags, exp.Literal) or not set(flags.name) <= set("gic"):
-        raise _not_supported("this form of regexp_replace()")
+        raise _not_supported(
+            "this form of regexp_replace()",
+            hint="Use regexp_replace(text, pattern, replacement, flags) with a literal of the flags g, i and c.",
+        )
     text, pattern, replacement, *_ = call.expressions
     arguments = [cast_to(text, "VARCHAR"), pattern, replacement, exp.Literal.string(f"s{flags.name}")]
     return exp.Anonymous(this="regexp_replace", expressions=arguments)
@@ -534,5 +545,5 @@ def _no_function(call: exp.Expr) -> PgError:
     )
 
 
-def _not_supported(what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported over system catalogs")
+def _not_supported(what: str, *, hint: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported over system catalogs", hint=hint)

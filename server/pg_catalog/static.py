@@ -116,7 +116,8 @@ def system_type(type: str) -> tuple[int, int]:
     return types_by_name()[name]["oid"] if name in types_by_name() else 25, -1
 
 
-_METHODS = {"btree": 403, "hash": 405}
+METHODS = {"btree": 403, "hash": 405, "gist": 783, "gin": 2742, "spgist": 4000, "brin": 3580}
+"""The OIDs of the access methods of indexes."""
 
 
 @cache
@@ -125,15 +126,15 @@ def _classes_by_name() -> Mapping[tuple[int, str], Row]:
 
 
 def operator_class(name: str, method: str) -> Row | None:
-    """The row of pg_opclass of this name, for the access method btree or hash; None if there is none."""
-    return _classes_by_name().get((_METHODS[method], name))
+    """The row of pg_opclass of this name, for an access method of METHODS; None if there is none."""
+    return _classes_by_name().get((METHODS[method], name))
 
 
 @cache
 def default_class(type: int, method: str) -> Row | None:
     """The default operator class of the built-in type with this OID; None if there is none."""
     for row in static_rows("pg_opclass"):
-        if row["opcmethod"] == _METHODS[method] and row["opcdefault"] and row["opcintype"] == type:
+        if row["opcmethod"] == METHODS[method] and row["opcdefault"] and row["opcintype"] == type:
             return row
     if type == _VARCHAR:
         return default_class(_TEXT, method)

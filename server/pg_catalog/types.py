@@ -105,7 +105,11 @@ def value_tree(type: PgType, value: Any) -> exp.Expr:
         return cast_to(exp.Literal.string(str(value)), duckdb_type(type.name))
     if isinstance(value, str):
         return exp.Literal.string(value)
-    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"a parameter of type {type.display} is not supported here")
+    raise PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        f"a parameter of type {type.display} is not supported here",
+        hint="Convert the parameter to text in the statement: $1::text.",
+    )
 
 
 def cast_to(tree: exp.Expr, to: str) -> exp.Cast:

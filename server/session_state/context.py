@@ -27,6 +27,7 @@ from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import Duplicate
+from server.coordinator.key_values import cheap_key_tables, key_tables
 from server.coordinator.locks import ADD, EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
 from server.coordinator.row_buffer import RowBuffer
@@ -142,6 +143,7 @@ class Context:
             search_path=self.search_path,
             user=self.current_user,
             timezone=self.settings["TimeZone"],
+            input_style=self.settings.input_style,
         )
 
     def short_bindings(self, plan: QueryPlan, parameters: tuple[object, ...], mz_now: Timestamp | None) -> Bindings:
@@ -498,7 +500,10 @@ class Context:
         try:
             commit.result()
         except BaseException as error:
-            failure = self._failure(error, lambda id: self.transaction.tables_of(id))
+            values: Sequence[pa.Table] | None = None
+            if isinstance(error, Duplicate):
+                values = cheap_key_tables(error.key, self.transaction.tables_of(error.table))
+            failure = self._failure(error, values)
             self.rollback()
             raise failure from None
         self._end_committed(self.transaction)
@@ -542,7 +547,10 @@ class Context:
             self._notify_after(request, transaction.pending)
             await coordinator.commit(request)
         except (Conflict, Duplicate) as error:
-            raise self._failure(error, lambda id: _written(request, id)) from None
+            values: Sequence[pa.Table] | None = None
+            if isinstance(error, Duplicate):
+                values = await key_tables(coordinator.engine, error.key, _written(request, error.table))
+            raise self._failure(error, values) from None
         finally:
             coordinator.locks.release(shared, self)
 
@@ -560,15 +568,18 @@ class Context:
 
             request.done.add_done_callback(notify)
 
-    def _failure(self, error: BaseException, written: Callable[[ObjectId], list[pa.Table]]) -> BaseException:
-        """The error for the client, when the committer has refused a request that wrote the tables `written`."""
+    def _failure(self, error: BaseException, values: Sequence[pa.Table] | None) -> BaseException:
+        """The error for the client, when the committer has refused a request.
+
+        `values`: the key tables of what the request wrote, for a Duplicate; None if they are not known.
+        """
         match error:
             case Conflict():
                 return self.serialization_failure(error.relation)
             case Duplicate() if error.key.id in self.transaction.arbiters:
                 return self.serialization_failure(error.table)
             case Duplicate():
-                return key_checks.committed_duplicate(self, error.table, error.key, error.code, written(error.table))
+                return key_checks.committed_duplicate(self, error.table, error.key, error.code, values)
             case _:
                 return error
 

@@ -17,16 +17,15 @@ from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import plain_column, text_column
-from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_codes import Codes
 from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, first_duplicate, is_many, violation
+from server.coordinator.key_values import cheap_key_tables, key_table_of, key_tables, position_of
 from server.coordinator.row_buffer import table_of
 from server.session_state.transaction import Transaction
 from server.settings import Settings
-from server.sql.grammar.lexer import quote_identifier
 
 
 class Session(Protocol):
@@ -58,10 +57,11 @@ async def check_keys(
     many = is_many(tables)
     checked: list[tuple[OwnKeys, Changes, int]] = []
     for at, key in enumerate(keys):
-        if assigned is not None and assigned.isdisjoint(key.layout.columns):
+        if assigned is not None and assigned.isdisjoint(key.inputs):
             continue
-        changes = changes_in(key.layout, tables) if not many else await asyncio.to_thread(
-            changes_in, key.layout, tables
+        values = await key_tables(context.coordinator.engine, key, tables)
+        changes = changes_in(key.layout, values) if not many else await asyncio.to_thread(
+            changes_in, key.layout, values
         )  # fmt: skip
         base, version = _base(context, table.id, key)
         mine = own[key.id]
@@ -70,25 +70,32 @@ async def check_keys(
         else:
             found = violation(base, mine.counts, changes)
         if found is not None:
-            compared = [
-                (key, _base(context, table.id, key)[0].snapshot(), own[key.id].counts.snapshot()) for key in keys[at:]
-            ]
-            raise duplicate_key(context, table, *await asyncio.to_thread(_first_duplicate, compared, tables))
+            compared = []
+            for later in keys[at:]:
+                values = await key_tables(context.coordinator.engine, later, tables)
+                base, _ = _base(context, table.id, later)
+                compared.append((later, base.snapshot(), own[later.id].counts.snapshot(), values))
+            raise duplicate_key(context, table, *await asyncio.to_thread(_first_duplicate, compared))
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
 
 
 def _first_duplicate(
-    compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts]], tables: Sequence[pa.Table]
+    compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts, Sequence[pa.Table]]],
 ) -> tuple[EnforcedKey, pa.Table, int]:
-    """The first row that has a key of another one. `compared`: each key with the rows of others and the own changes."""
+    """The first row that has a key of another one, by the key, and its place in a key table.
+
+    `compared`: each key with the rows of others, the own changes, and its key tables.
+    """
     found = []
-    for at, (key, base, own) in enumerate(compared):
+    for at, (key, base, own, tables) in enumerate(compared):
         if (place := first_duplicate(key.layout, base, own, tables)) is not None:
-            found.append((place, at, key))
-    (number, position), _, key = min(found)
-    return key, tables[number], position
+            number, row = place
+            found.append((number, position_of(key, tables[number], row), at, row))
+    number, _, at, row = min(found)
+    key, _, _, tables = compared[at]
+    return key, tables[number], row
 
 
 async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
@@ -127,14 +134,15 @@ async def own_keys(context: Session, table: Table, keys: Sequence[EnforcedKey]) 
     own = {key.id: OwnKeys(KeyCounts(key.layout.is_narrow)) for key in keys}
     tables = transaction.tables_of(table.id)
     for key in keys if tables else ():
-        changes = await asyncio.to_thread(changes_in, key.layout, tables)
+        values = await key_tables(context.coordinator.engine, key, tables)
+        changes = await asyncio.to_thread(changes_in, key.layout, values)
         own[key.id].add(changes, -1)
     transaction.key_changes[table.id] = own
     return own
 
 
 def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> bool:
-    """As `check_keys` for few rows of Python scalars. Returns False if an index is not in memory."""
+    """As `check_keys` for few rows of Python scalars. Returns False if that would have to wait."""
     keys = context.coordinator.key_indexes.of(context.state, id)
     if not keys:
         return True
@@ -154,7 +162,12 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
         mine = own[key.id]
         layout = key.layout
         changes: Changes
-        if layout.has_scalars:
+        if key.computed is not None:
+            values = key_table_of(key.computed, rows)
+            if values is None:
+                return False
+            changes = changes_in(layout, [values])
+        elif layout.has_scalars:
             changes = {}
             for row in rows:
                 if (code := layout.code(row)) is not None:
@@ -166,9 +179,12 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
             table = table if table is not None else table_of(rows, schema)
             item = context.state.items[id]
             assert isinstance(item, Table)
-            bases = ((key, _find_base(context, id, key)) for key in keys)
-            compared = [(key, base[0], own[key.id].counts) for key, base in bases if base is not None]
-            raise duplicate_key(context, item, *_first_duplicate(compared, [table]))
+            compared = []
+            for other in keys:
+                known, tables = _find_base(context, id, other), cheap_key_tables(other, [table])
+                if known is not None and tables is not None:
+                    compared.append((other, known[0], own[other.id].counts, tables))
+            raise duplicate_key(context, item, *_first_duplicate(compared))
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
@@ -199,28 +215,37 @@ async def are_taken(context: Session, table: Table, key: EnforcedKey, codes: Cod
     return await asyncio.to_thread(counted, base.snapshot(), own.snapshot())
 
 
-def duplicate_key(context: Session, table: Table, key: EnforcedKey, rows: pa.Table, position: int) -> PgError:
-    """The error for a row that has the key of another one. Only a role that may read the key's columns gets values."""
+def duplicate_key(context: Session, table: Table, key: EnforcedKey, values: pa.Table, position: int) -> PgError:
+    """The error for a row that has the key of another one, by its key table.
+
+    Only a role that may read the columns of the key gets values; as in PostgreSQL, those of the table if an expression
+    is part of the key.
+    """
     state, role = context.state, context.role
-    may_read = privileges.has(state, role, table.id, Privilege.SELECT) or privileges.columns_with(
-        state, role, table.id, Privilege.SELECT
-    ).issuperset(key.layout.columns)
+    columns = privileges.columns_with(state, role, table.id, Privilege.SELECT)
+    may_read = privileges.has(state, role, table.id, Privilege.SELECT) or (
+        key.columns is not None and columns.issuperset(key.columns)
+    )
+    return _duplicate(context, table, key, _shown(context, key, values, position) if may_read else None)
+
+
+def _duplicate(context: Session, table: Table, key: EnforcedKey, shown: str | None) -> PgError:
     return PgError(
         SqlState.UNIQUE_VIOLATION,
         f'duplicate key value violates unique constraint "{key.name}"',
-        detail=f"Key {_shown(context, key, table, rows, position)} already exists." if may_read else None,
+        detail=None if shown is None else f"Key {shown} already exists.",
         schema_name=context.state.schemas[table.schema_id].name,
         table_name=table.name,
         constraint_name=key.name,
     )
 
 
-def not_unique(context: Session, table: Table, key: EnforcedKey, rows: pa.Table, position: int) -> PgError:
-    """The error for an existing row that has the key of another one, when the key is created."""
+def not_unique(context: Session, table: Table, key: EnforcedKey, values: pa.Table, position: int) -> PgError:
+    """The error for an existing row that has the key of another one, by its key table, when the key is created."""
     return PgError(
         SqlState.UNIQUE_VIOLATION,
         f'could not create unique index "{key.name}"',
-        detail=f"Key {_shown(context, key, table, rows, position)} is duplicated.",
+        detail=f"Key {_shown(context, key, values, position)} is duplicated.",
         schema_name=context.state.schemas[table.schema_id].name,
         table_name=table.name,
         constraint_name=key.name,
@@ -228,11 +253,16 @@ def not_unique(context: Session, table: Table, key: EnforcedKey, rows: pa.Table,
 
 
 def committed_duplicate(
-    context: Session, id: ObjectId, key: EnforcedKey, code: int, tables: Sequence[pa.Table]
+    context: Session, id: ObjectId, key: EnforcedKey, code: int, tables: Sequence[pa.Table] | None
 ) -> PgError:
-    """The error for a transaction, which wrote `tables`, that another one has preceded."""
+    """The error for a transaction that another one has preceded.
+
+    `tables`: the key tables of what it wrote; None if they are not known.
+    """
     item = context.state.items[id]
     assert isinstance(item, Table)
+    if tables is None:
+        return _duplicate(context, item, key, None)
     for table in tables:
         codes = key.layout.codes(table)
         found = [at for at, own in enumerate(codes.to_list()) if own == code]
@@ -243,13 +273,11 @@ def committed_duplicate(
     raise AssertionError("no row with the key")
 
 
-def _shown(context: Session, key: EnforcedKey, table: Table, rows: pa.Table, position: int) -> str:
-    values = []
-    for number in key.layout.columns:
-        type = parse_type(table.columns[number].type)
-        value = rows.column(number).slice(position, 1).combine_chunks()
+def _shown(context: Session, key: EnforcedKey, values: pa.Table, position: int) -> str:
+    texts = []
+    for number, type in zip(key.layout.columns, key.types, strict=True):
+        value = values.column(number).slice(position, 1).combine_chunks()
         value = value.chunk(0) if isinstance(value, pa.ChunkedArray) else value
         text = text_column(type, context.settings.output_style)(plain_column(value, type))
-        values.append("null" if value.null_count else text.cast(pa.string())[0].as_py())
-    columns = (quote_identifier(table.columns[number].name) for number in key.layout.columns)
-    return f"({', '.join(columns)})=({', '.join(values)})"
+        texts.append("null" if value.null_count else text.cast(pa.string())[0].as_py())
+    return f"({', '.join(key.texts)})=({', '.join(texts)})"

@@ -20,7 +20,7 @@ from server.session_state.results import Result, SubscriptionRows
 
 @dataclass(slots=True)
 class Portal:
-    """`formats`: the result formats that Bind specified. `result` is None until the portal has run.
+    """`formats`: the result formats that Bind specified, or for FETCH from a cursor. `result` is None until it has run.
 
     `hold`: it is a cursor WITH HOLD.
     """
@@ -95,6 +95,9 @@ class Portals:
         if portal is None:
             raise PgError(SqlState.INVALID_CURSOR_NAME, f'portal "{name}" does not exist')
         return portal
+
+    def find(self, name: str) -> Portal | None:
+        return self._portals.get(name)
 
     def cursor(self, name: str) -> Portal:
         portal = self._portals.get(name)

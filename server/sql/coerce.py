@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text, too_many_digits
 from protocol.pgwire.types import INT4, INT8, NUMERIC, TEXT, UNKNOWN, PgType, array_of, bare_numeric
 from protocol.pgwire.types import NUMERIC_PRECISION_MAX as MAX
@@ -35,12 +36,15 @@ class Coercer:
     maintained incrementally, so its result must not depend on a session's time zone.
     """
 
-    def __init__(self, parameters: Sequence[PgType | None] | None, timezone: str, *, maintained: bool) -> None:
+    def __init__(
+        self, parameters: Sequence[PgType | None] | None, timezone: str, style: InputStyle, *, maintained: bool
+    ) -> None:
         """`parameters` None: parameters are not allowed."""
         self.maintained = maintained
         self.takes_parameters = parameters is not None
         self.parameters = list(parameters or ())
         self.timezone = timezone
+        self.input_style = style
 
     @property
     def is_utc(self) -> bool:
@@ -72,6 +76,10 @@ class Coercer:
 
     def cast(self, expression: Expression, rule: CastRule, target: PgType, assignment: bool = False) -> Expression:
         """A Literal with the cast value if the operand is a literal, otherwise a Cast node. Raises as `check_zone`."""
+        if self.input_style is not DEFAULT_INPUT and expression.type.is_string_family:
+            base = target.element or target
+            if base.name in ("date", "timestamp", "timestamptz", "interval"):
+                raise self._styled(f"a cast of text to {target.base_display}")
         if rule.zoned is not None:
             self.check_zone(f"a cast from {expression.type.base_display} to {target.base_display}")
         if isinstance(expression, Literal) and not (pads_far(target) and expression.value is not None):
@@ -80,6 +88,23 @@ class Coercer:
             value = modify(rule.apply(expression.value, target, self.timezone), target, assignment=assignment)
             return Literal(value, self._literal_type(value, target), expression.position)
         return Cast(expression, target, assignment, self.timezone if rule.zoned is not None else "")
+
+    def _check_style(self, value: object, text: str, target: PgType) -> None:
+        """0A000 for a literal of a maintained query that has another value under the default settings."""
+        try:
+            same = bool(value == parse_text(target.without_modifiers, text, timezone=self.timezone))
+        except PgError:
+            same = False
+        if not same:
+            raise self._styled(f'the literal "{text}" in a maintained query')
+
+    @staticmethod
+    def _styled(what: str) -> PgError:
+        return PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{what} is only supported with the DateStyle order MDY and without IntervalStyle sql_standard",
+            hint="Use to_date() or to_timestamp(), or SET DateStyle = 'ISO, MDY' and IntervalStyle = 'postgres'.",
+        )
 
     def check_zone(self, what: str) -> None:
         """0A000 if the query is maintained and the session's time zone is not UTC. `what` depends on the time zone."""
@@ -123,8 +148,10 @@ class Coercer:
             unpadded = self._literal(literal, target.without_modifiers, context, position)
             return Cast(unpadded, target, context is not EXPLICIT)
         try:
-            value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone)
+            value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone, style=self.input_style)
             value = modify(value, target, assignment=context is not EXPLICIT)
+            if self.maintained and self.input_style is not DEFAULT_INPUT:
+                self._check_style(value, literal.value, target)
             zoned = self.maintained and (target.element or target).name == "timestamptz"
             if zoned and value != parse_text(target.without_modifiers, literal.value):
                 self.check_zone(f"{target.base_display} without a time zone")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog.objects import Column, ObjectId, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.conditions import parts
+from server.sql.expressions import ColumnRef, Expression, walk
 from server.sql.grammar.statements.writes import OnConflict
-from server.sql.index_keys import key_column
+from server.sql.index_keys import bound_condition, bound_key, index_condition, index_keys
 from server.sql.plan import Field, QueryPlan
 
 CONFLICTS, RETURNED = ObjectId("conflicts"), ObjectId("returned")
@@ -48,10 +51,15 @@ def returned_table(table: Table) -> Table:
 
 def arbiter_columns(table: Table, conflict: OnConflict) -> frozenset[int]:
     """The numbers of the columns that ON CONFLICT names, also by a constraint; none if it names no key."""
-    names = {column.name for column in conflict.columns}
-    if conflict.constraint is not None:
-        names |= {name for key in table.keys if key.name == conflict.constraint.name for name in key.columns}
-    return frozenset(number for number, column in enumerate(table.columns) if column.name in names)
+    constraint = conflict.constraint.name if conflict.constraint is not None else None
+    names = {name for key in table.keys if key.name == constraint for name in key.columns}
+    found = {number for number, column in enumerate(table.columns) if column.name in names}
+    bound: list[int | Expression] = [bound_key(table.columns, key) for key in conflict.keys]
+    if conflict.condition is not None:
+        bound.append(bound_condition(table.columns, conflict.condition))
+    for key in bound:
+        found |= {key} if isinstance(key, int) else {n.column.id - 1 for n in walk(key) if isinstance(n, ColumnRef)}
+    return frozenset(found)
 
 
 def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozenset[str]:
@@ -67,12 +75,7 @@ def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozens
             hint = "Without enforcement there is no conflict. Drop the constraint, and add it again."
             raise PgError(SqlState.WRONG_OBJECT_TYPE, message, hint=hint)
         return frozenset((name,))
-    keys = dict(constraints)
-    for index in state.indexes_on(table.id):
-        if index.is_unique:
-            numbers = [key_column(key, table.columns) for key in index.keys]
-            keys[index.name] = frozenset(table.columns[number].name for number in numbers if number is not None)
-    if not conflict.columns:
+    if not conflict.keys:
         if conflict.assignments is not None:
             raise PgError(
                 SqlState.SYNTAX_ERROR,
@@ -80,15 +83,24 @@ def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozens
                 hint="For example, ON CONFLICT (column_name).",
                 position=conflict.position,
             )
-        return frozenset(keys)
-    names = {column.name for column in table.columns}
-    for column in conflict.columns:
-        if column.name not in names:
-            message = f'column "{column.name}" does not exist'
-            raise PgError(SqlState.UNDEFINED_COLUMN, message, position=column.position)
-    wanted = frozenset(column.name for column in conflict.columns)
-    found = frozenset(name for name, columns in keys.items() if columns == wanted)
+        return frozenset(constraints) | {index.name for index in state.indexes_on(table.id) if index.is_unique}
+    wanted = [bound_key(table.columns, key) for key in conflict.keys]
+    numbers = {column.name: number for number, column in enumerate(table.columns)}
+    found = {
+        name for name, columns in constraints.items() if _has_keys([numbers[column] for column in columns], wanted)
+    }
+    given = [] if conflict.condition is None else parts(bound_condition(table.columns, conflict.condition))
+    for index in state.indexes_on(table.id):
+        if index.is_unique and _has_keys(index_keys(table.columns, index.keys), wanted):
+            condition = index_condition(table.columns, index.condition)
+            if condition is None or all(part in given for part in parts(condition)):
+                found.add(index.name)
     if not found:
         message = "there is no unique or exclusion constraint matching the ON CONFLICT specification"
         raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message)
-    return found
+    return frozenset(found)
+
+
+def _has_keys(keys: Sequence[int | Expression], wanted: Sequence[int | Expression]) -> bool:
+    """Whether the keys of an index are these, in any order and with any repetitions."""
+    return all(key in wanted for key in keys) and all(key in keys for key in wanted)

@@ -175,7 +175,9 @@ def session_value(expression: SessionValue, bindings: Bindings) -> Any:
     """
     if expression.name in SIGNALS:
         raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED, f"{expression.name}() is not supported in a query that reads relations"
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{expression.name}() is not supported in a query that reads relations",
+            hint="Call it in a SELECT without FROM, with a constant.",
         )
     if expression.argument is not None:
         try:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from catalog.objects import Column, Index, ObjectId, Table, View
 from catalog.state import CatalogState
 from server.sql.bind import Binder, PlanContext, relation_of
+from server.sql.expressions import Column as BoundColumn
 from server.sql.expressions import ColumnRef, Expression
+from server.sql.grammar.lexer import Kind, Token, tokenize
 from server.sql.grammar.parse import parse_expression
+from server.sql.grammar.statements.parts import Expr
 from server.sql.scope import Entry, Scope
 
 _PLAIN = re.compile(r'[a-z_][a-z0-9_$]*|"(?:[^"]|"")+"')
+_SPECIAL_FORMS = frozenset(("cast", "coalesce", "nullif", "greatest", "least", "extract", "row", "exists", "array"))
 _NOTHING = PlanContext(CatalogState({}, {}, {}, 1), "", (), "")
 
 
@@ -38,11 +43,41 @@ def index_keys(columns: tuple[Column, ...], keys: tuple[str, ...]) -> tuple[int 
 
 
 def _bound(key: str, columns: tuple[Column, ...]) -> int | Expression:
-    binder = Binder(_NOTHING, None, maintained=True)
+    return bound_key(columns, parse_expression(key))
+
+
+def bound_key(columns: tuple[Column, ...], expression: Expr) -> int | Expression:
+    """As one of `index_keys`, for a parsed expression, so that errors have its position."""
+    binder, scope, _ = _over(columns, expression, "index expressions")
+    bound = binder.expression(expression.tree, scope)
+    return bound.column.id - 1 if isinstance(bound, ColumnRef) else bound
+
+
+def bound_condition(columns: tuple[Column, ...], expression: Expr) -> Expression:
+    """The condition of an index, over `columns` as the expressions of `index_keys`. PgError."""
+    binder, scope, _ = _over(columns, expression, "index predicates")
+    return binder.condition(expression.tree, scope, "WHERE")
+
+
+@lru_cache(1024)
+def index_condition(columns: tuple[Column, ...], condition: str) -> Expression | None:
+    """As `bound_condition`, for the text in the catalog; None if it is empty."""
+    return bound_condition(columns, parse_expression(condition)) if condition else None
+
+
+def bound_columns(columns: tuple[Column, ...]) -> tuple[BoundColumn, ...]:
+    """The columns that the expressions of `index_keys` name."""
+    return _over(columns, None, "")[2]
+
+
+def _over(
+    columns: tuple[Column, ...], expression: Expr | None, clause: str
+) -> tuple[Binder, Scope, tuple[BoundColumn, ...]]:
+    text, offset = ("", 0) if expression is None else (expression.text, expression.offset)
+    binder = Binder(_NOTHING, None, text=text, offset=offset)
     scan = relation_of(binder, Table(ObjectId("keys"), ObjectId(""), "", columns))
-    scope = Scope([Entry(column.name, ColumnRef(column), None) for column in scan.columns], clause="index expressions")
-    expression = binder.expression(parse_expression(key).tree, scope)
-    return expression.column.id - 1 if isinstance(expression, ColumnRef) else expression
+    scope = Scope([Entry(column.name, ColumnRef(column), None) for column in scan.columns], clause=clause)
+    return binder, scope, scan.columns
 
 
 def is_computed(index: Index, state: CatalogState) -> bool:
@@ -77,3 +112,51 @@ def ending_text(index: Index) -> str:
     """What follows the keys in the definition of an index."""
     included = f" INCLUDE ({', '.join(index.included)})" if index.included else ""
     return included + ("" if index.nulls_distinct else " NULLS NOT DISTINCT")
+
+
+def key_text(key: str) -> str:
+    """An expression that is a key of an index as pg_get_indexdef has it: a call of a function has no parentheses."""
+    inner = _innermost(key)
+    return inner if called_function(inner) is not None else f"({inner})"
+
+
+def called_function(key: str) -> str | None:
+    """The name of the function that an expression calls; None if it is none, or has more than a call."""
+    tokens = [token for token in tokenize(key) if token.kind is not Kind.END]
+    if len(tokens) < 3 or tokens[0].kind not in (Kind.WORD, Kind.IDENT) or tokens[1].value != "(":
+        return None
+    is_call = tokens[-1].value == ")" and _is_pair(tokens[1:])
+    return str(tokens[0].value) if is_call and tokens[0].value not in _SPECIAL_FORMS else None
+
+
+def _is_pair(tokens: Sequence[Token]) -> bool:
+    """Whether the first token is a parenthesis that the last one closes."""
+    depth = 0
+    for token in tokens[:-1]:
+        depth += {"(": 1, ")": -1}.get(token.value, 0) if token.kind is Kind.SYMBOL else 0
+        if depth == 0:
+            return False
+    return bool(tokens) and tokens[-1].kind is Kind.SYMBOL and tokens[-1].value == ")"
+
+
+def _without_parentheses(text: str) -> str | None:
+    """The text between the parentheses around an expression; None if there are none around all of it."""
+    tokens = [token for token in tokenize(text) if token.kind is not Kind.END]
+    if len(tokens) < 3 or not _is_pair(tokens):
+        return None
+    return text[tokens[0].end : tokens[-1].start].strip()
+
+
+def condition_text(condition: str) -> str:
+    """The condition of an index as pg_get_expr has it: without parentheses if it is a column. "" without one."""
+    if not condition:
+        return ""
+    inner = _innermost(condition)
+    return inner if _PLAIN.fullmatch(inner) else f"({inner})"
+
+
+def _innermost(text: str) -> str:
+    """An expression without the parentheses around it."""
+    while (bare := _without_parentheses(text)) is not None:
+        text = bare
+    return text

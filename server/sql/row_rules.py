@@ -128,7 +128,9 @@ def check_condition(binder: Binder, expression: Expr, scope: Scope) -> Expressio
     for node in walk(bound):
         if isinstance(node, Volatile):
             message = f"{node.name}() is not supported in a check constraint"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use an expression whose result depends on the row only."
+            )
     return bound
 
 
@@ -150,12 +152,13 @@ def generation(binder: Binder, column: CatalogColumn, expression: Expr, scope: S
             f"{bound.type.base_display}",
             hint="You will need to rewrite or cast the expression.",
         ) from None
-    if any(map(_varies, walk(value))):
+    if any(map(varies, walk(value))):
         raise PgError(SqlState.INVALID_OBJECT_DEFINITION, "generation expression is not immutable")
     return value
 
 
-def _varies(node: Any) -> bool:
+def varies(node: Any) -> bool:
+    """Whether the value of an expression with this node depends on the session, the clock or the time zone."""
     return isinstance(node, Volatile | SessionValue) or (isinstance(node, Call | Cast) and bool(node.timezone))
 
 

@@ -162,7 +162,12 @@ def find_column(scope: Scope, table: str | None, name: str, position: int | None
     if table is not None:
         raise no_table(scope, table, position)
     if any(entry.table == name for level in scope.chain for entry in level.entries):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a row as a value is not supported", position=position)
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "a row as a value is not supported",
+            position=position,
+            hint="Name the columns, or convert the row: row_to_json(t).",
+        )
     raise _no_column(scope, None, name, position)
 
 

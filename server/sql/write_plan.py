@@ -156,7 +156,9 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
         return _plan_each_value(rows, context)
     for number, target in zip(range(rows.raw.num_columns), targets, strict=False):
         try:
-            literals[target] = rows.column(number, parse_type(table.columns[target].type), context.timezone)
+            literals[target] = rows.column(
+                number, parse_type(table.columns[target].type), context.timezone, context.input_style
+            )
         except BadValue as error:
             bad_rows.append(error.row)
     needs_casts = any(values is None for values in literals.values())

@@ -41,9 +41,10 @@ _STATIC = {
     "pg_am": "true",
     "pg_collation": "oid IN (100, 950, 951)",
     "pg_language": "lanname IN ('internal', 'c', 'sql')",
-    "pg_opclass": f"""opcmethod IN (403, 405) AND opcintype IN (SELECT oid FROM pg_type WHERE {_TYPES})
-        AND (opcdefault OR opcname = 'varchar_ops' OR opcname LIKE '%\\_pattern\\_ops')""",
-    "pg_opfamily": "opfmethod IN (403, 405)",
+    "pg_opclass": f"""opcintype IN (SELECT oid FROM pg_type WHERE {_TYPES})
+        AND (opcdefault OR opcname = 'varchar_ops' OR opcname LIKE '%\\_pattern\\_ops'
+            OR opcmethod NOT IN (403, 405))""",
+    "pg_opfamily": "true",
     "pg_range": "true",
     "pg_tablespace": "true",
 }

@@ -14,12 +14,12 @@ import itertools
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.writers import ACCOUNTS, MONEY, Operation, Row
+from tests.faults.writers import ACCOUNTS, MONEY, Drawn, Operation, Row
 
 Changes = dict[int, Counter[Row]]
 """By time. The numbers are diffs, consolidated."""
@@ -116,6 +116,21 @@ def violations(
         for one, other in itertools.product(histories[view], histories[source]):
             found += _derived(one, other, query)
     return found
+
+
+def repeated_values(writers: Iterable[Sequence[Drawn]]) -> Iterator[Violation]:
+    """A sequence never returns a value twice, and each writer receives ascending values."""
+    seen: Counter[tuple[str, int]] = Counter()
+    for drawn in writers:
+        last: dict[str, int] = {}
+        for one in drawn:
+            seen[one.sequence, one.value] += 1
+            if one.value <= last.get(one.sequence, 0):
+                yield Violation("order", f"{one.sequence} returned {one.value} after {last[one.sequence]}")
+            last[one.sequence] = one.value
+    for (sequence, value), count in seen.items():
+        if count > 1:
+            yield Violation("double", f"{sequence} returned {value} {count} times")
 
 
 def _order(account: Account) -> Iterator[Violation]:

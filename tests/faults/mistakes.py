@@ -21,9 +21,11 @@ from catalog.holds import HoldPosition
 from catalog.log import Batch, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
+from catalog.sequence_state import Position
 from catalog.store import Store
 from server.coordinator.committer import Commit, Request
 from server.coordinator.coordinator import Coordinator
+from server.coordinator.sequences import State
 from server.coordinator.subscriptions import Joined, Subscriptions
 from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.stream.feed import Feed
@@ -82,6 +84,14 @@ def tell_too_much() -> None:
 @mistake("time is not reserved before it is used")
 def reserve_nothing() -> None:
     Oracle.extension = lambda self: None  # type: ignore[method-assign]
+
+
+@mistake("values of sequences are not reserved on disk")
+def reserve_no_values() -> None:
+    async def save(self: State, position: Position) -> None:
+        pass
+
+    State._save = save  # type: ignore[method-assign]
 
 
 @mistake("a batch is now and then written twice")

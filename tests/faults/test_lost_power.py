@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog import holds, persistence
+from catalog import holds, persistence, sequence_state
 from catalog.log import Log
-from catalog.objects import Hold, Table
+from catalog.objects import Hold, Sequence, Table
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError
 from server.coordinator.snapshot_cache import collection_schema
@@ -31,7 +31,7 @@ from tests.faults.mistakes import MISTAKES
 from tests.faults.recorder import Event, events
 from tests.faults.subscriber import kept
 from tests.faults.world import Advances, World
-from tests.faults.writers import Operation, Row
+from tests.faults.writers import Drawn, Operation, Row
 from tests.fix_server import ServerProcess
 
 pytestmark = pytest.mark.faults
@@ -51,11 +51,15 @@ class Recording:
     operations: list[Operation]
     progress: list[tuple[int, int]]
     advances: list[Advances]
+    drawn: list[Drawn]
     clock_ns: int
 
-    def known_at(self, at: float, last: float) -> tuple[list[Operation], int, dict[str, int]]:
-        """What the clients had received at the time `at`: operations, the greatest progress, and the least possible
-        time of each hold. Operations that were sent before the time `last` are included, too."""
+    def known_at(self, at: float, last: float) -> tuple[list[Operation], int, dict[str, int], dict[str, int]]:
+        """What the clients had received at the time `at`: operations, the greatest progress, the least possible time
+        of each hold, and the greatest value of each sequence.
+
+        Operations that were sent before the time `last` are included, too.
+        """
         now_ns, last_ns = int(at * 1e9) - self.clock_ns, int(max(at, last) * 1e9) - self.clock_ns
         operations = {o.name: dataclasses.replace(o) for o in self.operations if o.sent_ns < last_ns + SLACK_NS}
         for operation in operations.values():
@@ -65,7 +69,11 @@ class Recording:
                 operation.deletes = operations[operation.deletes.name]
         progress = max((time for time, ns in self.progress if ns < now_ns), default=0)
         places = {a.hold: a.acknowledged_before(now_ns - SLACK_NS) for a in self.advances}
-        return list(operations.values()), progress, places
+        values: dict[str, int] = {}
+        for one in self.drawn:
+            if one.received_ns < now_ns - SLACK_NS:
+                values[one.sequence] = max(one.value, values.get(one.sequence, 0))
+        return list(operations.values()), progress, places, values
 
 
 def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
@@ -75,10 +83,11 @@ def record(directory: Path, seed: int, mistake: str | None = None) -> Recording:
     with World(directory, seed, spark=False, mistake=mistake, disk=root, trace=trace) as world:
         time.sleep(SECONDS)  # the duration of the recording
         operations, accounts, advances = world.cease()
+        drawn = world.drawn
     assert abs(time.time_ns() - time.monotonic_ns() - clock_ns) < SLACK_NS / 2, "the system's clock was set meanwhile"
     assert not [what for account in accounts for what in account.broken]
     progress = [received for account in accounts for segment in account.segments for received in segment.progress]
-    return Recording(list(events(trace, root)), operations, progress, advances, clock_ns)
+    return Recording(list(events(trace, root)), operations, progress, advances, drawn, clock_ns)
 
 
 def points(recording: Recording, dice: random.Random) -> list[int]:
@@ -117,7 +126,9 @@ def contents_of(log: Log, state: persistence.CatalogState) -> dict[str, Counter[
     return found
 
 
-def check(data: Path, operations: list[Operation], progress: int, places: dict[str, int]) -> list[Violation]:
+def check(
+    data: Path, operations: list[Operation], progress: int, places: dict[str, int], values: dict[str, int]
+) -> list[Violation]:
     """What is wrong with a state of the disk."""
     try:
         store = Store(data)
@@ -136,6 +147,11 @@ def check(data: Path, operations: list[Operation], progress: int, places: dict[s
         found += violations(operations, [], contents_of(Log(store, Payloads(data / "payloads")), state))
         hold_times = {state.items[id].name: place.at for id, place in holds.load(store).items()}
         assert hold_times.keys() == {item.name for item in state.items.values() if isinstance(item, Hold)}
+        for item in state.items_of(Sequence):
+            value, _ = sequence_state.load(store, item.id, item.generation) or (0, False)
+            if value < values.get(item.name, 0):
+                text = f"{item.name} returned {values[item.name]}, and {value} is reserved"
+                found.append(Violation("double", text))
         for hold, at in places.items():
             if at and hold_times.get(hold, 0) < at:
                 found.append(Violation("hold", f"{hold} is at {hold_times.get(hold)}, but was advanced to {at}"))

@@ -29,11 +29,11 @@ from catalog.log import Log
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.client.proxy import Proxy
-from tests.faults.history import Account, Segment, Violation, violations
+from tests.faults.history import Account, Segment, Violation, repeated_values, violations
 from tests.faults.moments import MOMENTS
 from tests.faults.recorder import await_end, recording
 from tests.faults.subscriber import kept
-from tests.faults.writers import PARITIES, SETUP, Operation, Row, Teller, Writer
+from tests.faults.writers import PARITIES, SETUP, Drawn, Operation, Row, Teller, Writer
 from tests.fix_server import ServerProcess
 
 FLAGS = ("--timestamp-interval", "50ms", "--spark-master", "local[1]")
@@ -78,7 +78,7 @@ class Report:
             f"{c['client kills']} of clients; {c['cuts']} connections cut; {c['clock steps']} steps of the clock; "
             f"{c['compactions']} compactions\n"
             f"{c['acknowledged']} writes acknowledged, {c['unknown']} of unknown outcome, {c['refused']} refused; "
-            f"{c['updates']} updates at {c['progress']} progresses checked\n"
+            f"{c['updates']} updates at {c['progress']} progresses, {c['values']} values of sequences checked\n"
             f"losses {kinds.pop('loss', 0)}, doubles {kinds.pop('double', 0)}, others {sum(kinds.values())}"
         )
 
@@ -409,6 +409,7 @@ class World:
             operations, read, _ = self.cease()
         accounts += read
         self.found += [Violation("other", text) for writer in self._writers for text in writer.unexplained]
+        self.found += repeated_values(writer.drawn for writer in self._writers)
         if len(contents) == len({client.relation for client in self._clients}):
             self.found += violations(operations, accounts, contents)
         else:
@@ -437,6 +438,11 @@ class World:
         operations = [operation for writer in self._writers for operation in writer.operations]
         accounts = [Account.read(client.file, client.relation) for client in self._clients if client.has_begun]
         return operations, accounts, [Advances(client.name, client.advances) for client in self._clients]
+
+    @property
+    def drawn(self) -> list[Drawn]:
+        """The values of sequences that the writers have received."""
+        return [one for writer in self._writers for one in writer.drawn]
 
     def _settle(self) -> int:
         """Waits until all clients continue, stops the writers, and waits for the subscribers. Returns a time after
@@ -478,6 +484,7 @@ class World:
 
     def _count(self, operations: list[Operation], accounts: list[Account]) -> None:
         self.counts["cuts"] += self._proxy.broken
+        self.counts["values"] = len(self.drawn)
         for operation in operations:
             outcome = "acknowledged" if operation.acknowledged_ns else "refused" if operation.refused else "unknown"
             self.counts[outcome] += 1

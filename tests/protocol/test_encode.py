@@ -155,6 +155,13 @@ def test_postgresql_reads_and_writes_the_same_bytes(oracle: psycopg.Connection[A
         style = OutputStyle(interval_style=name)
         assert unframed(CopyEncoder([type], CopyOptions(), style, ["v"]).encode(batch)) == server.read("format text")
         oracle.execute("reset intervalstyle")
+    for dates in (
+        ("SQL, DMY", "Postgres, MDY", "German, DMY") if element.name in ("date", "timestamp", "timestamptz") else ()
+    ):
+        oracle.execute(f"set timezone = 'America/New_York'; set datestyle = '{dates}'")
+        style = OutputStyle("America/New_York", date_style=dates)
+        assert unframed(CopyEncoder([type], CopyOptions(), style, ["v"]).encode(batch)) == server.read("format text")
+        oracle.execute("reset datestyle; reset timezone")
     encoder = CopyEncoder([type], CopyOptions.binary())
     binary = unframed(encoder.encode(batch) + encoder.trailer())
     assert binary == server.read("format binary")

@@ -38,6 +38,7 @@ class MaintenanceStrategy:
                 SqlState.FEATURE_NOT_SUPPORTED,
                 "a temporal filter in a query without incremental maintenance is not supported",
                 detail=f"There is no rule for {self.lacking}.",
+                hint="Compute that part in a materialized view, and apply the temporal filter to the view.",
             )
 
 

@@ -35,7 +35,11 @@ def _check_format(definition: SinkDefinition) -> None:
     format = definition.format
     encoding = format.value if format is not None else None
     if encoding is None or format is None or encoding.name not in ("avro", "json") or format.key or format.include:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a sink into a file requires FORMAT AVRO or JSON")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "a sink into a file requires FORMAT AVRO or JSON",
+            hint="Add FORMAT AVRO or FORMAT JSON.",
+        )
     if encoding.registry is not None or encoding.schema is not None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
@@ -49,7 +53,7 @@ def _check_format(definition: SinkDefinition) -> None:
             hint="Use ENVELOPE MATERIALIZE.",
         )
     if definition.key:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink into a file is not supported")
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink into a file is not supported", hint="Omit KEY.")
     if is_avro(definition):
         avro_schema(definition)
 

@@ -67,7 +67,11 @@ def _check_format(definition: SinkDefinition) -> None:
     if format is None or format.value is None:
         raise PgError(SqlState.SYNTAX_ERROR, "a sink into Kafka requires a FORMAT")
     if format.include or format.inline_errors is not None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "INCLUDE and VALUE DECODING ERRORS are not supported for sinks")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "INCLUDE and VALUE DECODING ERRORS are not supported for sinks",
+            hint="Omit them: sinks write the columns of the collection.",
+        )
     for encoding in (value_encoding(definition), key_encoding(definition)):
         if encoding.name not in ("avro", "json"):
             raise PgError(
@@ -76,7 +80,11 @@ def _check_format(definition: SinkDefinition) -> None:
                 hint="Use FORMAT JSON, or FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
             )
         if encoding.name == "avro" and encoding.registry is None:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "FORMAT AVRO of a sink requires a schema registry connection")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "FORMAT AVRO of a sink requires a schema registry connection",
+                hint="Write FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+            )
     if format.envelope not in _ENVELOPES:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
@@ -94,8 +102,17 @@ def _check_format(definition: SinkDefinition) -> None:
             SqlState.FEATURE_NOT_SUPPORTED,
             "PARTITION BY is not supported for sinks with ENVELOPE MATERIALIZE",
             detail="A message has the changes of many rows, and readers accept messages in any partition.",
+            hint="Omit PARTITION BY, or use ENVELOPE UPSERT or DEBEZIUM.",
         )
     if format.envelope is not Envelope.UPSERT and headers.OPTION in definition.options:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "HEADERS of a sink requires ENVELOPE UPSERT")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "HEADERS of a sink requires ENVELOPE UPSERT",
+            hint="Use ENVELOPE UPSERT, or omit HEADERS.",
+        )
     if format.envelope is Envelope.MATERIALIZE and (definition.key or format.key is not None):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY is not supported for sinks with ENVELOPE MATERIALIZE")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "KEY is not supported for sinks with ENVELOPE MATERIALIZE",
+            hint="Omit KEY, or use ENVELOPE UPSERT or DEBEZIUM.",
+        )

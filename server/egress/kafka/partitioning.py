@@ -58,7 +58,11 @@ def _planned(definition: SinkDefinition) -> QueryPlan:
     """Plans the expression and the number of the row, as a query of one relation."""
     text = definition.options[OPTION]
     if parse_expression(text).tree.find(exp.Query) is not None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "cannot use subquery in PARTITION BY")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "cannot use subquery in PARTITION BY",
+            hint="Compute the value in a column of a materialized view, and name the column.",
+        )
     number = "number"
     while number in (column.name for column in definition.columns):
         number += "_"
@@ -69,7 +73,11 @@ def _planned(definition: SinkDefinition) -> QueryPlan:
     query = parse_query(f"SELECT ({text}\n), {quote_identifier(number)} FROM {relation}")
     plan = plan_query(query, PlanContext(state, "", (), ""), None, maintained=True)
     if plan.uses_session:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "functions of the session are not supported in PARTITION BY")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "functions of the session are not supported in PARTITION BY",
+            hint="Use an expression over the columns only.",
+        )
     if (type := plan.columns[0].type).name not in _INTEGERS:
         raise PgError(
             SqlState.DATATYPE_MISMATCH, f"argument of PARTITION BY must be type bigint, not type {type.display}"

@@ -34,7 +34,9 @@ class PostgresSink:
             )
         if "key not enforced" in definition.options:
             raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED, "KEY ... NOT ENFORCED of a sink into PostgreSQL is not supported"
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "KEY ... NOT ENFORCED of a sink into PostgreSQL is not supported",
+                hint="Omit NOT ENFORCED: a key of the table in PostgreSQL is enforced.",
             )
         server, target = Server.of(definition.connection), Target.of(definition)
         try:

@@ -174,5 +174,9 @@ def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
     if isinstance(column.type, pa.ExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_struct(column.type):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "rows as values are not supported over system catalogs")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "rows as values are not supported over system catalogs",
+            hint="Select the columns of the row, or convert it: row_to_json(t).",
+        )
     return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)

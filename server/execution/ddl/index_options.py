@@ -11,18 +11,24 @@ from dataclasses import dataclass
 from catalog.objects import Column, Relation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
-from server.pg_catalog.static import default_class, operator_class, static_rows, types_by_oid
+from server.pg_catalog.static import default_class, operator_class, types_by_oid
 from server.sql.expressions import Expression
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.views import CreateIndex, IndexKey
 from server.sql.index_keys import DESCENDING, NULLS_FIRST, index_keys
 
-_METHODS = ("btree", "hash")
-_METHOD_HINT = (
-    "Indexes are btree or hash, and find rows by equal keys. A view can turn the elements of an array or a document "
-    "into rows, and an index on the view finds them."
-)
+_LACKING = {
+    "btree": (),
+    "hash": ("unique indexes", "included columns", "multicolumn indexes"),
+    "gin": ("unique indexes", "included columns"),
+    "gist": ("unique indexes",),
+    "spgist": ("unique indexes", "multicolumn indexes"),
+    "brin": ("unique indexes", "included columns"),
+}
+"""What each access method does not support, in the order in which PostgreSQL reports it."""
+SEARCHING = frozenset(("gin", "gist", "spgist", "brin"))
+"""The access methods that PostgreSQL uses for other searches than by equal keys."""
 _CLASS_HINT = "Omit the operator class: an index finds rows by equal keys. Other searches read all rows."
 COLUMNS_MAX = 32  # as in PostgreSQL
 
@@ -46,7 +52,7 @@ def index_options(statement: CreateIndex, relation: Relation, keys: tuple[str, .
     included = tuple(_included(relation, column) for column in statement.included)
     options = tuple(_order(key, method) for key in statement.keys)
     classes: tuple[str, ...] = ()
-    if any(key.operator_class is not None for key in statement.keys):
+    if any(key.operator_class is not None for key in statement.keys) or method in SEARCHING:
         types = key_types(relation.columns, keys)
         classes = tuple(_class(key, type, method) for key, type in zip(statement.keys, types, strict=True))
     return IndexOptions(method, included, options if any(options) else (), classes if any(classes) else ())
@@ -68,21 +74,17 @@ def check_classes(columns: tuple[Column, ...], keys: tuple[str, ...], classes: t
 def _method(statement: CreateIndex) -> str:
     if statement.method is None:
         return "btree"
-    name, position = statement.method.name, statement.method.position
-    if name not in _METHODS:
-        if any(row["amname"] == name and row["amtype"] == "i" for row in static_rows("pg_am")):
-            message = f'access method "{name}" is not supported'
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=_METHOD_HINT, position=position)
+    name = statement.method.name
+    if name not in _LACKING:
         raise PgError(SqlState.UNDEFINED_OBJECT, f'access method "{name}" does not exist')
-    if name == "hash":
-        for refused, what in (
-            (statement.unique, "unique indexes"),
-            (statement.included, "included columns"),
-            (len(statement.keys) > 1, "multicolumn indexes"),
-        ):
-            if refused:
-                message = f'access method "hash" does not support {what}'
-                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+    for used, what in (
+        (statement.unique, "unique indexes"),
+        (statement.included, "included columns"),
+        (len(statement.keys) > 1, "multicolumn indexes"),
+    ):
+        if used and what in _LACKING[name]:
+            message = f'access method "{name}" does not support {what}'
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
     return name
 
 
@@ -94,10 +96,10 @@ def _included(relation: Relation, column: Ident) -> str:
 
 
 def _order(key: IndexKey, method: str) -> int:
-    if method == "hash":
+    if method != "btree":
         for given, what in ((key.order, "ASC/DESC"), (key.nulls, "NULLS FIRST/LAST")):
             if given:
-                message = f'access method "hash" does not support {what} options'
+                message = f'access method "{method}" does not support {what} options'
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
         return 0
     descending = key.order == "desc"
@@ -109,6 +111,12 @@ def _class(key: IndexKey, type: PgType, method: str) -> str:
     """The operator class of a key; "" for the default one of its type. PgError 42704, 42804."""
     name = key.operator_class
     if name is None:
+        if method in SEARCHING and default_class(type.oid, method) is None:
+            message = f'data type {type.base_display} has no default operator class for access method "{method}"'
+            hint = (
+                "You must specify an operator class for the index or define a default operator class for the data type."
+            )
+            raise PgError(SqlState.UNDEFINED_OBJECT, message, hint=hint)
         return ""
     if name.parts[:-1] not in ((), ("pg_catalog",)) or operator_class(name.parts[-1], method) is None:
         message = f'operator class "{name}" does not exist for access method "{method}"'

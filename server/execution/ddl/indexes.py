@@ -5,19 +5,19 @@ from __future__ import annotations
 from catalog.objects import QUICKSTART, Index, Relation, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
-from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import TEXT
 from server.authorization import privileges
-from server.execution.ddl.index_options import index_options
+from server.execution.ddl.index_options import SEARCHING, index_options
 from server.execution.ddl.named_objects import unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.views import check_maintainable
 from server.execution.names import find_item, qualified_name
-from server.execution.planning import plan_index_keys, system_table_in
+from server.execution.planning import plan_index_condition, plan_index_keys, system_table_in
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.views import CreateIndex
-from server.sql.index_keys import ending_text, key_column, key_texts
+from server.sql.index_keys import called_function, condition_text, ending_text, key_column, key_texts
 from server.sql.plan import Field
 from server.sql.stored_query import plan_stored, relation_query
 
@@ -34,7 +34,15 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
     keys = plan_index_keys(statement, relation, context.plan_context())
     if isinstance(relation, View):
         _check_indexed_view(context, relation)
+    condition = plan_index_condition(statement, relation, context.plan_context())
     options = index_options(statement, relation, keys)
+    if options.method in SEARCHING:
+        context.notice(
+            Notice(
+                f"index of access method {options.method} finds rows by equal keys only",
+                detail="Other searches, such as for parts of a value or for ranges, read all rows.",
+            )
+        )
     name = statement.name.name if statement.name is not None else _index_name(state, relation, keys)
     id, state = state.new_id()
     retain_ms = retained_ms(context, statement.retain)
@@ -51,6 +59,7 @@ def create(context: Context, statement: CreateIndex) -> CatalogState:
             options.included,
             options.options,
             options.classes,
+            condition,
             retain_ms=retain_ms,
         )
         return state.with_item(index)
@@ -76,7 +85,10 @@ def _check_indexed_view(context: Context, view: View) -> None:
 
 def _index_name(state: CatalogState, relation: Relation, keys: tuple[str, ...]) -> str:
     columns = [key_column(key, relation.columns) for key in keys]
-    words = ["expr" if column is None else relation.columns[column].name for column in columns]
+    words = [
+        (called_function(key) or "expr") if column is None else relation.columns[column].name
+        for key, column in zip(keys, columns, strict=True)
+    ]
     stem = "_".join([relation.name, *words, "idx"]) if keys else f"{relation.name}_primary_idx"
     number, name = 0, stem
     while state.item_named(relation.schema_id, name) is not None:
@@ -90,10 +102,11 @@ def show_create(context: Context, index: Index) -> str:
     on = qualified_name(context, context.state.relation(index.on))
     what = "UNIQUE INDEX" if index.is_unique else "INDEX"
     using = "" if index.method == "btree" else f" USING {index.method}"
+    where = f" WHERE {condition_text(index.condition)}" if index.condition else ""
     keys = ", ".join(key_texts(index, index.keys))
     return (
         f"CREATE {what} {quote_identifier(index.name)} ON {on}{using} ({keys}){ending_text(index)}"
-        f"{retain_clause(index)}"
+        f"{retain_clause(index)}{where}"
     )
 
 

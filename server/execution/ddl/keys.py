@@ -10,7 +10,7 @@ from catalog.keys import KEYS_MAX, Key
 from catalog.objects import Column, ObjectId, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import PgType, parse_type
 from server.sql.grammar.statements import tables as grammar
 
 NAME_BYTES = 63
@@ -68,7 +68,11 @@ def with_keys(
 
 def check_type(column: Column, position: int | None) -> None:
     """PgError if the equality of a column's type is not that of key codes."""
-    type = parse_type(column.type)
+    check_key_type(parse_type(column.type), f'column "{column.name}"', position)
+
+
+def check_key_type(type: PgType, part: str, position: int | None) -> None:
+    """PgError if the equality of a type is not that of key codes. `part`: what has it, for the message."""
     if type.representation in _COMPARABLE:
         return
     if type.name == "json":
@@ -80,8 +84,8 @@ def check_type(column: Column, position: int | None) -> None:
         )
     raise PgError(
         SqlState.FEATURE_NOT_SUPPORTED,
-        f'a key with column "{column.name}" of type {type.base_display} is not supported',
-        hint="Declare it NOT ENFORCED.",
+        f"a key with {part} of type {type.base_display} is not supported",
+        hint="Declare a key of columns NOT ENFORCED, or cast the value in a unique index, for example to text.",
         position=position,
     )
 

@@ -13,7 +13,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT2, INT4, INT8, PgType, parse_type
 from server.authorization import privileges
 from server.execution.ddl.named_objects import altered_item, unless_exists
-from server.execution.names import find_item, qualified_name, schema_of
+from server.execution.names import find_item, qualified_name, schema_of, temporary_schema_of
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.objects import ObjectKind
@@ -27,12 +27,15 @@ _NAME_BYTES_MAX = 63
 
 def create(context: Context, statement: CreateSequence) -> CatalogState:
     """Executes CREATE SEQUENCE."""
-    schema, name = schema_of(context, statement.name)
-    if statement.if_not_exists and (taken := context.state.item_named(schema.id, name)) is not None:
+    if statement.temporary:
+        state, schema, name = temporary_schema_of(context, statement.name)
+    else:
+        state, (schema, name) = context.state, schema_of(context, statement.name)
+    if statement.if_not_exists and (taken := state.item_named(schema.id, name)) is not None:
         return unless_exists(context, NameTaken(taken.kind, name), True)
     given = _given(statement.options)
     _refuse_name(statement.options)
-    id, state = context.state.new_id()
+    id, state = state.new_id()
     sequence = SequenceItem(id, schema.id, name, SEQUENCE_COLUMNS, **_parameters(given, None, None))
     if given.get("owned by") is not None:
         sequence = _owned(context, sequence, given["owned by"], context.role)

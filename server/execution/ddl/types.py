@@ -164,7 +164,7 @@ def _texts(item: Item) -> Iterator[str]:
             yield from (text for column in item.columns if (text := column.default or column.generated))
             yield from (check.expression for check in item.checks)
         case Index():
-            yield from item.keys
+            yield from (*item.keys, item.condition)
         case Domain():
             yield from (item.default or "", *(check.expression for check in item.checks))
 

@@ -58,7 +58,8 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
     for index in context.state.indexes_on(relation.id):
         texts = tuple(renamed_key(key, old, new) for key in index.keys)
         included = tuple(renamed_key(name, old, new) for name in index.included)
-        state = state.with_item(replace(index, keys=texts, included=included))
+        condition = renamed_key(index.condition, old, new) if index.condition else ""
+        state = state.with_item(replace(index, keys=texts, included=included, condition=condition))
     return with_views(state, relation, renamed(old, new))
 
 

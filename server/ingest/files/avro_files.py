@@ -28,7 +28,7 @@ from protocol.avro.container import (
 )
 from protocol.avro.decoder import Decoder, Wanted
 from protocol.avro.encoder import EncodedColumn
-from protocol.avro.schema import SchemaError, Type, parse_schema
+from protocol.avro.schema import SCHEMA_HINT, SchemaError, Type, parse_schema
 from protocol.avro.sequence import SequenceError, split_sequences
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema, schema_text
 from protocol.cdcv2.decoded import Decoded
@@ -159,7 +159,7 @@ class AvroRows(AvroFiles):
         try:
             return _named_once([Column(c.name, c.meaning.type, c.nullable) for c in columns_of(parse_schema(schema))])
         except SchemaError as error:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error), hint=SCHEMA_HINT) from None
 
     def _decoder(self, path: Path, writer: str) -> tuple[Type, Decoder]:
         """The decoder of files with a writer's schema, with its type. PgError if it does not match the reader's."""
@@ -260,7 +260,7 @@ class AvroMessages(AvroFiles):
         try:
             columns = CdcSchema.of(parse_schema(schema)).columns()
         except SchemaError as error:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error), hint=SCHEMA_HINT) from None
         return _named_once([Column(c.name, c.meaning.type, c.nullable) for c in columns])
 
     def _tables(self, path: Path, header: Header, blocks: Sequence[Block], sequences: _Sequences) -> list[pa.Table]:
@@ -354,7 +354,11 @@ def _split(file: BinaryIO, start: int, bytes_max: int, sync: bytes) -> Blocks:
 def _named_once(columns: list[Column]) -> tuple[Column, ...]:
     """PgError if there are no columns, or two with one name."""
     if not columns:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "schema has no fields")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "schema has no fields",
+            hint="Write the files with a record that has at least one field.",
+        )
     seen: set[str] = set()
     for column in columns:
         if column.name in seen:

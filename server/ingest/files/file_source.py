@@ -31,7 +31,11 @@ class FileSource:
 
     async def outputs(self, definition: SourceDefinition) -> Sequence[Output]:
         if definition.tables:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a source from a file has one output")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a source from a file has one output",
+                hint="Omit FOR TABLES: the source itself has the rows.",
+            )
         path = definition.options["path"]
         if not path.startswith("/"):
             raise PgError(SqlState.INVALID_NAME, "relative path not allowed for a source from a file")

@@ -36,7 +36,11 @@ class LoadGenerator:
         known = _generator(definition).outputs
         tables = definition.tables
         if tables.schemas:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "FOR SCHEMAS of a load generator is not supported")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "FOR SCHEMAS of a load generator is not supported",
+                hint="Use FOR ALL TABLES or FOR TABLES.",
+            )
         if tables.all:
             if len(known) == 1:
                 name = definition.options["generator"].upper()
@@ -73,7 +77,7 @@ def _generator(definition: SourceDefinition) -> Generator:
         return KeyValue(options, format)
     if format is not None and (format.value is not None or format.envelope is not Envelope.NONE or format.include):
         message = f"FORMAT, INCLUDE and ENVELOPE of LOAD GENERATOR {name.upper()} are not supported"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Omit them: the generator has fixed columns.")
     match name:
         case "counter":
             return Counter(options)

@@ -56,7 +56,11 @@ class KafkaKind:
         if format is None or format.value is None:
             raise PgError(SqlState.SYNTAX_ERROR, "a table from a Kafka source requires a FORMAT")
         if definition.tables.all or definition.tables.schemas:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "a Kafka source reads the topics that FOR TABLES names")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a Kafka source reads the topics that FOR TABLES names",
+                hint="Write FOR TABLES (topic AS name, ...).",
+            )
         topics = definition.tables.tables or (((options["topic"], None),) if "topic" in options else ())
         if not topics:
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, "option TOPIC of a Kafka source is missing")
@@ -106,7 +110,11 @@ class KafkaKind:
         schemas = await fetched_schemas(topic, definition.format, registries)
         registry = registries["value"]
         if registry is None or schemas.value is None:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "option TRANSACTION TOPIC requires a schema registry")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "option TRANSACTION TOPIC requires a schema registry",
+                hint="Use FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+            )
         ends_of(schemas.value, registry)
         await self._check(definition, topic)
 

@@ -12,7 +12,7 @@ from catalog.source_definition import Encoding, Envelope, Format, Include
 from protocol.avro.columns import AvroColumn, columns_of
 from protocol.avro.decoder import Path, Wanted
 from protocol.avro.encoder import EncodedColumn
-from protocol.avro.schema import NULL, Field, Record, SchemaError, Type, Union, parse_schema, without_null
+from protocol.avro.schema import NULL, SCHEMA_HINT, Field, Record, SchemaError, Type, Union, parse_schema, without_null
 from protocol.cdcv2.avro_form import CdcSchema
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import printed_jsonb
@@ -20,13 +20,15 @@ from protocol.pgwire.types import parse_type
 from server.ingest.kafka.avro_format import AvroFormat, Part, PartDecoder
 from server.ingest.kafka.changes_format import AvroChanges, ChangesFormat, JsonChanges
 from server.ingest.kafka.messages import Messages
-from server.ingest.kafka.positions import Upstream, upstream_of
+from server.ingest.kafka.positions import CONNECTOR, Upstream, upstream_of
 from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.text_formats import BytesFormat, CsvFormat, JsonFormat, TextFormat
 
 BEFORE, AFTER, SOURCE, OP, TRANSACTION = "before", "after", "source", "op", "transaction"
 NUMBER = "data_collection_order"  # of a message in its transaction and table
 _SOURCE_FIELDS = ("snapshot", "sequence", "lsn", "file", "pos", "row", "gtid")
+_KEY_FORMAT = "Write KEY FORMAT ... VALUE FORMAT ..., or FORMAT AVRO with a registry that has a schema of the key."
+_TRANSACTIONS = "Set provide.transaction.metadata of Debezium's connector to true."
 _METADATA = {"partition": "int4", "offset": "int8", "timestamp": "timestamp", "headers": "jsonb"}
 
 
@@ -101,7 +103,7 @@ def layout_of(
             return _changes(format, schemas, registry, columns)
         return _flat(format, schemas, registry)
     except SchemaError as error:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, str(error)) from None
+        raise _unsupported(str(error), hint=SCHEMA_HINT) from None
 
 
 def encoded_key(format: Format, schemas: Schemas) -> Encoding | None:
@@ -121,9 +123,11 @@ def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistr
     includes_key = [include for include in format.include if include.what == "key"]
     encoding = encoded_key(format, schemas)
     if is_upsert and encoding is None:
-        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified")
+        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified", hint=_KEY_FORMAT)
     if includes_key and encoding is None:
-        raise _unsupported("INCLUDE KEY requires specifying KEY FORMAT .. VALUE FORMAT, got bare FORMAT")
+        raise _unsupported(
+            "INCLUDE KEY requires specifying KEY FORMAT .. VALUE FORMAT, got bare FORMAT", hint=_KEY_FORMAT
+        )
     columns: list[Column] = []
     key: list[tuple[int, Path]] = []
     key_decoder = None
@@ -142,7 +146,10 @@ def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistr
     error = None
     if format.inline_errors is not None:
         if not is_upsert:
-            raise _unsupported("VALUE DECODING ERRORS = INLINE requires ENVELOPE UPSERT")
+            raise _unsupported(
+                "VALUE DECODING ERRORS = INLINE requires ENVELOPE UPSERT",
+                hint="Use ENVELOPE UPSERT, or omit VALUE DECODING ERRORS.",
+            )
         error = len(columns)
         columns.append(Column(format.inline_errors, "text"))
     value_columns, value_decoder = _part(format.value, schemas.value, registry["value"], is_key=False)
@@ -187,7 +194,9 @@ def _part(
             if len(delimiter) != 1:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, "CSV delimiter must be a single character")
             return [(Column(path[0], "text", False), path) for path in paths], CsvFormat(paths, delimiter)
-    raise _unsupported(f"FORMAT {encoding.name.upper()} is not supported for Kafka")
+    raise _unsupported(
+        f"FORMAT {encoding.name.upper()} is not supported for Kafka", hint="Use FORMAT AVRO, JSON, CSV, TEXT or BYTES."
+    )
 
 
 def _count(encoding: Encoding) -> int:
@@ -198,7 +207,9 @@ def _count(encoding: Encoding) -> int:
 
 
 def _Wrapped(wanted: Wanted, registry: SchemaRegistry | None, schema: Type) -> PartDecoder:
-    raise _unsupported("Avro schemas that are not records are not supported")
+    raise _unsupported(
+        "Avro schemas that are not records are not supported", hint="Register a record that has the value as its field."
+    )
 
 
 def _columns(columns: Sequence[AvroColumn]) -> list[tuple[Column, Path]]:
@@ -211,9 +222,14 @@ def _columns(columns: Sequence[AvroColumn]) -> list[tuple[Column, Path]]:
 def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
     assert format.value is not None
     if format.value.name != "avro" or schemas.value is None:
-        raise _unsupported("ENVELOPE DEBEZIUM requires that VALUE FORMAT is set to AVRO")
+        raise _unsupported(
+            "ENVELOPE DEBEZIUM requires that VALUE FORMAT is set to AVRO",
+            hint="Use FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION name.",
+        )
     if any(include.what == "key" for include in format.include):
-        raise _unsupported("Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.")
+        raise _unsupported(
+            "Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.", hint="Omit INCLUDE KEY."
+        )
     classic = format.envelope is Envelope.DEBEZIUM
     encoding = encoded_key(format, schemas)
     if encoding is None or encoding.name != "avro" or schemas.key is None:
@@ -224,10 +240,10 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
                 detail="The messages have no key with an Avro schema.",
                 hint="Add a primary key to the upstream table, or set message.key.columns of the connector.",
             )
-        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified")
+        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified", hint=_KEY_FORMAT)
     envelope, key_type = parse_schema(schemas.value), parse_schema(schemas.key)
     if not isinstance(envelope, Record) or not isinstance(key_type, Record):
-        raise _unsupported("ENVELOPE DEBEZIUM requires records as key and value")
+        raise _unsupported("ENVELOPE DEBEZIUM requires records as key and value", hint=CONNECTOR)
     after = _row_type(envelope, AFTER)
     fields: dict[str, Wanted | tuple[AvroColumn, ...]] = {AFTER: Wanted.all_of(after, (AFTER,), nullable=True)}
     origin = None
@@ -240,7 +256,7 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
                 hint="Use ENVELOPE DEBEZIUM UPSERT, which does not need it.",
             )
         if columns_of(_row_type(envelope, BEFORE)) != columns_of(after):
-            raise _unsupported("'before' type differs from 'after' column")
+            raise _unsupported("'before' type differs from 'after' column", hint=CONNECTOR)
         fields[BEFORE] = Wanted.all_of(after, (BEFORE,), nullable=True)
         fields[OP] = _single(envelope, OP)
         origin, fields[SOURCE] = _source(envelope)
@@ -250,18 +266,20 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
     key = []
     for column in columns_of(key_type):
         if column.name not in names:
-            raise _unsupported(f"Value schema missing primary key column: {column.name}")
+            raise _unsupported(f"Value schema missing primary key column: {column.name}", hint=CONNECTOR)
         position = names.index(column.name)
         if columns[position].type != column.meaning.type:
             raise _unsupported(
                 f'key and value column types do not match: column "{column.name}" has the type {column.meaning.type} '
-                f"in the key and {columns[position].type} in the value"
+                f"in the key and {columns[position].type} in the value",
+                hint=CONNECTOR,
             )
         key.append((position, (column.name,)))
     metadata = _included(format, columns)
     if metadata and classic:
         raise _unsupported(
-            "INCLUDE is not supported with ENVELOPE DEBEZIUM: the metadata of a retracted row is not known"
+            "INCLUDE is not supported with ENVELOPE DEBEZIUM: the metadata of a retracted row is not known",
+            hint="Omit INCLUDE.",
         )
     framed = format.value.options.get("confluent wire format", "true") != "false"
     key_framed = encoding.options.get("confluent wire format", "true") != "false"
@@ -279,7 +297,7 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
 def _field(record: Record, name: str) -> Field:
     found = record.field(name)
     if found is None:
-        raise _unsupported(f"'{name}' column missing from debezium input")
+        raise _unsupported(f"'{name}' column missing from debezium input", hint=CONNECTOR)
     return found
 
 
@@ -292,7 +310,7 @@ def _single(record: Record, name: str) -> tuple[AvroColumn, ...]:
 def _row_type(envelope: Record, name: str) -> Record:
     branches, _ = without_null(_field(envelope, name).type)
     if len(branches) != 1 or not isinstance(branches[0], Record):
-        raise _unsupported(f"'{name}' column must be of type record")
+        raise _unsupported(f"'{name}' column must be of type record", hint=CONNECTOR)
     return branches[0]
 
 
@@ -300,7 +318,7 @@ def _source(envelope: Record) -> tuple[Upstream, Wanted]:
     """The database that wrote the messages, and what is wanted of `source` for their positions."""
     branches, nullable = without_null(_field(envelope, SOURCE).type)
     if len(branches) != 1 or not isinstance(branches[0], Record):
-        raise _unsupported("'source' column must be of type record")
+        raise _unsupported("'source' column must be of type record", hint=CONNECTOR)
     source = branches[0]
     own = {name: _single(source, name) for name in _SOURCE_FIELDS if source.field(name) is not None}
     return upstream_of(source), Wanted(own, (SOURCE,), nullable)
@@ -312,12 +330,15 @@ def events_of(schemas: Schemas, format: Format, registry: SchemaRegistry | None)
     PgError if the envelope is not Debezium's, or its messages do not name their transactions.
     """
     if format.envelope not in (Envelope.DEBEZIUM, Envelope.DEBEZIUM_UPSERT) or schemas.value is None:
-        raise _unsupported("option TRANSACTION TOPIC requires an envelope of DEBEZIUM and FORMAT AVRO")
+        raise _unsupported(
+            "option TRANSACTION TOPIC requires an envelope of DEBEZIUM and FORMAT AVRO",
+            hint="Use ENVELOPE DEBEZIUM and FORMAT AVRO, or omit TRANSACTION TOPIC.",
+        )
     envelope = parse_schema(schemas.value)
     assert isinstance(envelope, Record)
     branches, _ = without_null(_field(envelope, TRANSACTION).type)
     if len(branches) != 1 or not isinstance(branches[0], Record):
-        raise _unsupported("'transaction' column must be of type record")
+        raise _unsupported("'transaction' column must be of type record", hint=_TRANSACTIONS)
     origin, source = _source(envelope)
     transaction = Wanted({name: _single(branches[0], name) for name in ("id", NUMBER)}, (TRANSACTION,), True)
     wanted = Wanted({OP: _single(envelope, OP), SOURCE: source, TRANSACTION: transaction})
@@ -329,7 +350,9 @@ def ends_of(schema: str, registry: SchemaRegistry) -> AvroFormat:
     record = parse_schema(schema)
     names = ("status", "id", "data_collections")
     if not isinstance(record, Record) or any(record.field(name) is None for name in names):
-        raise _unsupported("the topic of option TRANSACTION TOPIC has no transaction metadata of Debezium")
+        raise _unsupported(
+            "the topic of option TRANSACTION TOPIC has no transaction metadata of Debezium", hint=_TRANSACTIONS
+        )
     return AvroFormat(Wanted({name: _single(record, name) for name in names}), registry, record)
 
 
@@ -341,7 +364,10 @@ def _changes(
 ) -> Layout:
     """The columns are the fields of the updates' data. Those of JSON are `given`."""
     if format.key is not None or format.include:
-        raise _unsupported("KEY FORMAT and INCLUDE are not supported with ENVELOPE MATERIALIZE: keys have no effect")
+        raise _unsupported(
+            "KEY FORMAT and INCLUDE are not supported with ENVELOPE MATERIALIZE: keys have no effect",
+            hint="Omit KEY FORMAT and INCLUDE.",
+        )
     if format.value is not None and format.value.name == "json":
         if not given:
             raise PgError(
@@ -352,7 +378,10 @@ def _changes(
         json = JsonChanges([EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in given])
         return Layout(_unique(list(given)), (), (), (), None, BytesFormat(("data",)), changes=json)
     if format.value is None or format.value.name != "avro" or schemas.value is None:
-        raise _unsupported("ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO or JSON")
+        raise _unsupported(
+            "ENVELOPE MATERIALIZE of a Kafka source requires FORMAT AVRO or JSON",
+            hint="Use FORMAT AVRO or FORMAT JSON.",
+        )
     schema = CdcSchema.of(parse_schema(schemas.value))
     columns = [Column(c.name, c.meaning.type, c.nullable) for c in schema.columns()]
     framed = format.value.options.get("confluent wire format", "true") != "false"
@@ -421,5 +450,5 @@ def _unique(columns: list[Column]) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _unsupported(message: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+def _unsupported(message: str, *, hint: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)

@@ -38,6 +38,7 @@ _FILE = r"^.*?(?P<number>\d{1,18})$"
 _GTID = r"^(?:(?P<domain>\d+)-\d+-|(?P<server>.+):)(?P<number>\d{1,18})$"
 _BINLOG = r"^file=.*?(?P<file>\d{1,8}),pos=(?P<pos>\d{1,11})$"
 
+CONNECTOR = "Write the topic with a connector of Debezium for PostgreSQL, MySQL or MariaDB, without transformations."
 _POS_BITS = 36  # a transaction that exceeds the maximum size of a binlog file makes it larger
 _LAST_OPERATION = 2
 
@@ -212,5 +213,5 @@ def _integers(column: pa.Array) -> NDArray[np.int64]:
     return found
 
 
-def _unsupported(message: str, detail: str | None = None, hint: str | None = None) -> PgError:
+def _unsupported(message: str, detail: str | None = None, hint: str = CONNECTOR) -> PgError:
     return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, detail=detail, hint=hint)

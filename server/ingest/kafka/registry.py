@@ -70,7 +70,10 @@ class SchemaRegistry:
         found = _parsed(body)
         if isinstance(found, Undecodable):
             raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED, f'schema of subject "{subject}" cannot be used', detail=found.reason
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f'schema of subject "{subject}" cannot be used',
+                detail=found.reason,
+                hint="Register a schema of Avro under this subject.",
             )
         assert isinstance(body, dict)
         return str(body["schema"])

@@ -65,7 +65,9 @@ class TransactionTopic:
         origins = {topic.origin for topic in topics.values()}
         if len(origins) != 1:
             raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED, "option TRANSACTION TOPIC requires topics of one upstream database"
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "option TRANSACTION TOPIC requires topics of one upstream database",
+                hint="Create a source for the topics of each database.",
             )
         (self._origin,) = origins
         numbers = {

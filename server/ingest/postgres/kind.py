@@ -105,7 +105,11 @@ def _adapted(output: Output, as_text: frozenset[str], excluded: frozenset[str]) 
         if not is_in(excluded, column.name)
     )
     if not columns:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'no columns of table "{output.reference}" are left')
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'no columns of table "{output.reference}" are left',
+            hint="Name fewer columns in EXCLUDE COLUMNS, or omit the table.",
+        )
     key = output.key if {*output.key} <= {column.name for column in columns} else ()
     return replace(output, columns=columns, key=key)
 

@@ -211,7 +211,11 @@ def _checked(table: PublishedTable) -> PublishedTable:
             hint="Grant SELECT on it to the user of the connection.",
         )
     if not table.columns:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'table "{table.reference}" has no columns')
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f'table "{table.reference}" has no columns',
+            hint="Remove the table from the publication, or add a column to it.",
+        )
     return table
 
 

@@ -55,7 +55,11 @@ def aggregate_call(
     if function.name in ORDERED_SETS:
         order = (sort_key(binder, order_trees[0], coerced[-1]),)
         if len(coerced) > 1 and not isinstance(coerced[0], Literal):
-            raise binder.unsupported(f"a fraction of {function.name} that is not a constant", tree)
+            raise binder.unsupported(
+                f"a fraction of {function.name} that is not a constant",
+                tree,
+                hint="Write the fraction as a literal, and call the aggregate once for each fraction.",
+            )
     else:
         order = tuple(
             sort_key(binder, o, binder.default_unknown(binder.expression(o.this, inner))) for o in order_trees

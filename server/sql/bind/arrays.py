@@ -54,7 +54,7 @@ def one_dimensional(binder: Binder, elements: list[Expression], tree: exp.Expr) 
 
 def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
     """0A000: arrays have one dimension."""
-    return binder.unsupported("an array of more than one dimension", tree, "Nest the arrays in a jsonb.")
+    return binder.unsupported("an array of more than one dimension", tree, hint="Nest the arrays in a jsonb.")
 
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:

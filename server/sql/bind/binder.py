@@ -16,6 +16,7 @@ from sqlglot import exp
 from catalog.objects import ObjectId
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.types import BOOL, UNKNOWN, PgType
 from server.sql.coerce import Coercer
 from server.sql.expressions import Column, ColumnRef, Expression, children, name_of, precision, walk
@@ -42,6 +43,7 @@ class PlanContext:
     search_path: tuple[str, ...]
     user: str
     timezone: str = "UTC"
+    input_style: InputStyle = DEFAULT_INPUT
     views_expanded: bool = False
 
 
@@ -74,7 +76,7 @@ class Binder(Coercer):
 
         `parameters` None: parameters are not allowed (42P02).
         """
-        super().__init__(parameters, context.timezone, maintained=maintained)
+        super().__init__(parameters, context.timezone, context.input_style, maintained=maintained)
         self.context = context
         self.source, self.offset = text, offset
         self.inputs: set[ObjectId] = set()
@@ -118,7 +120,11 @@ class Binder(Coercer):
         checkpoint()
         bind = _FORMS.get(type(tree))
         if bind is None:
-            raise self.unsupported(_described(tree), tree)
+            raise self.unsupported(
+                _described(tree),
+                tree,
+                hint="Write it with the functions and operators that \\df and \\do list in psql.",
+            )
         before = self._nodes
         expression = bind(self, tree, scope)
         self._nodes = before + self._size(expression)  # includes those of the expressions in it
@@ -142,7 +148,9 @@ class Binder(Coercer):
         """Binds a query. `scope`: the enclosing one. `keep_unknown`: untyped output columns stay untyped (INSERT)."""
         bind = _QUERY_FORMS.get(type(tree))
         if bind is None:
-            raise self.unsupported("this query", tree)
+            raise self.unsupported(
+                "this query", tree, hint="Write the query with SELECT, VALUES, UNION, INTERSECT or EXCEPT."
+            )
         return bind(self, tree, scope, keep_unknown)
 
     def subquery(self, tree: exp.Expr, scope: Scope) -> Relation:
@@ -194,7 +202,7 @@ class Binder(Coercer):
         """The error position of a node; None inside a view's text, which the client did not write."""
         return None if self.inside_view or tree is None else position_of(tree)
 
-    def unsupported(self, what: str, tree: exp.Expr | None = None, hint: str | None = None) -> PgError:
+    def unsupported(self, what: str, tree: exp.Expr | None = None, *, hint: str) -> PgError:
         message = f"{what} is not supported"
         return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=self.at(tree))
 

@@ -159,11 +159,19 @@ def _output_of(binder: Binder, argument: Expression) -> Expression:
 def check_available(binder: Binder, function: Function) -> None:
     """0A000 for a function that is not implemented, or not in the session's time zone."""
     if function.spark is None and function.python is None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{function} is not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{function} is not supported",
+            hint="The functions that can be called are listed by \\df in psql.",
+        )
     if function.zoned:
         if function.python is None and not binder.is_utc:
             message = f"{function} in a session whose TimeZone is not UTC is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                message,
+                hint="Use SET TimeZone = 'UTC', or convert the value with AT TIME ZONE first.",
+            )
         binder.check_zone(str(function))
 
 

@@ -77,7 +77,7 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
         if (user_defined := _user_defined_type(binder, tree)) is not None:
             return user_defined
         if (name := type_spelling(tree).removesuffix("[]")) in _OTHER_TYPES or name == '"char"':
-            raise binder.unsupported(f"type {name}", tree, _INSTEAD.get(name)) from None
+            raise binder.unsupported(f"type {name}", tree, hint=_INSTEAD.get(name, "Use text.")) from None
         missing = "does not exist" in str(error)
         unsupported = "not supported" in str(error)
         state = (
@@ -87,7 +87,8 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
             if unsupported
             else SqlState.INVALID_PARAMETER_VALUE
         )
-        raise PgError(state, str(error), position=binder.at(tree)) from None
+        hint = "Nest the arrays in a jsonb." if unsupported else None
+        raise PgError(state, str(error), hint=hint, position=binder.at(tree)) from None
 
 
 def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
@@ -176,7 +177,11 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     fields = tree.args["to"].this
     if isinstance(fields, exp.Interval):  # 'text'::interval year to month
         if not isinstance(inner, exp.Literal):
-            raise binder.unsupported("a cast to an interval with fields", tree)
+            raise binder.unsupported(
+                "a cast to an interval with fields",
+                tree,
+                hint="Cast to interval, and use date_trunc() to drop smaller fields.",
+            )
         unit = exp.Var(this=fields.args["unit"].sql().upper())
         return binder.expression(exp.Interval(this=inner, unit=unit), scope)
     if (digits := fraction_digits(binder, tree)) is not None:

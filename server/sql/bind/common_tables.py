@@ -69,7 +69,11 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
     if fault is not None:
         raise PgError(SqlState.INVALID_RECURSION, fault.format(name=name), position=binder.at(tree))
     if any(union.args.get(k) for k in ("order", "limit", "offset", "with_")):
-        raise binder.unsupported("ORDER BY, LIMIT or WITH of a recursive query", tree)
+        raise binder.unsupported(
+            "ORDER BY, LIMIT or WITH of a recursive query",
+            tree,
+            hint="Write ORDER BY and LIMIT in the query that reads the recursive one, and the items of WITH before it.",
+        )
     around = Scope(parent=scope.parent, common_tables=table.visible)
     anchor = binder.query(union.this, around)
     check_width(binder, anchor, "WITH query", name, table.columns, tree)
@@ -91,7 +95,11 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
         if common.name == "numeric" and (have.type.name != "numeric" or common.scale != have.type.scale):
             if have.type.name != "numeric":
                 raise _other_type(name, number, have.type, common)
-            raise binder.unsupported("a recursive query whose numbers get more decimals in each round", tree)
+            raise binder.unsupported(
+                "a recursive query whose numbers get more decimals in each round",
+                tree,
+                hint="Cast the column to numeric(precision, scale) in both parts of the UNION.",
+            )
         outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
         if distinct:
             groupable(binder, coerced, union, by_keys=False)

@@ -42,7 +42,11 @@ def condition(binder: Binder, expression: Expr, value: Expression) -> Expression
     for node in walk(bound):
         if isinstance(node, Volatile):
             message = f"{node.name}() is not supported in a check constraint"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                message,
+                hint="Use an expression whose result depends on the value only.",
+            )
     return bound
 
 

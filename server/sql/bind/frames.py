@@ -51,13 +51,19 @@ def frame_of(
         return "", order  # these functions ignore the frame
     exclude = spec.args.get("exclude")
     if exclude is not None and exclude.name.upper() != "NO OTHERS":
-        raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree, _EXCLUDE_HINT)
+        raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree, hint=_EXCLUDE_HINT)
     if kind == "RANGE" and not order:
         return "", order  # all rows are peers
     if _is_backwards(*bounds):
-        raise binder.unsupported("a window frame that ends before it starts", tree)
+        raise binder.unsupported(
+            "a window frame that ends before it starts",
+            tree,
+            hint="Use a CASE that returns NULL or 0: the frame has no rows.",
+        )
     if any("MONTH" in bound for bound in bounds) and any("DAY" in bound for bound in bounds):
-        raise binder.unsupported("RANGE with an offset of months and one of days", tree)
+        raise binder.unsupported(
+            "RANGE with an offset of months and one of days", tree, hint="Use the same unit in both bounds."
+        )
     return f"{kind} BETWEEN {bounds[0]} AND {bounds[1]}", order
 
 
@@ -100,7 +106,9 @@ def _frame_bound(
             message = f"argument of {kind} must be type bigint, not type {offset.type.base_display}"
             raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(bound)) from None
     if not isinstance(offset, Literal):
-        raise binder.unsupported("a window frame whose offset is not a constant", tree)
+        raise binder.unsupported(
+            "a window frame whose offset is not a constant", tree, hint="Write the offset as a literal."
+        )
     what = "starting" if side == "start" else "ending"
     if offset.value is None:
         message = f"frame {what} offset must not be null"
@@ -123,7 +131,11 @@ def _range_offset(binder: Binder, offset: Expression, key: Expression, tree: exp
     elif name in ("date", "timestamp", "timestamptz"):
         wanted = INTERVAL
     else:
-        raise binder.unsupported(f"RANGE with offset PRECEDING/FOLLOWING for column type {key.type.display}", tree)
+        raise binder.unsupported(
+            f"RANGE with offset PRECEDING/FOLLOWING for column type {key.type.display}",
+            tree,
+            hint="Order by a number, a date or a timestamp, or use ROWS or GROUPS.",
+        )
     try:
         return binder.coerce(offset, wanted)
     except PgError as error:
@@ -133,6 +145,7 @@ def _range_offset(binder: Binder, offset: Expression, key: Expression, tree: exp
             f"RANGE with offset PRECEDING/FOLLOWING for column type {key.type.base_display} "
             f"and offset type {offset.type.base_display}",
             tree,
+            hint="Cast the column and the offset to the same type.",
         ) from None
 
 
@@ -140,9 +153,15 @@ def _range_text(binder: Binder, offset: Literal, key: Expression, tree: exp.Expr
     if offset.type == INTERVAL:
         months, days, nanoseconds = offset.value
         if key.type == TIMESTAMPTZ and not binder.is_utc:
-            raise binder.unsupported("RANGE over timestamp with time zone outside UTC", tree)
+            raise binder.unsupported(
+                "RANGE over timestamp with time zone outside UTC",
+                tree,
+                hint="Use SET TimeZone = 'UTC', or order by a timestamp: k AT TIME ZONE 'UTC'.",
+            )
         if months and (days or nanoseconds):
-            raise binder.unsupported("RANGE with an offset of months and days", tree)
+            raise binder.unsupported(
+                "RANGE with an offset of months and days", tree, hint="Use an offset of months, or one of days."
+            )
         if months:
             return f"INTERVAL '{months}' MONTH"
         seconds, us = divmod(nanoseconds // 1000, 1_000_000)
@@ -152,7 +171,9 @@ def _range_text(binder: Binder, offset: Literal, key: Expression, tree: exp.Expr
         return f"INTERVAL '{clock}' DAY TO SECOND"
     if offset.type == FLOAT8:
         if offset.value - offset.value != 0:
-            raise binder.unsupported("RANGE with an infinite offset", tree)
+            raise binder.unsupported(
+                "RANGE with an infinite offset", tree, hint="Use UNBOUNDED PRECEDING or UNBOUNDED FOLLOWING."
+            )
         return f"CAST('{offset.value!r}' AS DOUBLE)"
     target = _ranged(key).type
     if target == INT8:
@@ -161,7 +182,11 @@ def _range_text(binder: Binder, offset: Literal, key: Expression, tree: exp.Expr
     value = Decimal(offset.value)
     exponent = value.as_tuple().exponent
     if isinstance(exponent, int) and -exponent > scale:
-        raise binder.unsupported("RANGE with an offset of more decimals than the column", tree)
+        raise binder.unsupported(
+            "RANGE with an offset of more decimals than the column",
+            tree,
+            hint="Cast the column to a numeric with the decimals of the offset.",
+        )
     return f"CAST('{value:f}' AS DECIMAL({target.precision},{scale}))"
 
 

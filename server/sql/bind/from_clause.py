@@ -65,7 +65,9 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
                 return FromItem(relation, aliased(binder, relation, tree, ""), True)
             function = tree.this
             if not isinstance(function, (exp.Anonymous, exp.Unnest)):
-                raise binder.unsupported("this LATERAL item", tree)
+                raise binder.unsupported(
+                    "this LATERAL item", tree, hint="Write LATERAL before a function, or before a query in parentheses."
+                )
             return functions_in_from(binder, [function], tree, seeing)
         case exp.Table() if tree.args.get("rows_from"):
             calls = [t if isinstance(t, exp.Unnest) else t.this for t in tree.args["rows_from"]]
@@ -88,7 +90,9 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
         case exp.Values():
             relation, default = written_values(binder, tree, alone(outer), False), ""
         case _:
-            raise binder.unsupported("this item of FROM", tree)
+            raise binder.unsupported(
+                "this item of FROM", tree, hint="Name a table, a function, or a query in parentheses."
+            )
     return FromItem(relation, aliased(binder, relation, tree, default))
 
 

@@ -58,11 +58,13 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
     if isinstance(call, exp.Dot) and call.this.name == "pg_catalog":
         call = call.expression
     if not isinstance(call, exp.Anonymous):
-        raise binder.unsupported("FILTER here", tree)
+        raise binder.unsupported("FILTER here", tree, hint="Write FILTER directly after the call of an aggregate.")
     name = function_name(call)
     if name == "timeofday":
         check_maintained(binder, name, call)
-        raise binder.unsupported(f"function {name}()", call)
+        raise binder.unsupported(
+            f"function {name}()", call, hint="Use to_char(clock_timestamp(), 'Dy Mon DD HH24:MI:SS.US YYYY TZ')."
+        )
     arguments, distinct, order_trees, star = _argument_list(call)
     if within is not None and name in HYPOTHETICAL_SETS and not (distinct or order_trees):
         return hypothetical_set(binder, name, arguments, within, where, scope, call)
@@ -169,7 +171,7 @@ def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expressio
     if isinstance(tree.expression, exp.Anonymous) and isinstance(tree.this, exp.Identifier):
         message = f'schema "{tree.this.name}" does not exist'
         raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=binder.at(tree))
-    raise binder.unsupported("field selection", tree, "Name the column in the query that makes the row.")
+    raise binder.unsupported("field selection", tree, hint="Name the column in the query that makes the row.")
 
 
 def _argument_list(call: exp.Anonymous) -> tuple[list[exp.Expr], bool, list[exp.Ordered], bool]:

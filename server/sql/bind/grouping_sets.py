@@ -38,7 +38,11 @@ def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope
     if tree is None:
         return None
     if any(tree.args.get(k) for k in ("grouping_sets", "cube", "rollup", "totals")):
-        raise binder.unsupported("this GROUP BY", tree)
+        raise binder.unsupported(
+            "this GROUP BY",
+            tree,
+            hint="Use GROUP BY with expressions, ROLLUP (...), CUBE (...) or GROUPING SETS (...).",
+        )
     groups = Groups()
     sets: list[tuple[int, ...]] = [()]
     for term in tree.expressions:
@@ -89,7 +93,9 @@ def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sco
         message = "aggregate functions are not allowed in GROUP BY"
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     if any(isinstance(n, ColumnRef) and n.column.id == c.id for c, _ in scope.sets or () for n in walk(expression)):
-        raise binder.unsupported("a set-returning function in GROUP BY", tree)
+        raise binder.unsupported(
+            "a set-returning function in GROUP BY", tree, hint="Call the function in FROM, and group by its column."
+        )
     groupable(binder, expression, tree)
     item = next((n for n, i in enumerate(items) if i.expression is expression), None)
     if item is None:

@@ -42,7 +42,12 @@ def hypothetical_set(
     for argument in arguments:
         if any(isinstance(node, exp.Column) for node in argument.find_all(exp.Column)):
             message = f"an argument of {name} that names columns is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                message,
+                position=binder.at(tree),
+                hint="Pass a constant or a parameter.",
+            )
     before = _before(arguments, within)
     every, smaller = _count(where), _count(where, before)
     match name:

@@ -38,7 +38,9 @@ def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, oute
         visible = {e.name for e in right.entries if e.visible}
         names = [e.name for e in left.entries if e.visible and e.name in visible]
     if kind not in ("", "INNER", "OUTER", "CROSS") or join.args.get("method") not in (None, "", "NATURAL"):
-        raise binder.unsupported(f"{kind} JOIN", join)
+        raise binder.unsupported(
+            f"{kind} JOIN", join, hint="Use [INNER] JOIN, LEFT, RIGHT or FULL JOIN, CROSS JOIN, or EXISTS (...)."
+        )
     join_kind = JoinKind(side) if side else JoinKind.CROSS if kind == "CROSS" else JoinKind.INNER
     merged: list[tuple[str, Entry, Entry]] = []
     condition: Expression | None = None

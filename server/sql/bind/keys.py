@@ -49,9 +49,11 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
             position=binder.at(tree),
         )
     if expression.type == RECORD:
-        raise binder.unsupported("sorting by a row", tree, "Sort by its columns.")
+        raise binder.unsupported("sorting by a row", tree, hint="Sort by its columns.")
     if expression.type.element is not None and expression.type.element.name in _UNORDERED:
-        raise binder.unsupported(f"sorting by {expression.type.base_display}", tree)
+        raise binder.unsupported(
+            f"sorting by {expression.type.base_display}", tree, hint="Sort by the elements, or by the array as text."
+        )
 
 
 def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, by_keys: bool = True) -> None:
@@ -61,11 +63,15 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, 
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
     if expression.type == RECORD and not _is_equal_by_text(expression):
-        raise binder.unsupported("grouping by this row", tree, "Group by its columns.")
+        raise binder.unsupported("grouping by this row", tree, hint="Group by its columns.")
     if needs_key(expression.type):
         binder.has_group_keys = True
         if not by_keys:
-            raise binder.unsupported(f"grouping by {expression.type.base_display}", tree)
+            raise binder.unsupported(
+                f"grouping by {expression.type.base_display}",
+                tree,
+                hint="Cast the column to text, or use DISTINCT or GROUP BY of a subquery.",
+            )
 
 
 def _is_equal_by_text(row: Expression) -> bool:

@@ -25,7 +25,9 @@ def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) ->
     if isinstance(limit_tree, exp.Fetch):
         options = limit_tree.args.get("limit_options")
         if options is not None and options.args.get("percent"):
-            raise binder.unsupported("FETCH ... PERCENT", tree)
+            raise binder.unsupported(
+                "FETCH ... PERCENT", tree, hint="Give a number of rows, or filter by percent_rank() in a subquery."
+            )
         count = limit_tree.args.get("count")
         limit = _bound(binder, count, scope, "LIMIT") if count is not None else Literal(1, INT8)
         if options is not None and options.args.get("with_ties"):
@@ -51,7 +53,11 @@ def _with_ties(
         raise PgError(SqlState.SYNTAX_ERROR, message)
     bounds = [bound for bound in (limit, offset) if bound is not None]
     if any(not isinstance(bound, Literal) or bound.value is None for bound in bounds):
-        raise binder.unsupported("FETCH ... WITH TIES of anything but constants", tree)
+        raise binder.unsupported(
+            "FETCH ... WITH TIES of anything but constants",
+            tree,
+            hint="Write the number as a literal, or filter by rank() in a subquery.",
+        )
     start, count = (int(b.value) if isinstance(b, Literal) else 0 for b in (offset, limit))
     calls = []
     for name in ("rank", "row_number"):

@@ -49,7 +49,9 @@ def is_test(binder: Binder, tree: exp.Is, scope: Scope) -> Expression:
     if isinstance(value, exp.Column) and value.name == "normalized":
         normalized = call(binder, "is_normalized", [tree.this], scope, tree)
         return negation(normalized) if negate else normalized
-    raise binder.unsupported("this IS test", tree)
+    raise binder.unsupported(
+        "this IS test", tree, hint="Use IS NULL, IS TRUE, IS FALSE, IS UNKNOWN, IS DISTINCT FROM or IS JSON."
+    )
 
 
 @form(exp.NullSafeEQ, exp.NullSafeNEQ)

@@ -18,9 +18,17 @@ def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
     """What the clauses of a SELECT lock. PgError 0A000, or 42P01 for an unknown name after OF."""
     clauses: list[exp.Lock] = tree.args["locks"]
     if tree is not binder.root:
-        raise binder.unsupported(f"{_name(clauses[0])} in a subquery", tree)
+        raise binder.unsupported(
+            f"{_name(clauses[0])} in a subquery",
+            tree,
+            hint="Lock the rows in a SELECT of its own, in the same transaction.",
+        )
     if binder.maintained:
-        raise binder.unsupported(f"{_name(clauses[0])} in a maintained query", tree)
+        raise binder.unsupported(
+            f"{_name(clauses[0])} in a maintained query",
+            tree,
+            hint="Omit the clause: a query that is kept up to date locks no rows.",
+        )
     waits = [clause.args.get("wait") for clause in clauses]
     if any(isinstance(wait, exp.Expr) for wait in waits):
         raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "WAIT"')

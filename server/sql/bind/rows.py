@@ -129,7 +129,7 @@ def argument(binder: Binder, name: str, tree: exp.Expr, scope: Scope) -> Express
     bound = binder.expression(tree, scope)
     if bound.type == RECORD and name not in TEXT_FUNCTIONS:
         hint = "Collect rows with json_agg() or jsonb_agg()." if name == "array_agg" else "Name its columns."
-        raise binder.unsupported(f"a row as an argument of {name}()", tree, hint)
+        raise binder.unsupported(f"a row as an argument of {name}()", tree, hint=hint)
     return bound
 
 
@@ -143,7 +143,9 @@ def row_to_json(binder: Binder, arguments: list[exp.Expr], scope: Scope) -> Expr
     if len(arguments) == 2:
         pretty = binder.coerce(binder.expression(arguments[1], scope), BOOL)
         if not isinstance(pretty, Literal):
-            raise binder.unsupported("an argument of row_to_json() that is not a constant", arguments[1])
+            raise binder.unsupported(
+                "an argument of row_to_json() that is not a constant", arguments[1], hint="Write true or false."
+            )
         separator = ",\n " if pretty.value else ","
     return json_of_row(binder, arguments[0], scope, JSON, separator)
 

@@ -24,7 +24,11 @@ def sampled(binder: Binder, tree: exp.Expr, relation: Relation) -> Relation:
     """
     sample = tree.args["sample"]
     if binder.maintained:
-        raise binder.unsupported("TABLESAMPLE in a query whose result is kept up to date", tree)
+        raise binder.unsupported(
+            "TABLESAMPLE in a query whose result is kept up to date",
+            tree,
+            hint="Choose rows by a key, such as WHERE k % 100 = 0.",
+        )
     if not isinstance(relation, Scan):
         message = "TABLESAMPLE clause can only be applied to tables and materialized views"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(tree))
@@ -44,12 +48,14 @@ def sampled(binder: Binder, tree: exp.Expr, relation: Relation) -> Relation:
 
 def _constant(binder: Binder, tree: exp.Expr | None, type: PgType, what: str) -> float:
     if tree is None:
-        raise binder.unsupported("this form of TABLESAMPLE", tree)
+        raise binder.unsupported(
+            "this form of TABLESAMPLE", tree, hint="Write TABLESAMPLE BERNOULLI (percent) or SYSTEM (percent)."
+        )
     value = binder.expression(tree, Scope())
     if value.type == UNKNOWN or isinstance(value, Literal):
         value = binder.coerce(value, type, EXPLICIT, binder.at(tree))
     if not isinstance(value, Literal):
-        raise binder.unsupported(f"a TABLESAMPLE {what} that is not a constant", tree)
+        raise binder.unsupported(f"a TABLESAMPLE {what} that is not a constant", tree, hint="Write it as a literal.")
     if value.value is None:
         raise PgError(SqlState.INVALID_TABLESAMPLE_ARGUMENT, f"TABLESAMPLE {what} cannot be null")
     return float(value.value)

@@ -33,7 +33,11 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     outer = with_common_tables(binder, tree, outer)
     for clause in ("into", "sample", "qualify", "connect", "match", "laterals", "pivots", "hint"):
         if tree.args.get(clause):
-            raise binder.unsupported(f"{clause.upper()} in SELECT", tree)
+            raise binder.unsupported(
+                f"{clause.upper()} in SELECT",
+                tree,
+                hint="Write the query without this clause, with a subquery in FROM if needed.",
+            )
     level = binder.new_level()
     source = from_clause(binder, tree, replace(outer, level=level))
     scope = Scope(source.entries, outer.parent, outer.common_tables, real_names=real_names(tree), level=level)
@@ -113,7 +117,10 @@ def _expanded(
     ordinality_column = binder.new_column("ordinality", Literal(1, INT8))
     arrays = tuple(array for _, array in sets)
     if any(contains(array, WindowCall) for array in arrays):
-        raise binder.unsupported("a window function inside a set-returning function")
+        raise binder.unsupported(
+            "a window function inside a set-returning function",
+            hint="Compute the window function in a subquery, and expand its column.",
+        )
     columns = (*relation.columns, *(column for column, _ in sets), *((ordinality_column,) if ordered else ()))
     node = Unnest(relation, arrays, columns, ordered)
     return node, [*order, SortKey(ColumnRef(ordinality_column), False, False)] if ordered else order

@@ -52,7 +52,9 @@ def _fields(binder: Binder, tree: exp.Dot, scope: Scope) -> list[Item]:
         return [Item(name, set_returning(binder, called, scope, name), tree) for name in names]
     fields = row_fields(tree.this, scope)
     if fields is None:
-        raise binder.unsupported("the expansion of this row", tree)
+        raise binder.unsupported(
+            "the expansion of this row", tree, hint="Name the columns of the row, or write alias.* for an item of FROM."
+        )
     names = field_names(tree.this, scope)
     return [Item(name, binder.expression(field, scope), tree) for name, field in zip(names, fields, strict=True)]
 

@@ -140,7 +140,11 @@ def privilege_function(
         bound[-2], name = binder.coerce(bound[-2], TEXT, EXPLICIT), COLUMN_NUMBER_PRIVILEGE
     texts = tuple(binder.coerce(value, TEXT) for value in bound)
     if any(isinstance(node, ColumnRef | Subquery) for text in texts for node in walk(text)):
-        raise binder.unsupported(f"{name}() of columns", tree)
+        raise binder.unsupported(
+            f"{name}() of columns",
+            tree,
+            hint="Pass literals or parameters, or query the catalog pg_class, where columns can be passed.",
+        )
     return SessionValue(name, BOOL, Array(texts, array_of(TEXT)))
 
 

@@ -27,7 +27,9 @@ def set_operation(binder: Binder, tree: exp.SetOperation, scope: Scope, keep_unk
     """Casts the columns of both sides to their common types. 42601 if the numbers of columns differ, 42804."""
     scope = with_common_tables(binder, tree, scope)
     if tree.args.get("by_name") or tree.args.get("side") or tree.args.get("kind") or tree.args.get("on"):
-        raise binder.unsupported("this set operation", tree)
+        raise binder.unsupported(
+            "this set operation", tree, hint="Write both queries with the same columns in the same order."
+        )
     kind = _SET_KINDS[type(tree)]
     if isinstance(tree.this, exp.Select) and any(tree.this.args.get(k) for k in ("order", "limit", "offset")):
         raise PgError(SqlState.SYNTAX_ERROR, f'syntax error at or near "{kind}"')  # requires parentheses
@@ -71,6 +73,6 @@ def bracketed(binder: Binder, tree: exp.Subquery, scope: Scope, keep_unknown: bo
     """(query) ORDER BY ... LIMIT ..."""
     scope = with_common_tables(binder, tree, scope)
     if tree.args.get("joins"):
-        raise binder.unsupported("this query", tree)
+        raise binder.unsupported("this query", tree, hint="Write the join as SELECT * FROM (query) AS a JOIN ...")
     relation = binder.query(tree.this, scope, keep_unknown=keep_unknown)
     return ordered_output(binder, relation, tree, scope)

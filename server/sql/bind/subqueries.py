@@ -68,7 +68,11 @@ def row_subquery(binder: Binder, name: str, tree: exp.Expr, query: exp.Subquery,
     operands = [binder.expression(field, scope) for field in row_of(tree.this) or ()]
     check_width_of_query(binder, len(operands), relation, tree)
     if any(isinstance(node, (Aggregate, WindowCall)) for operand in operands for node in walk(operand)):
-        raise binder.unsupported("a row of aggregates compared with a subquery", tree)
+        raise binder.unsupported(
+            "a row of aggregates compared with a subquery",
+            tree,
+            hint="Compute the aggregates in a subquery in FROM, and compare its columns.",
+        )
     pairs = list(zip(operands, map(ColumnRef, relation.columns), strict=True))
     test = compared_rows(binder, name, pairs, tree)
     rows = Project(relation, (binder.new_column("", test),), (test,))

@@ -35,7 +35,11 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
     alias = tree.alias or name
     if len(calls) == 1 and name in RECORD_FUNCTIONS:
         if ordinality:
-            raise binder.unsupported("WITH ORDINALITY with a column definition list", tree)
+            raise binder.unsupported(
+                "WITH ORDINALITY with a column definition list",
+                tree,
+                hint="Number the rows with row_number() OVER () in a query around it.",
+            )
         return json_records(binder, calls[0], alias_columns(tree), alias, inner)  # type: ignore[arg-type]
     constant = _series(binder, calls[0], inner) if len(calls) == 1 and not ordinality else None
     if constant is not None:
@@ -53,7 +57,11 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
         relation = Unnest(Values((), ((),)), arrays, tuple(columns), ordinality)
     names = column_aliases(tree) + ([offset.name] if isinstance(offset, exp.Identifier) else [])
     if any(isinstance(c, exp.ColumnDef) for c in alias_columns(tree)):
-        raise binder.unsupported("a column definition list", tree)
+        raise binder.unsupported(
+            "a column definition list",
+            tree,
+            hint="Only json_to_record() and the like have one. Cast the columns in the select list.",
+        )
     if len(names) > len(relation.columns):
         check_width(binder, relation, "table", alias, names, tree)
     if not names and len(calls) == 1 and len(relation.columns) == 1 + ordinality and tree.alias:
@@ -94,9 +102,13 @@ def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> li
     if known is None:
         value = binder.default_unknown(binder.expression(tree, scope))
         if value.type.element is not None:
-            raise binder.unsupported(f"{name} in FROM", tree)
+            raise binder.unsupported(
+                f"{name} in FROM", tree, hint="Write unnest(...) for its elements, or call it in a select list."
+            )
         if value.type.name == "record":
-            raise binder.unsupported("a function in FROM that returns a record", tree)
+            raise binder.unsupported(
+                "a function in FROM that returns a record", tree, hint="Call it in a select list, and name the fields."
+            )
         return [(alias, ex.Array((value,), array_of(value.type)))]
     bound = [binder.expression(a, scope) for a in tree.expressions]
     if any(isinstance(a, exp.Star) for a in tree.expressions):
@@ -119,11 +131,15 @@ def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope, field: str 
             message = f'could not identify column "{field}" in record data type'
             raise PgError(SqlState.UNDEFINED_COLUMN, message, position=binder.at(tree))
     if len(found) > 1:
-        raise binder.unsupported(f"{name}() as a row", tree, f"Call it in FROM, or write ({name}(...)).*.")
+        raise binder.unsupported(f"{name}() as a row", tree, hint=f"Call it in FROM, or write ({name}(...)).*.")
     ((_, array),) = found
     nested = {column.id for column, _ in scope.sets}
     if any(isinstance(n, ColumnRef) and n.column.id in nested for n in walk(array)):
-        raise binder.unsupported("a set-returning function inside another", tree)
+        raise binder.unsupported(
+            "a set-returning function inside another",
+            tree,
+            hint="Call the inner function in FROM, and the outer one in LATERAL after it.",
+        )
     column = _element(binder, field or name, array)
     scope.sets.append((column, array))
     return ColumnRef(column)

@@ -58,7 +58,11 @@ def volatile(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Sc
 def serial_sequence(binder: Binder, arguments: Sequence[exp.Expr], tree: exp.Expr) -> Expression:
     """pg_get_serial_sequence(table, column) of constants. 42P01, 42703; 0A000 for other arguments."""
     if not all(isinstance(argument, exp.Literal) and argument.is_string for argument in arguments):
-        raise binder.unsupported("pg_get_serial_sequence() of columns or parameters here", tree)
+        raise binder.unsupported(
+            "pg_get_serial_sequence() of columns or parameters here",
+            tree,
+            hint="Pass literals: pg_get_serial_sequence('table', 'column').",
+        )
     context, (name, column) = binder.context, (argument.this for argument in arguments)
     state = context.state
     table = find_relation(state, name_parts(name), context.database, context.search_path, binder.at(tree))
@@ -101,7 +105,7 @@ def sequence_row(binder: Binder, sequence: SequenceItem) -> Values:
     """The only row of a sequence in FROM."""
     if binder.maintained:
         message = f'cannot materialize a query of sequence "{sequence.name}"'
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Read the sequence in a query of its own.")
     columns, cells = [], []
     for column, type in zip(sequence.columns, SEQUENCE_ROW, strict=True):
         columns.append(Column(binder.new_id(), column.name, type, False))

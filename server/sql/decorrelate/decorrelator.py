@@ -162,7 +162,10 @@ class Decorrelator:
             needed = self._needed(subquery)
             number = next((i for i, side in enumerate(sides) if needed <= {c.id for c in side.columns}), None)
             if number is None or (node.lateral and number == 1):
-                raise not_supported("a subquery in the condition of an outer join that names columns of both sides")
+                raise not_supported(
+                    "a subquery in the condition of an outer join that names columns of both sides",
+                    hint="Compute the subquery as a column of one side, in a subquery in FROM.",
+                )
             sides[number], (condition,) = self._attached_one(sides[number], subquery, condition)
         return exactly(joined(node.kind, sides[0], sides[1], condition, lateral=node.lateral), node.columns)
 
@@ -183,7 +186,9 @@ class Decorrelator:
         if not outer:
             return replace(node, lateral=False)
         if node.kind in (JoinKind.RIGHT, JoinKind.FULL):
-            raise not_supported(f"LATERAL in a {node.kind} JOIN")
+            raise not_supported(
+                f"LATERAL in a {node.kind} JOIN", hint="Use LEFT JOIN LATERAL, with the sides exchanged."
+            )
         is_true = node.condition is None or node.condition == Literal(True, BOOL)
         if isinstance(node.right, Unnest) and node.right.input == Values((), ((),)):
             added = node.right.columns

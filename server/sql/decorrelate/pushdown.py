@@ -46,8 +46,8 @@ def pushed(relation: Relation, domain: Domain, new: NewColumns) -> tuple[Relatio
     return _Pushdown(domain, new).pushed(relation)
 
 
-def not_supported(what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported")
+def not_supported(what: str, *, hint: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint)
 
 
 class _Pushdown:
@@ -107,7 +107,10 @@ class _Pushdown:
             case SetOperation():
                 return self._set_operation(node)
             case Recursive() | RecursiveRows():
-                raise not_supported("WITH RECURSIVE that names columns of the query around it")
+                raise not_supported(
+                    "WITH RECURSIVE that names columns of the query around it",
+                    hint="Compute the recursive query for all rows in a WITH of the outer query, and join it.",
+                )
         raise AssertionError(node)  # scans, samples and series name no outer columns
 
     def _depends(self, part: Any) -> bool:
@@ -207,7 +210,10 @@ class _Pushdown:
         order = input.keys if isinstance(input, Sort) else ()
         below, carried = self.pushed(input.input if isinstance(input, Sort) else input)
         if self._depends((node.limit, node.offset)):
-            raise not_supported("LIMIT that depends on the query around it")
+            raise not_supported(
+                "LIMIT that depends on the query around it",
+                hint="Number the rows with row_number() in the subquery, and compare the number with the limit.",
+            )
         ordered: Relation = Sort(below, self._swapped(order, carried)) if order else below
         return numbered_limit(Limit(ordered, node.limit, node.offset), self._new, carried), carried
 

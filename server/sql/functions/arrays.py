@@ -144,8 +144,9 @@ def _fill(value: Any, sizes: list[int | None] | None, bounds: list[int | None] |
     if bounds and len(bounds) != len(sizes):
         raise PgError(SqlState.ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts")
     if len(sizes) > 1 or any(bound != 1 for bound in bounds):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "arrays of more than one dimension, or whose subscripts do not "
-                      "begin at 1, are not supported")  # fmt: skip
+        message = "arrays of more than one dimension, or whose subscripts do not begin at 1, are not supported"
+        hint = "Nest the arrays in a jsonb, or omit the lower bounds."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
     size = sizes[0] or 0
     if not -1 < size <= ELEMENTS_MAX:
         message = f"array size exceeds the maximum allowed ({ELEMENTS_MAX})"

@@ -284,7 +284,8 @@ def _interval_zone(value: Any) -> tzinfo:
     seconds = int(us / SECOND_US)
     if abs(seconds) >= 86_400:
         message = "a time zone a day or more away from UTC is not supported"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        hint = "Add the interval to the timestamp instead."
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
     return fixed_zone(timedelta(seconds=seconds))
 
 

@@ -158,7 +158,11 @@ def _min_scale(value: Decimal) -> int:
 def _known_scale(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
     if not isinstance(args[0], Literal) and args[0].type.precision is None:
         message = "the scale of a numeric without a declared scale is not supported"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            message,
+            hint="Use min_scale(), or cast the value to numeric(precision, scale) first.",
+        )
     return args
 
 

@@ -69,7 +69,7 @@ def _steps(start: Any, stop: Any, forward: bool, following: Callable[[Any], Any]
     while not beyond(value, stop):
         if len(values) == SIZE_MAX:
             message = f"a series of more than {SIZE_MAX} values is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use a larger step, or several series.")
         values.append(value)
         value = following(value)
     return values

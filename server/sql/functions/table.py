@@ -180,7 +180,11 @@ def fixed(digits: int, scale: int = 0) -> Callable[[Sequence[Expression]], Shape
 def literal(argument: Expression, what: str) -> object:
     """The value of an argument that must be constant when the query is planned. Else PgError 0A000."""
     if not isinstance(argument, Literal) or argument.value is None:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} that is not a constant is not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"{what} that is not a constant is not supported",
+            hint="Write it as a literal, or with CASE for each of its values.",
+        )
     return argument.value
 
 

@@ -160,6 +160,12 @@ def _quantified(function: Callable[..., Any], every: bool) -> Callable[[Any, lis
 # -- values ---------------------------------------------------------------------------------------------------------
 
 
+def scalar_values(type: PgType, column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column of a relation as Python scalars."""
+    array = column.combine_chunks()
+    return array.to_pylist() if type.name == "interval" else scalars(type, array)
+
+
 def scalars(type: PgType, column: pa.Array) -> list[Any]:
     """A column received from Spark as Python scalars, as protocol.pgwire.types lists them."""
     if type.element is not None:

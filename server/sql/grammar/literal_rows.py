@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from protocol.pgwire.decode import BadValue, parse_text_column
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import PgType
 from server.sql.grammar.checkpoint import checkpoint
@@ -68,7 +69,9 @@ class LiteralRows:
     raw: pa.Table
     starts: Sequence[int]
 
-    def column(self, number: int, type: PgType, timezone: str) -> pa.ChunkedArray | None:
+    def column(
+        self, number: int, type: PgType, timezone: str, style: InputStyle = DEFAULT_INPUT
+    ) -> pa.ChunkedArray | None:
         """The values of a column in `type.arrow`; None if they need a cast. BadValue for the first invalid row."""
         chunks, row = [], 0
         for chunk in self.raw.column(number).chunks:
@@ -77,7 +80,7 @@ class LiteralRows:
             if values is None:
                 return None
             try:
-                chunks.append(parse_text_column(type, values, timezone=timezone))
+                chunks.append(parse_text_column(type, values, timezone=timezone, style=style))
             except BadValue as error:
                 raise BadValue(row + error.row, error.error) from None
             row += len(chunk)
@@ -134,7 +137,9 @@ class FewLiterals:
     template: str
     cells: Sequence[str]
 
-    def values(self, types: Sequence[PgType], timezone: str) -> tuple[Any, ...] | None:
+    def values(
+        self, types: Sequence[PgType], timezone: str, style: InputStyle = DEFAULT_INPUT
+    ) -> tuple[Any, ...] | None:
         """The values of the parameters, which have these types. None if one needs a cast. PgError if one is invalid."""
         found: list[Any] = []
         for cell, type in zip(self.cells, types, strict=True):
@@ -152,7 +157,7 @@ class FewLiterals:
                     return None
             elif type.name not in _FRACTIONS:
                 return None
-            found.append(parse_text(type, cell, timezone=timezone))
+            found.append(parse_text(type, cell, timezone=timezone, style=style))
         return tuple(found)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INT4, INT8, PgType
 from server.sql.grammar.lexer import STRING
@@ -55,11 +56,13 @@ class SharedText:
     types: tuple[PgType | None, ...]
     literals: tuple[str, ...]
 
-    def values(self, types: Sequence[PgType], timezone: str) -> tuple[Any, ...]:
+    def values(self, types: Sequence[PgType], timezone: str, style: InputStyle = DEFAULT_INPUT) -> tuple[Any, ...]:
         """The values of the parameters, which have these types. PgError if a string is not one."""
         return tuple(
             [
-                parse_text(type, literal[1:-1].replace("''", "'"), timezone=timezone) if known is None else int(literal)
+                parse_text(type, literal[1:-1].replace("''", "'"), timezone=timezone, style=style)
+                if known is None
+                else int(literal)
                 for literal, known, type in zip(self.literals, self.types, types, strict=True)
             ]
         )

@@ -166,10 +166,10 @@ class TokenReader:
             raise self.expected(names[0] if len(names) == 1 else f"one of {' or '.join(names)}")
         return self.choose(*choices)
 
-    def not_supported(self, what: str, hint: str | None = None, *, at: Token | None = None) -> PgError:
+    def not_supported(self, what: str, hint: str, *, at: Token | None = None) -> PgError:
         return not_supported(what, at or self.token, hint)
 
-    def reject(self, what: str, *words: str, hint: str | None = None) -> None:
+    def reject(self, what: str, *words: str, hint: str) -> None:
         """0A000 if the current token is one of these words."""
         if self.at(*words):
             raise self.not_supported(what, hint)

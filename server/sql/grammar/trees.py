@@ -158,7 +158,7 @@ def unexpected(source: str, token: Token) -> PgError:
     return syntax_error("syntax error", source[token.start : token.end], token.start)
 
 
-def not_supported(what: str, token: Token, hint: str | None = None) -> PgError:
+def not_supported(what: str, token: Token, hint: str) -> PgError:
     return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint, position=token.start + 1)
 
 

@@ -42,8 +42,8 @@ def _invalid(reason: str) -> PgError:
     return PgError(SqlState.INVALID_REGULAR_EXPRESSION, f"invalid regular expression: {reason}")
 
 
-def unsupported(what: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} in a regular expression is not supported")
+def unsupported(what: str, *, hint: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} in a regular expression is not supported", hint=hint)
 
 
 class Parser:
@@ -89,7 +89,9 @@ class Parser:
                 case "t":
                     self.expanded = False
                 case "b" | "e":
-                    raise unsupported(f'option "{letter}"')
+                    raise unsupported(
+                        f'option "{letter}"', hint="Use the options i, n, p, w, x or q of advanced regular expressions."
+                    )
                 case _:
                     raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'invalid regular expression option: "{letter}"')
 
@@ -200,7 +202,9 @@ class Parser:
                 groups = self.groups
                 inner = self._closed(depth)
                 if self.groups > groups:
-                    raise unsupported("a group inside a lookaround constraint")
+                    raise unsupported(
+                        "a group inside a lookaround constraint", hint="Write the group without capturing: (?:...)."
+                    )
                 return Lookaround(inner, behind, negated)
         if self.pattern.startswith("?:", self.at):
             self.at += 2

@@ -83,7 +83,10 @@ class Regex:
             if spans is None:
                 return
             if self._has_back_reference:
-                raise unsupported("a back reference, where the matched text is wanted,")
+                raise unsupported(
+                    "a back reference, where the matched text is wanted,",
+                    hint="Test with the operator ~, which allows it, or write the pattern without \\1.",
+                )
             if not (search.is_linear and self._is_deterministic):
                 spans = self._divided(text, *spans[0], search.is_linear)
             yield Match(spans)
@@ -138,7 +141,7 @@ class Regex:
         try:
             return regex.compile(self._text.replace(END, "\\Z"), self._flags)
         except (regex.error, OverflowError, RecursionError):
-            raise unsupported("this construct") from None
+            raise unsupported("this construct", hint="Write smaller repetitions, or several patterns.") from None
 
 
 class _Search:

@@ -71,6 +71,10 @@ _LITERALS: dict[str, Callable[[Any, Literal], str]] = {
 
 def _clock(us: int) -> str:
     if us == DAY_US:  # PostgreSQL has this time, Spark does not
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "time 24:00:00 in a computed query is not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "time 24:00:00 in a computed query is not supported",
+            hint="Use 23:59:59.999999, or an interval of 24 hours.",
+        )
     seconds, fraction = divmod(us, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"

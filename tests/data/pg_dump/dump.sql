@@ -2,7 +2,7 @@
 -- PostgreSQL database dump
 --
 
-\restrict zOdlyIDSbTDggzBrAINJtozgkgz5kSaKEXsy9C46AB1cbs29kP2k7zcOCanBzwX
+\restrict oR3bGrjm7dd2hPgsHGn0l6ZgggfgFuDRwI7aLRQMcAd6FwMtr7BsYBB9oIluR2m
 
 -- Dumped from database version 16.14
 -- Dumped by pg_dump version 16.14
@@ -443,6 +443,13 @@ ALTER TABLE ONLY public.products
 
 
 --
+-- Name: customers_address_idx; Type: INDEX; Schema: public; Owner: materialize
+--
+
+CREATE UNIQUE INDEX customers_address_idx ON public.customers USING btree (lower((address)::text), code) WHERE active;
+
+
+--
 -- Name: customers_code_idx; Type: INDEX; Schema: public; Owner: materialize
 --
 
@@ -485,6 +492,13 @@ COMMENT ON INDEX public.orders_product_idx IS 'For reports';
 
 
 --
+-- Name: orders_quick_idx; Type: INDEX; Schema: public; Owner: materialize
+--
+
+CREATE UNIQUE INDEX orders_quick_idx ON public.orders USING btree (customer) WHERE ((note = 'quick'::text) AND ((amount)::integer > 1));
+
+
+--
 -- Name: orders orders_customer_fkey; Type: FK CONSTRAINT; Schema: public; Owner: materialize
 --
 
@@ -504,5 +518,5 @@ ALTER TABLE ONLY public.orders
 -- PostgreSQL database dump complete
 --
 
-\unrestrict zOdlyIDSbTDggzBrAINJtozgkgz5kSaKEXsy9C46AB1cbs29kP2k7zcOCanBzwX
+\unrestrict oR3bGrjm7dd2hPgsHGn0l6ZgggfgFuDRwI7aLRQMcAd6FwMtr7BsYBB9oIluR2m
 

@@ -48,6 +48,8 @@ CREATE INDEX orders_product_idx ON orders (product DESC NULLS LAST, placed);
 CREATE INDEX orders_note_idx ON orders USING btree (note text_pattern_ops) INCLUDE (amount);
 CREATE INDEX customers_name_idx ON customers (lower(name));
 CREATE UNIQUE INDEX customers_code_idx ON customers USING btree (code);
+CREATE UNIQUE INDEX customers_address_idx ON customers (lower(address), code) WHERE active;
+CREATE UNIQUE INDEX orders_quick_idx ON orders (customer) WHERE note = 'quick' AND amount > 1;
 CREATE INDEX customers_hash_idx ON customers USING hash (name);
 COMMENT ON INDEX orders_product_idx IS 'For reports';
 

@@ -132,3 +132,33 @@ def test_a_start_drops_the_objects_of_earlier_sessions(engine: SparkEngine, tmp_
                 connection.execute("SELECT * FROM t")
     finally:
         server.stop()
+
+
+def test_sequences_end_with_the_session(connect: Callable[[], Connection]) -> None:
+    ours, other = connect(), connect()
+    ours.execute("CREATE SEQUENCE s START 100")
+    ours.execute("CREATE TEMP SEQUENCE s INCREMENT BY 5")
+    ours.execute("CREATE TEMPORARY SEQUENCE IF NOT EXISTS s")
+    ours.execute("CREATE TEMP TABLE t (k int DEFAULT nextval('s'), l int); CREATE TEMP SEQUENCE owned OWNED BY t.l")
+    ours.execute("INSERT INTO t (l) VALUES (nextval('owned')), (nextval('pg_temp.owned'))")
+    assert rows(ours, "SELECT * FROM t") == [(1, 1), (6, 2)]
+    assert rows(ours, "SELECT nextval('public.s')") == [(100,)]
+    assert rows(ours, "SELECT relpersistence FROM pg_class WHERE oid = 's'::regclass") == [("t",)]
+    assert rows(other, "SELECT nextval('s')") == [(101,)]
+    with pytest.raises(errors.UndefinedTable):
+        other.execute("SELECT nextval('owned')")
+    with pytest.raises(errors.InvalidTableDefinition):
+        ours.execute("CREATE TEMP SEQUENCE public.u")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="in same schema"):
+        ours.execute("CREATE TABLE public.kept (a int); CREATE TEMP SEQUENCE v OWNED BY public.kept.a")
+    ours.execute("DROP TABLE t")
+    with pytest.raises(errors.UndefinedTable):
+        ours.execute("SELECT nextval('owned')")
+    ours.execute("DISCARD TEMP")
+    assert rows(ours, "SELECT nextval('s')") == [(102,)]
+    ours.execute("CREATE TEMP SEQUENCE s")
+    ours.close()
+    deadline = time.monotonic() + 10
+    while temporary_schemas(other) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert temporary_schemas(other) == []

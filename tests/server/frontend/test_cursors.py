@@ -14,6 +14,7 @@ from psycopg import errors
 from server.frontend import dispatch
 from tests.examples import examples
 from tests.fix_postgres import own_schema
+from tests.fix_server import ServerThread
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -163,3 +164,33 @@ def test_psycopg_scrolls_and_holds(connect: Callable[[], Connection]) -> None:
         assert cursor.fetchall() == [(10,)]
         cursor.scroll(0, mode="absolute")
         assert len([*cursor]) == 10
+
+
+def test_binary_cursors_return_the_bytes_of_postgresql(theirs: Connection, passing_server: ServerThread) -> None:
+    """The simple protocol has the binary format for them; with the extended protocol, Bind chooses the format."""
+    script = """
+        BEGIN
+        DECLARE c BINARY SCROLL CURSOR FOR SELECT 7::int4, 'x'::text, NULL::bool, '1.50'::numeric(5,2)
+        DECLARE d NO SCROLL BINARY CURSOR WITH HOLD FOR SELECT 8::int8
+        FETCH c
+        FETCH BACKWARD 1 FROM c
+        FETCH ALL FROM d
+        SELECT 7::int4
+        COMMIT
+        FETCH BACKWARD ALL FROM d
+    """
+    theirs.execute("ROLLBACK")
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for statement in filter(None, map(str.strip, script.splitlines())):
+            found = [connection.pgconn.exec_(statement.encode()) for connection in (ours, theirs)]
+            shown = [
+                (r.status, [(r.fformat(n), [r.get_value(k, n) for k in range(r.ntuples)]) for n in range(r.nfields)])
+                for r in found
+            ]
+            assert shown[0] == shown[1], statement
+        ours.execute("BEGIN")
+        ours.execute("DECLARE c BINARY CURSOR FOR SELECT 7")
+        assert ours.execute("FETCH c").fetchone() == (7,)
+        ours.execute("MOVE BACKWARD ALL FROM c")
+        result = ours.pgconn.exec_params(b"FETCH c", [], result_format=0)
+        assert (result.fformat(0), result.get_value(0, 0)) == (0, b"7")

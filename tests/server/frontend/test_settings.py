@@ -437,7 +437,7 @@ def test_interval_styles(ours: Session, theirs: Session) -> None:
         "-0.5 sec",
         "-1 sec",
     )
-    for style in ("iso_8601", "postgres_verbose", "POSTGRES"):
+    for style in ("iso_8601", "postgres_verbose", "sql_standard", "POSTGRES"):
         compare(f"SET intervalstyle = '{style}'\nSHOW intervalstyle", ours, theirs)
         assert ours.connection.info.parameter_status("IntervalStyle") == style.lower()
         for value in values:
@@ -447,7 +447,98 @@ def test_interval_styles(ours: Session, theirs: Session) -> None:
                 result = session.connection.pgconn.exec_(query.encode())
                 answers.append(result.get_value(0, 0))
             assert answers[0] == answers[1]
-    assert ours.ask("SET intervalstyle = 'sql_standard'")[0] == "22023"
+
+
+DATES = ("2020-12-31", "0044-03-15 BC", "10000-01-02")
+INSTANTS = ("2020-07-01 12:30:45.5+00", "1890-01-01 00:00+00", "0044-03-15 12:00+00 BC", "2100-07-01 00:00+00")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Sydney"])
+@pytest.mark.parametrize("style", ["SQL, DMY", "SQL, MDY", "Postgres, DMY", "Postgres, YMD", "German", "ISO, YMD"])
+def test_date_styles(ours: Session, theirs: Session, style: str, zone: str) -> None:
+    for session in (ours, theirs):
+        session.ask(f"SET timezone = '{zone}'")
+        session.ask("SET datestyle = 'ISO, MDY'")
+    values = [f"date '{text}'" for text in DATES]
+    values += [f"timestamp with time zone '{text}'" for text in INSTANTS]
+    values += ["timestamp '1999-01-08 04:05:06.789'", "timestamp '0044-03-15 01:00 BC'"]
+    values += ["ARRAY[date '2020-12-31', NULL]"]
+    compare(f"SET datestyle = '{style}'", ours, theirs)
+    compare("SHOW datestyle", ours, theirs)
+    found = [session.connection.info.parameter_status("DateStyle") for session in (ours, theirs)]
+    assert found[0] == found[1]
+    for value in values:  # literals in ISO form mean the same in all orders
+        answers = [
+            session.connection.pgconn.exec_(f"SELECT {value}".encode()).get_value(0, 0) for session in (ours, theirs)
+        ]
+        assert answers[0] == answers[1], value
+
+
+def test_parts_of_the_date_style_are_kept(ours: Session, theirs: Session) -> None:
+    script = """
+        SET datestyle = 'SQL'
+        SHOW datestyle
+        SET datestyle = 'DMY'
+        SHOW datestyle
+        SET datestyle = iso
+        SHOW datestyle
+        SET datestyle TO postgres, us
+        SHOW datestyle
+        SET datestyle = 'german'
+        SHOW datestyle
+        SET datestyle = 'german, ymd'
+        SHOW datestyle
+        SET datestyle = 'European'
+        SHOW datestyle
+        SET datestyle = 'nonsense'
+        SET datestyle = 'iso, sql'
+        SET datestyle = 'iso, dmy, mdy'
+        SET datestyle = 'default'
+        SHOW datestyle
+        RESET datestyle
+        SHOW datestyle
+    """
+    compare(script, ours, theirs)
+
+
+@pytest.mark.parametrize("order", ["MDY", "DMY", "YMD"])
+def test_dates_are_read_in_the_order_of_the_style(ours: Session, theirs: Session, order: str) -> None:
+    texts = ("1/2/3", "01-02-2003", "31/12/2020", "12/31/2020", "2020-1-2", "20/1/2", "1 Feb 3", "Feb 1 3", "3-Feb-1",
+             "99-Jan-08", "08-Jan-99", "January 8, 1999", "19990108", "990108", "1.2.2003 10:00", "32/1/1")  # fmt: skip
+    for session in (ours, theirs):
+        session.ask("SET datestyle = 'ISO'")
+        session.ask("DROP TABLE IF EXISTS styled")
+        session.ask("CREATE TABLE styled (d date, t timestamp)")
+    compare(f"SET datestyle = '{order}'", ours, theirs)
+    for text in texts:
+        compare(f"SELECT date '{text}', timestamp '{text}', ARRAY['{text}']::date[]", ours, theirs)
+        compare(f"INSERT INTO styled VALUES ('{text}', '{text}')", ours, theirs)
+        outcomes: list[object] = []
+        for session in (ours, theirs):
+            try:
+                outcomes.append(session.connection.execute("SELECT %s::date", (text,)).fetchall())
+                with session.connection.cursor().copy("COPY styled (d) FROM STDIN") as copy:
+                    copy.write(f"{text}\n")
+            except psycopg.Error as error:
+                outcomes.append(error.sqlstate)
+        assert outcomes[: len(outcomes) // 2] == outcomes[len(outcomes) // 2 :], text
+    rows = [session.connection.execute("SELECT d, t FROM styled").fetchall() for session in (ours, theirs)]
+    assert sorted(map(str, rows[0])) == sorted(map(str, rows[1]))
+    theirs.ask("DROP TABLE styled")
+    if order != "MDY":
+        assert ours.ask("SELECT x::date FROM (VALUES ('1/2/3')) AS v (x)")[0] == "0A000"
+        assert ours.ask("CREATE MATERIALIZED VIEW m AS SELECT date '1/2/3' AS d")[0] == "0A000"
+        assert ours.ask("CREATE MATERIALIZED VIEW m AS SELECT date '2001-02-03' AS d, count(*) FROM styled")[0] == (
+            "CREATE MATERIALIZED VIEW"
+        )
+
+
+def test_a_leading_minus_of_sql_standard_applies_to_all_fields(ours: Session, theirs: Session) -> None:
+    compare("SET intervalstyle = sql_standard", ours, theirs)
+    for text in ("-1 2:03:04", "-1 +2:03:04", "-1-2", "-1-2 3 4:05:06", "1-2", "-1 day ago", "- 5 hours", "3 -4:05:06"):
+        answers = [session.connection.pgconn.exec_(f"SELECT interval '{text}'".encode()) for session in (ours, theirs)]
+        assert answers[0].status == answers[1].status
+        assert answers[0].get_value(0, 0) == answers[1].get_value(0, 0), text
 
 
 def test_show_subscriptions(ours: Session, stack: ExitStack, passing_server: ServerThread) -> None:

@@ -496,6 +496,11 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
         ("select array_agg(t) from t", "json_agg()"),
         ("select a from t order by t", "Sort by its columns."),
         ("select jsonb_each('{}')", "Call it in FROM"),
+        ("select timeofday()", "to_char(clock_timestamp()"),
+        ("select t.a from t left join t u on (select u.a = t.a)", "in a subquery in FROM"),
+        ("select (select a from t for update)", "in a SELECT of its own"),
+        ("select a, lag(a, a) over (order by a) from t", "as a literal"),
+        ("select '[2:3]={1,2}'::int[]", "subscripts begin at 1"),
     ],
 )
 def test_hints_of_refusals_say_what_to_write_instead(sql: str, hint: str) -> None:

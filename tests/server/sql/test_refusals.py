@@ -11,8 +11,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.parse import parse
 from server.sql.grammar.rules.objects import _HINTS
 
-ROOT = Path(__file__).parent.parent.parent.parent / "server"
-CHECKED = ("sql/grammar", "execution/ddl")
+ROOT = Path(__file__).parent.parent.parent.parent
+CHECKED = ("server", "protocol", "catalog")
 KINDS = {
     "access": "access method",
     "constraint": "constraint trigger",
@@ -64,9 +64,6 @@ create table t (exclude using gist (a with &&))
 create table t (a text collate "de_DE")
 create table t (a int[][])
 create unlogged table t (a int)
-create temp sequence s
-create index on t (a) where a > 1
-create unique index on t (a) where a > 1
 create index on t (a) tablespace x
 create view v with (security_barrier) as select 1
 create view v as select 1 with check option
@@ -118,42 +115,84 @@ def test_all_kinds_of_objects_that_are_refused_have_a_hint(verb: str) -> None:
 
 # The functions with refusals that are PostgreSQL's: their errors have its text, and no other hint.
 OF_POSTGRESQL = [
-    "execution/ddl/alter.py: _between_temporary",
-    "execution/ddl/alter.py: change_owner",
-    "execution/ddl/alter.py: set_schema",
-    "execution/ddl/drop.py: drop",
-    "execution/ddl/index_options.py: _method",
-    "execution/ddl/index_options.py: _order",
-    "execution/ddl/roles.py: _rename",
-    "execution/ddl/sequences.py: alter",
-    "execution/ddl/views.py: _is_temporary",
-    "sql/grammar/rules/tables.py: _parse_column_type",
-    "sql/grammar/trees.py: _converted",
+    "protocol/pgwire/copy_options.py: _refuse_unless",
+    "protocol/pgwire/messages/startup.py: unsupported_version",
+    "server/execution/ddl/alter.py: _between_temporary",
+    "server/execution/ddl/alter.py: change_owner",
+    "server/execution/ddl/alter.py: set_schema",
+    "server/execution/ddl/drop.py: drop",
+    "server/execution/ddl/index_options.py: _method",
+    "server/execution/ddl/index_options.py: _order",
+    "server/execution/ddl/roles.py: _rename",
+    "server/execution/ddl/sequences.py: alter",
+    "server/execution/ddl/views.py: _is_temporary",
+    "server/execution/planning.py: refuse_subquery",
+    "server/execution/prepare.py: plan_copy",
+    "server/execution/reindex.py: reindex",
+    "server/execution/with_writes.py: _check_returning",
+    "server/frontend/dispatch.py: _check_row_locks",
+    "server/frontend/dispatch.py: revalidated",
+    "server/settings.py: reset",
+    "server/sql/bind/row_locks.py: _not_allowed",
+    "server/sql/bind/row_values.py: rows_compared",
+    "server/sql/bind/samples.py: sampled",
+    "server/sql/bind/table_functions.py: set_returning",
+    "server/sql/bind/windows.py: window_call",
+    "server/sql/functions/datetime_fields.py: _checked",
+    "server/sql/functions/datetime_format.py: _field",
+    "server/sql/functions/datetimes.py: _binned",
+    "server/sql/functions/number_format.py: read",
+    "server/sql/grammar/rules/tables.py: _parse_column_type",
+    "server/sql/grammar/trees.py: _converted",
+    "server/sql/json_path/parser.py: _like_regex",
+    "server/sql/row_rules.py: validate",
+    "server/sql/row_rules.py: validate_domain",
+    "server/sql/scope.py: find_relation",
 ]
+STATE = "SqlState.FEATURE_NOT_SUPPORTED"
 
 
-def _lacks_hint(call: ast.Call) -> bool:
+def _refusals_without_hint(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether the function makes an error 0A000 that has no hint, or whose hint callers may omit."""
+    parameters = function.args
+    named = [*parameters.posonlyargs, *parameters.args][-len(parameters.defaults) :] if parameters.defaults else []
+    optional = {
+        *(argument.arg for argument, default in zip(named, parameters.defaults, strict=True) if _is_none(default)),
+        *(
+            argument.arg
+            for argument, d in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+            if _is_none(d)
+        ),
+    }
+    states = [*parameters.defaults, *(default for default in parameters.kw_defaults if default is not None)]
+    refuses = any(ast.unparse(default) == STATE for default in states)
+    return any(
+        _lacks_hint(node, optional, refuses=refuses) for node in ast.walk(function) if isinstance(node, ast.Call)
+    )
+
+
+def _is_none(default: ast.expr | None) -> bool:
+    return isinstance(default, ast.Constant) and default.value is None
+
+
+def _lacks_hint(call: ast.Call, optional: set[str], *, refuses: bool) -> bool:
+    """`refuses`: the function's SQLSTATE is 0A000 by default."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    named = any(keyword.arg == "hint" for keyword in call.keywords)
-    match name:
-        case "PgError":
-            refuses = bool(call.args) and ast.unparse(call.args[0]) == "SqlState.FEATURE_NOT_SUPPORTED"
-            return refuses and not named
-        case "not_supported":
-            return not named and len(call.args) < 2
-        case "reject":
-            return not named
-    return False
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if not any(ast.unparse(value) == STATE for value in values) and not (refuses and name == "PgError"):
+        return False
+    if name == "BadText" and len(call.args) > 2:
+        return False
+    hint = next((keyword.value for keyword in call.keywords if keyword.arg == "hint"), None)
+    return hint is None or (isinstance(hint, ast.Name) and hint.id in optional)
 
 
-def test_all_refusals_of_the_grammar_and_of_ddl_have_a_hint() -> None:
+def test_all_refusals_have_a_hint() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {function.name}"
         for directory in CHECKED
         for path in sorted((ROOT / directory).rglob("*.py"))
         for function in ast.walk(ast.parse(path.read_text()))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call) and _lacks_hint(call)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and _refusals_without_hint(function)
     }
     assert sorted(found) == OF_POSTGRESQL

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.views import parse_index_key
 from server.sql.grammar.statements.parts import Expr, Ident
 from server.sql.grammar.statements.writes import Assignment, OnConflict, RowAssignment
 from server.sql.grammar.token_reader import TokenReader
@@ -20,28 +22,27 @@ def parse_on_conflict(
     position = tokens.token.start + 1
     if not tokens.take("on", "conflict"):
         return None
-    columns: tuple[Ident, ...] = ()
+    keys: tuple[Expr, ...] = ()
+    condition: Expr | None = None
     constraint: Ident | None = None
     if tokens.take("on", "constraint"):
         constraint = tokens.ident()
     elif tokens.at("("):
-        columns = tokens.in_parentheses(lambda: _parse_column(tokens))
-        if tokens.take("where"):  # selects partial indexes, which do not exist; others match as well
-            tokens.expression("do")
+        keys = tokens.in_parentheses(lambda: _parse_key(tokens))
+        condition = tokens.expression("do") if tokens.take("where") else None
     tokens.expect("do")
     if tokens.take("nothing"):
-        return OnConflict(position, columns, constraint, None, None)
+        return OnConflict(position, keys, condition, constraint, None, None)
     tokens.expect("update", "set")
     assignments = tuple(part for parts in tokens.comma_list(lambda: assignment(tokens)) for part in parts)
-    return OnConflict(position, columns, constraint, assignments, where(tokens))
+    return OnConflict(position, keys, condition, constraint, assignments, where(tokens))
 
 
-_COLUMNS_ONLY = "Name the columns of a key, or the constraint with ON CONFLICT ON CONSTRAINT."
-
-
-def _parse_column(tokens: TokenReader) -> Ident:
-    tokens.reject("an expression in ON CONFLICT", "(", hint=_COLUMNS_ONLY)
-    column = tokens.ident()
-    tokens.reject("an expression in ON CONFLICT", "(", hint=_COLUMNS_ONLY)
-    tokens.reject("COLLATE in ON CONFLICT", "collate", hint=_COLUMNS_ONLY)
-    return column
+def _parse_key(tokens: TokenReader) -> Expr:
+    """A column or an expression, as in CREATE INDEX. PgError 42P10 for an order."""
+    key = parse_index_key(tokens)
+    for given, what in ((key.order, "ASC/DESC"), (key.nulls, "NULLS FIRST/LAST")):
+        if given:
+            message = f"{what} is not allowed in ON CONFLICT clause"
+            raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=key.expression.position)
+    return key.expression

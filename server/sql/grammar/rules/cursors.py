@@ -19,9 +19,11 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
     tokens.expect("declare")
     name = tokens.ident()
     scroll: bool | None = None
+    binary = False
     while not tokens.at("cursor"):
-        tokens.reject("a BINARY cursor", "binary", hint="Request the binary format when FETCH is bound.")
-        if tokens.take("no", "scroll"):
+        if tokens.take("binary"):
+            binary = True
+        elif tokens.take("no", "scroll"):
             scroll = False
         elif tokens.take("scroll"):
             scroll = True
@@ -41,7 +43,7 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
         what = "WITH HOLD" if hold else "SCROLL"
         hint = f"Omit {what}: a cursor of SUBSCRIBE reads changes forward, in its transaction."
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is unsupported for cursors", hint=hint)
-    return Declare(*tokens.text_from(start), name, statement, scroll, hold)
+    return Declare(*tokens.text_from(start), name, statement, scroll, hold, binary)
 
 
 def parse_fetch(tokens: TokenReader) -> Fetch:

@@ -104,9 +104,12 @@ def parse_create(tokens: TokenReader) -> Statement:
     if parse_temporary(tokens):
         if tokens.take("view"):
             return parse_create_view(tokens, start, or_replace, temporary=True)
+        if not or_replace and tokens.take("sequence"):
+            return parse_create_sequence(tokens, start, temporary=True)
         if or_replace or not tokens.take("table"):
             raise tokens.not_supported(
-                "a temporary object other than a table or a view", "Create it without TEMPORARY, and drop it later."
+                "a temporary object other than a table, a view or a sequence",
+                "Create it without TEMPORARY, and drop it later.",
             )
         return parse_create_table(tokens, start, temporary=True)
     if tokens.take("materialized"):

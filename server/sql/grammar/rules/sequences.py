@@ -16,11 +16,11 @@ SERIAL_TYPES: dict[str, PgType] = {
 """The type of the column that each of these names declares."""
 
 
-def parse_create_sequence(tokens: TokenReader, start: int) -> CreateSequence:
+def parse_create_sequence(tokens: TokenReader, start: int, temporary: bool = False) -> CreateSequence:
     exists = tokens.if_not_exists()
     name = tokens.name()
     options = _parse_options(tokens)
-    return CreateSequence(*tokens.text_from(start), name, options, exists)
+    return CreateSequence(*tokens.text_from(start), name, options, exists, temporary)
 
 
 def parse_alter_sequence(tokens: TokenReader, start: int, name: Name, if_exists: bool) -> AlterSequence | None:

@@ -54,13 +54,6 @@ def _parse_in_cluster(tokens: TokenReader) -> None:
             )
 
 
-_NO_PARTIAL = "Create a view with the condition, and an index on the view."
-_NO_PARTIAL_UNIQUE = (
-    "Add a generated column that is NULL where the condition is false: "
-    "GENERATED ALWAYS AS (CASE WHEN condition THEN key END) STORED UNIQUE."
-)
-
-
 def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     default, unique = tokens.take("default"), tokens.take("unique")
     tokens.expect("index")
@@ -72,13 +65,13 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     tokens.take("only")
     relation = tokens.name()
     method = tokens.ident() if tokens.take("using") else None
-    keys = () if default else tokens.in_parentheses(lambda: _parse_index_key(tokens))
+    keys = () if default else tokens.in_parentheses(lambda: parse_index_key(tokens))
     included = tokens.in_parentheses(lambda: _parse_included(tokens)) if tokens.take("include") else ()
     nulls_not_distinct = unique and parse_nulls_not_distinct(tokens)
     retain = parse_retain_option(tokens, "CREATE INDEX ... WITH")
     tokens.reject("CREATE INDEX ... NULLS", "nulls", hint="NULLS [NOT] DISTINCT is an option of unique indexes.")
     tokens.reject("CREATE INDEX ... TABLESPACE", "tablespace", hint=TABLESPACE_HINT)
-    tokens.reject("CREATE INDEX ... WHERE", "where", hint=_NO_PARTIAL_UNIQUE if unique else _NO_PARTIAL)
+    where = tokens.expression() if tokens.take("where") else None
     text, offset = tokens.text_from(start)
     return CreateIndex(
         text,
@@ -93,6 +86,7 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
         method,
         included,
         concurrently,
+        where,
     )
 
 
@@ -107,7 +101,7 @@ def _parse_included(tokens: TokenReader) -> Ident:
 _KEY_ENDS = (",", "asc", "desc", "nulls", "collate")
 
 
-def _parse_index_key(tokens: TokenReader) -> IndexKey:
+def parse_index_key(tokens: TokenReader) -> IndexKey:
     """expression [COLLATE collation] [operator class] [ASC | DESC] [NULLS FIRST | LAST]"""
     end = _end_of_term(tokens)
     key = tokens.expression(*_KEY_ENDS) if end is None else tokens.expression_to(end)

@@ -22,12 +22,13 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Declare(Parsed):
-    """DECLARE name [[NO] SCROLL] CURSOR [WITH HOLD] FOR statement. scroll None: neither SCROLL nor NO SCROLL."""
+    """DECLARE name [BINARY] [[NO] SCROLL] CURSOR [WITH HOLD] FOR statement. scroll None: neither is given."""
 
     name: Ident
     statement: Select | Subscribe | ShowStatement
     scroll: bool | None = None
     hold: bool = False
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ class CreateSequence(Definition):
     name: Name
     options: tuple[SequenceOption, ...]
     if_not_exists: bool
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

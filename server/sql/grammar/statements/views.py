@@ -45,7 +45,7 @@ class IndexKey:
 class CreateIndex(Definition):
     """CREATE [UNIQUE] INDEX [name] ON relation (keys). `keys` empty: CREATE DEFAULT INDEX.
 
-    `method`: the access method, if it is given. `included`: the columns of INCLUDE.
+    `method`: the access method, if it is given. `included`: the columns of INCLUDE. `where`: the condition.
     """
 
     tag = "CREATE INDEX"
@@ -60,3 +60,4 @@ class CreateIndex(Definition):
     method: Ident | None = None
     included: tuple[Ident, ...] = ()
     concurrently: bool = False
+    where: Expr | None = None

@@ -26,10 +26,11 @@ class RowAssignment:
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """ON CONFLICT [(columns) | ON CONSTRAINT constraint] DO ...; `assignments` None is DO NOTHING."""
+    """ON CONFLICT [(keys) [WHERE condition] | ON CONSTRAINT constraint] DO ...; `assignments` None is DO NOTHING."""
 
     position: int
-    columns: tuple[Ident, ...]
+    keys: tuple[Expr, ...]
+    condition: Expr | None
     constraint: Ident | None
     assignments: tuple[Assignment | RowAssignment, ...] | None
     where: Expr | None
