@@ -404,8 +404,11 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
         return "null"
     if type.element is not None:
         return "[" + separator.join(json_of(type.element, item) for item in value) + "]"
+    if type.fields is not None:
+        pairs = zip(type.fields, value, strict=True)
+        return "{" + separator.join(f"{quoted_json(name)}:{json_of(field, v)}" for (name, field), v in pairs) + "}"
     match type.name:
-        case "json" | "jsonb" | "record":
+        case "json" | "jsonb":
             return str(value)
         case "bool":
             return "true" if value else "false"

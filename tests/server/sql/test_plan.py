@@ -493,8 +493,8 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
         ("select '1'::money", "numeric(12, 2)"),
         ("select '[1,2)'::int4range", "two columns"),
         ("select ctid from t", "a key of the table"),
-        ("select array_agg(t) from t", "json_agg()"),
-        ("select a from t order by t", "Sort by its columns."),
+        ("select a from t order by row('1'::jsonb)", "Sort by its columns."),
+        ("select distinct array[row('1 day'::interval)] from t", "Group by its columns."),
         ("select jsonb_each('{}')", "Call it in FROM"),
     ],
 )
