@@ -3,7 +3,7 @@
     `binder`   `binder.Binder` binds one statement; its methods query and expression dispatch on the class of a tree
 
     queries    `select`, which binds its clauses in PostgreSQL's order:
-                 `common_tables`  WITH
+                 `common_tables`  WITH; `paths`, its SEARCH and CYCLE
                  `from_clause`    FROM: `from_item`, `joins`, `tables`, `table_functions`, `values`
                  `select_list`    the items; `output_names` names those without AS
                  `grouping_sets`  GROUP BY; `grouping` rewrites the other clauses over its rows

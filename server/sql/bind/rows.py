@@ -37,7 +37,7 @@ def whole_row(tree: exp.Expr, scope: Scope) -> list[Entry] | None:
         if not star and any(entry.name == name and (entry.visible or entry.is_row) for entry in level.entries):
             return None
         if entries := level.table_entries(name):
-            return entries
+            return [entry for entry in entries if entry.is_listed]
     if star:
         raise no_table(scope, name, None)
     return None

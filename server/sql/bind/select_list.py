@@ -85,7 +85,7 @@ def _star(binder: Binder, tree: exp.Expr, scope: Scope) -> list[Item]:
             message = "SELECT * with no tables specified is not valid"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=position)
         found = [entry for entry in scope.entries if entry.visible and not entry.is_row]
-    return [Item(entry.name, binder.read(located(entry, position)), tree) for entry in found]
+    return [Item(entry.name, binder.read(located(entry, position)), tree) for entry in found if entry.is_listed]
 
 
 def projection(binder: Binder, relation: Relation, items: Sequence[Item]) -> Project:

@@ -88,6 +88,9 @@ def _same_types(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
     if len(left.type.fields) != len(right.type.fields):
         message = "cannot compare record types with different numbers of columns"
         raise PgError(SqlState.DATATYPE_MISMATCH, message)
+    if any(field.name == "json" for _, field in left.type.fields):
+        message = "could not identify an equality operator for type json"
+        raise PgError(SqlState.UNDEFINED_FUNCTION, message)
     for number, ((_, a), (_, b)) in enumerate(zip(left.type.fields, right.type.fields, strict=True), 1):
         check_same_field(a, b, number)
         if (a.element or a).name == "numeric" and a.scale != b.scale:

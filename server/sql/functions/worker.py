@@ -118,8 +118,8 @@ def _typed(spelling: Any) -> PgType:
         return array_of(type) if spelling["array"] else type
     if spelling.startswith(PREFIX):
         return parse_type(spelling)
-    if spelling == RECORD.name:
-        return RECORD
+    if spelling.startswith(RECORD.name):
+        return RECORD if spelling == RECORD.name else array_of(RECORD)
     return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
 
 
