@@ -7,7 +7,7 @@
                  `from_clause`    FROM: `from_item`, `joins`, `tables`, `table_functions`, `values`
                  `select_list`    the items; `output_names` names those without AS
                  `grouping_sets`  GROUP BY; `grouping` rewrites the other clauses over its rows
-                 `windows`        OVER and WINDOW; `frames`
+                 `windows`        OVER and WINDOW; `frames`, `exclusions`
                  `distinct`, `order`, `limits`; `terms` binds the terms of these clauses and of GROUP BY
                `set_operations`, over `outputs`
     leaves     `names`, `literals`, `session`

@@ -470,7 +470,7 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 value, end = f"{value} {following.value}", following.end
                 position += 1
             elif type_ is None:
-                within = value == "group" and position > 1 and tokens[position - 2].value == "within"
+                within = value == "group" and position > 1 and tokens[position - 2].value in ("within", "exclude")
                 if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not within:
                     raise unexpected(source, following if value in _PHRASE_HEADS else token)
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
