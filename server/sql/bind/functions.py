@@ -16,6 +16,7 @@ from server.sql.bind.casts import precision_of, rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
 from server.sql.bind.hypothetical_sets import HYPOTHETICAL_SETS, hypothetical_set
+from server.sql.bind.json_records import POPULATE_RECORD, populated_record
 from server.sql.bind.rows import record, selected_field, selected_field_of_value
 from server.sql.bind.session import (
     SESSION_FUNCTIONS,
@@ -117,6 +118,8 @@ def _own_form(
         return array_query(binder, arguments[0], scope, call)
     if name == "row":
         return record(binder, call, scope)
+    if name in POPULATE_RECORD:
+        return populated_record(binder, call, scope)
     if name in SESSION_FUNCTIONS and not arguments and not star:
         return session_value(binder, name, call)
     if name in ("current_timestamp", "localtimestamp", "localtime") and len(arguments) == 1:

@@ -4,7 +4,7 @@ Both are text: json as received, jsonb in its normal form (`protocol.pgwire.json
 substring, so one scanner (`_items`) serves both and numbers keep their digits. Comparisons use `order_key`,
 PostgreSQL's btree order of jsonb. Functions that change values work on trees of Python values.
 
-JSON paths are in `json_paths`. Not supported: json_populate_record and similar functions of composite types.
+JSON paths are in `json_paths`. Functions that return rows are bound by `json_records`.
 """
 
 from __future__ import annotations

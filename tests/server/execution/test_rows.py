@@ -51,6 +51,16 @@ def test_a_written_row_is_returned(connection: psycopg.Connection) -> None:
     assert connection.execute("SELECT parts FROM parts WHERE id = 1").fetchone() == (("1", "a"),)
 
 
+def test_a_view_cannot_have_the_columns_of_another_relation(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE TABLE parts (id int, name text)")
+    query = "SELECT * FROM json_populate_record(NULL::parts, '{\"id\": 1}')"
+    assert connection.execute(query).fetchall() == [(1, None)]
+    connection.execute("ALTER TABLE parts ADD COLUMN size int")
+    assert connection.execute(query).fetchall() == [(1, None, None)]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="in the definition of an object"):
+        connection.execute(f"CREATE VIEW v AS {query}")
+
+
 def test_queries_that_pass_rows_on_are_maintained(connection: psycopg.Connection) -> None:
     connection.execute("CREATE TABLE parts (id int, of int)")
     connection.execute("INSERT INTO parts VALUES (1, 1), (2, 1)")
