@@ -435,8 +435,10 @@ def parse_date(text: str, order: str = "MDY") -> int:
     if moment.special == "epoch":
         return 0
     days = None if moment.special else moment.days
-    if days is None or not DATE_MIN <= days < DATE_END:
-        raise _out_of_range("date", text, infinite=days is None)
+    if days is None:
+        raise infinite_instant("date", text)
+    if not DATE_MIN <= days < DATE_END:
+        raise _out_of_range("date", text)
     return days
 
 
@@ -469,7 +471,7 @@ def _parse_instant(text: str, type: str, timezone: str | None, order: str) -> in
     if moment.special == "epoch":
         return 0
     if moment.special:
-        raise _out_of_range("timestamp", text, infinite=True)
+        raise infinite_instant("timestamp", text)
     us = moment.days * DAY_US + moment.us
     if timezone is not None:
         offset = moment.offset
@@ -477,10 +479,17 @@ def _parse_instant(text: str, type: str, timezone: str | None, order: str) -> in
             offset = local_offset(moment.zone or zone(timezone), us)
         us -= offset * SECOND_US
     if not _INSTANT_MIN <= us <= INT64_MAX:
-        raise _out_of_range("timestamp", text, infinite=False)
+        raise _out_of_range("timestamp", text)
     return us
 
 
-def _out_of_range(what: str, text: str, *, infinite: bool) -> PgError:
-    detail = "Infinite dates and timestamps cannot be stored." if infinite else None
-    return PgError(SqlState.DATETIME_FIELD_OVERFLOW, f'{what} out of range: "{text}"', detail=detail)
+def _out_of_range(what: str, text: str) -> PgError:
+    return PgError(SqlState.DATETIME_FIELD_OVERFLOW, f'{what} out of range: "{text}"')
+
+
+def infinite_instant(what: str, text: str) -> PgError:
+    """The error for an infinite date or timestamp."""
+    error = _out_of_range(what, text)
+    error.detail = "Infinite dates and timestamps are not supported."
+    error.hint = "Use NULL, or a date that is later or earlier than all others, such as 9999-12-31."
+    return error

@@ -508,8 +508,11 @@ _STRUCTS = {"int2": ">h", "int4": ">i", "int8": ">q", "oid": ">I", "float4": ">f
 
 
 def _receive_instant(reader: _Binary, format: str, what: str, epoch: int) -> int:
-    """Reads days or microseconds since 2000. Infinities (the greatest and least values) are refused as out of range."""
+    """Reads days or microseconds since 2000. PgError 22008 for infinities, which are the greatest and least values."""
     (since_2000,) = reader.unpack(format)
+    greatest = (1 << 31) - 1 if format == ">i" else (1 << 63) - 1
+    if since_2000 in (greatest, -greatest - 1):
+        raise datetime_input.infinite_instant(what, "infinity" if since_2000 > 0 else "-infinity")
     value = int(since_2000) + epoch
     day = value if what == "date" else value // DAY_US
     if not datetime_input.DATE_MIN <= day < datetime_input.DATE_END or abs(value) >= 1 << 63:

@@ -19,7 +19,8 @@ Representation of values in Arrow, and as Python scalars for single values (para
 | interval                 | month_day_nano_interval | pyarrow.MonthDayNano (nanoseconds: whole us)    |
 | oid                      | uint32                  | int                                             |
 | name, "char", void       | string                  | str                                             |
-| record                   | string                  | str                                             |
+| record                   | string                  | str, its text                                   |
+| record with `fields`     | struct<f0, f1, ...>     | tuple                                           |
 | enumerated types         | string                  | str, the position (see `enums`)                 |
 | T[]                      | list<T>                 | list                                            |
 
@@ -30,6 +31,7 @@ A bare `numeric` has no declared precision or scale. Because Arrow needs one sca
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
@@ -50,7 +52,8 @@ class PgType:
 
     `length` is n of varchar(n) and char(n), and of timestamp(n) and the other types with seconds. `precision` is p of
     numeric(p, s), None when bare; `scale` is the scale that Arrow uses, set for every numeric. `element` is set for
-    arrays only. `enum` is set for enumerated types only; their `name` contains the id, so that it is unique.
+    arrays only. `enum` is set for enumerated types only; their `name` contains the id, so that it is unique. `fields`
+    has the names and types of a row that a query computes with; a client receives the text of a row.
     """
 
     name: str
@@ -61,6 +64,7 @@ class PgType:
     scale: int | None = None
     element: PgType | None = None
     enum: Enum | None = None
+    fields: tuple[tuple[str, PgType], ...] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Equality of all fields. Faster than a dataclass's for identical objects, which are the common case."""
@@ -71,8 +75,8 @@ class PgType:
         return (
             self.name == other.name
             and self.oid == other.oid
-            and (self.size, self.length, self.precision, self.scale, self.element, self.enum)
-            == (other.size, other.length, other.precision, other.scale, other.element, other.enum)
+            and (self.size, self.length, self.precision, self.scale, self.element, self.enum, self.fields)
+            == (other.size, other.length, other.precision, other.scale, other.element, other.enum, other.fields)
         )
 
     def __str__(self) -> str:
@@ -197,6 +201,7 @@ _ARRAY_OIDS: dict[str, int] = {
     "numeric": 1231,
     "uuid": 2951,
     "jsonb": 3807,
+    "record": 2287,
     "oid": 1028,
     "name": 1003,
     '"char"': 1002,
@@ -249,7 +254,8 @@ TEXT, JSON, FLOAT4, FLOAT8, UNKNOWN = (scalar(n) for n in ("text", "json", "floa
 BPCHAR, VARCHAR, DATE, TIME = (scalar(n) for n in ("bpchar", "varchar", "date", "time"))
 TIMESTAMP, TIMESTAMPTZ, INTERVAL = (scalar(n) for n in ("timestamp", "timestamptz", "interval"))
 VOID = PgType("void", 2278, 4)  # the result of functions that return nothing, which is an empty text
-RECORD = PgType("record", 2249, -1)  # a row as a value, which is its text
+RECORD = PgType("record", 2249, -1)  # the text of a row
+RECORD_ARRAY = array_of(RECORD)
 # Types of the system catalogs. Results and parameters have them; queries compute with numbers and text instead.
 OID, NAME, CHAR = PgType("oid", 26, 4), PgType("name", 19, 64), PgType('"char"', 18, 1)
 INT2VECTOR = PgType("int2vector", 22, -1, element=INT2)  # printed with spaces between the numbers, without brackets
@@ -265,6 +271,16 @@ def numeric(precision: int, scale: int = 0) -> PgType:
     if not 1 <= precision <= NUMERIC_PRECISION_MAX or not 0 <= scale <= precision:
         raise ValueError(f"numeric({precision},{scale})")
     return replace(NUMERIC, precision=precision, scale=scale)
+
+
+def row_type(names: Sequence[str], types: Sequence[PgType]) -> PgType:
+    """The type of a row with these fields."""
+    return replace(RECORD, fields=tuple(zip(names, types, strict=True)))
+
+
+def is_row(type: PgType) -> bool:
+    """Whether it is a row that a query computes with, or an array of such rows."""
+    return (type.element or type).fields is not None
 
 
 def bare_numeric(scale: int) -> PgType:
@@ -346,6 +362,8 @@ def _arrow(type: PgType) -> pa.DataType:
         return pa.list_(type.element.arrow)
     if type.name == "numeric":
         return pa.decimal128(type.precision or NUMERIC_PRECISION_MAX, type.scale or 0)
+    if type.fields is not None:
+        return pa.struct([(f"f{number}", field.arrow) for number, (_, field) in enumerate(type.fields)])
     return _ARROW[type.representation]
 
 

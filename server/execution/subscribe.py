@@ -21,7 +21,6 @@ from server.dataflow.stream.order import Order
 from server.dataflow.stream.selection import selection_of
 from server.dataflow.stream.snapshot_stream import SnapshotStream
 from server.dataflow.stream.subscription import (
-    AnySubscription,
     Bounds,
     ComingSubscription,
     ConstantSubscription,
@@ -187,9 +186,9 @@ async def subscribe(
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
     begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
-    subscription: AnySubscription = ComingSubscription(begin, as_of, progress=statement.progress)
-    if as_of <= context.coordinator.latest_time():
-        subscription = await subscription.begun_within(BEGIN_S)
+    coming = ComingSubscription(begin, as_of, progress=statement.progress)
+    is_past = as_of <= context.coordinator.latest_time()
+    subscription = await coming.begun_within(BEGIN_S) if is_past else coming
     activity.subscriptions_started[output] += 1
     return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
 

@@ -2,8 +2,8 @@
 
 Warning: Spark reads the buffers of a record batch as its own types without a check. Therefore each table is first cast
 to exactly Spark's Arrow layout (time in nanoseconds, timestamps in microseconds, 32-bit offsets). Spark can neither
-export its intervals to Arrow nor compare them, so an interval is sent as a struct {months, days, us}. There are no
-other structs.
+export its intervals to Arrow nor compare them, so an interval is sent as a struct {months, days, us}. The other structs
+are rows {f0, f1, ...}.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SPARK_NAMES: dict[pa.DataType, str] = {
 }
 _INTERVAL = pa.month_day_nano_interval()
 _PARTS = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("us", pa.int64())])
-_PARTS_TYPES = {"months": "integer", "days": "integer", "us": "long"}
+_PARTS_NAMES = [field.name for field in _PARTS]
 _INTERVAL_LAYOUT = np.dtype([("months", np.int32), ("days", np.int32), ("ns", np.int64)])
 _INTERVAL_US_MAX = ((1 << 63) - 1) // 1000
 
@@ -63,21 +63,27 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if _innermost(kind) in (_INTERVAL, _PARTS) and column.type != kind:
-        return pa.chunked_array([_cast_intervals(chunk) for chunk in column.chunks], kind)
+    if _has_intervals(kind) and column.type != kind:
+        return pa.chunked_array([_cast_intervals(chunk, kind) for chunk in column.chunks], kind)
     return column.cast(kind)
 
 
-def _innermost(kind: pa.DataType) -> pa.DataType:
-    return _innermost(kind.value_type) if pa.types.is_list(kind) else kind
+def _has_intervals(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _has_intervals(kind.value_type)
+    return kind in (_INTERVAL, _PARTS) or (pa.types.is_struct(kind) and any(_has_intervals(f.type) for f in kind))
 
 
-def _cast_intervals(array: pa.Array) -> pa.Array:
-    """Converts intervals to structs and structs to intervals, also inside lists."""
-    if pa.types.is_list(array.type):
-        values = _cast_intervals(array.values)
-        kind = pa.list_(values.type)
+def _cast_intervals(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array cast to `kind`, with intervals as structs or structs as intervals, also inside lists and rows."""
+    if not _has_intervals(kind):
+        return array.cast(kind)
+    if pa.types.is_list(kind):
+        values = _cast_intervals(array.values, kind.value_type)
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[values])
+    if pa.types.is_struct(kind) and kind != _PARTS:
+        fields = [_cast_intervals(part, field.type) for part, field in zip(array.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     return _parts_to_intervals(array) if pa.types.is_struct(array.type) else _intervals_to_parts(array)
 
 
@@ -116,8 +122,10 @@ def _plain(kind: pa.DataType, time_unit: str) -> pa.DataType:
         return pa.time64(time_unit)
     if types.is_timestamp(kind):
         return pa.timestamp("us", UTC if kind.tz else None)
-    if kind == _INTERVAL or types.is_struct(kind):
+    if kind == _INTERVAL or (types.is_struct(kind) and [field.name for field in kind] == _PARTS_NAMES):
         return _INTERVAL if time_unit == "us" else _PARTS
+    if types.is_struct(kind):
+        return pa.struct([(field.name, _plain(field.type, time_unit)) for field in kind])
     return kind
 
 
@@ -134,8 +142,8 @@ def spark_schema(schema: pa.Schema) -> str:
 def _spark_type(kind: pa.DataType) -> str | dict[str, Any]:
     if pa.types.is_list(kind):
         return {"type": "array", "elementType": _spark_type(kind.value_type), "containsNull": True}
-    if kind == _PARTS:
-        fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in _PARTS_TYPES.items()]
+    if pa.types.is_struct(kind):
+        fields = [{"name": f.name, "type": _spark_type(f.type), "nullable": True, "metadata": {}} for f in kind]
         return {"type": "struct", "fields": fields}
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"

@@ -9,7 +9,19 @@ from decimal import Decimal
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text, too_many_digits
-from protocol.pgwire.types import INT4, INT8, NUMERIC, TEXT, UNKNOWN, PgType, array_of, bare_numeric
+from protocol.pgwire.types import (
+    INT4,
+    INT8,
+    NUMERIC,
+    RECORD,
+    RECORD_ARRAY,
+    TEXT,
+    UNKNOWN,
+    PgType,
+    array_of,
+    bare_numeric,
+    is_row,
+)
 from protocol.pgwire.types import NUMERIC_PRECISION_MAX as MAX
 from server.sql.casts import (
     CastRule,
@@ -22,8 +34,10 @@ from server.sql.casts import (
     pads_far,
     resulting_type,
 )
-from server.sql.expressions import Array, Cast, Expression, Literal, Parameter
+from server.sql.expressions import Array, Call, Cast, Expression, Literal, Parameter
+from server.sql.functions.records import TEXT_OF_ROW, TEXT_OF_ROWS
 from server.sql.functions.resolve import category, is_preferred
+from server.sql.functions.table import exact_texts
 
 INT4_MAX, INT8_MAX = (1 << 31) - 1, (1 << 63) - 1
 IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
@@ -80,6 +94,8 @@ class Coercer:
             base = target.element or target
             if base.name in ("date", "timestamp", "timestamptz", "interval"):
                 raise self._styled(f"a cast of text to {target.base_display}")
+        if is_row(expression.type) and not is_row(target):
+            expression = self.row_text(expression)
         if rule.zoned is not None:
             self.check_zone(f"a cast from {expression.type.base_display} to {target.base_display}")
         if isinstance(expression, Literal) and not (pads_far(target) and expression.value is not None):
@@ -105,6 +121,18 @@ class Coercer:
             f"{what} is only supported with the DateStyle order MDY and without IntervalStyle sql_standard",
             hint="Use to_date() or to_timestamp(), or SET DateStyle = 'ISO, MDY' and IntervalStyle = 'postgres'.",
         )
+
+    def row_text(self, expression: Expression) -> Expression:
+        """The text of a row, or the texts of an array of rows. Raises as `check_zone`."""
+        is_array = expression.type.element is not None
+        function, result = (TEXT_OF_ROWS, RECORD_ARRAY) if is_array else (TEXT_OF_ROW, RECORD)
+        self.check_zone("the text of a row")
+        arguments = exact_texts((expression,))
+        return Call(function, arguments, result, expression.nullable, timezone=self.timezone)
+
+    def as_output(self, expression: Expression) -> Expression:
+        """A value as a client receives it: of rows their texts."""
+        return self.row_text(expression) if is_row(expression.type) else expression
 
     def check_zone(self, what: str) -> None:
         """0A000 if the query is maintained and the session's time zone is not UTC. `what` depends on the time zone."""
@@ -144,6 +172,9 @@ class Coercer:
     def _literal(self, literal: Literal, target: PgType, context: Coercion, position: int | None) -> Expression:
         if literal.value is None or target == UNKNOWN:
             return replace(literal, type=target)
+        if (target.element or target).name == RECORD.name:
+            message = "input of anonymous composite types is not implemented"
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=literal.position or position)
         if pads_far(target):
             unpadded = self._literal(literal, target.without_modifiers, context, position)
             return Cast(unpadded, target, context is not EXPLICIT)
@@ -182,6 +213,9 @@ class Coercer:
         known = [t for t in types if t != UNKNOWN]
         if not known:
             return TEXT
+        if known[0].name in ("record", "_record") and all(t.name == known[0].name for t in known):
+            check_same_rows([t.element or t for t in known])
+            return known[0]
         if all(t == known[0] for t in known):
             return known[0] if len(known) == len(types) else known[0].without_modifiers
         chosen = known[0].without_modifiers
@@ -242,6 +276,17 @@ class Coercer:
     def array(self, elements: Sequence[Expression], position: int | None) -> Array:
         common, coerced = self.to_common(elements, "ARRAY", position)
         return Array(tuple(coerced), array_of(common))
+
+
+def check_same_rows(types: Sequence[PgType]) -> None:
+    """0A000 if rows have different fields, apart from the names of these."""
+    for type in types:
+        if type != types[0] and type.arrow != types[0].arrow:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "rows with fields of different types in one column are not supported",
+                hint="Cast the fields to the same types.",
+            )
 
 
 def _converts(source: PgType, target: PgType) -> bool:

@@ -305,8 +305,9 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
 
 def is_short(value: Any) -> bool:
     """Whether a value has at most LENGTH_MAX characters, bytes or elements."""
-    return not isinstance(value, (str, bytes, list)) or (
-        len(value) <= LENGTH_MAX and not (isinstance(value, list) and any(not is_short(item) for item in value))
+    return not isinstance(value, (str, bytes, list, tuple)) or (
+        len(value) <= LENGTH_MAX
+        and not (isinstance(value, (list, tuple)) and any(not is_short(item) for item in value))
     )
 
 

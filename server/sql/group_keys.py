@@ -17,23 +17,51 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from protocol.pgwire.types import BYTEA, INTERVAL, JSONB, TEXT, PgType
+from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB, TEXT, PgType, is_row, row_type
 from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, WindowCall, transform, walk
+from server.sql.expressions import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    WindowCall,
+    transform,
+    walk,
+)
 from server.sql.functions.aggregates import ORDER_FREE
 from server.sql.functions.intervals import length_of
 from server.sql.functions.json import JSONB_SORT_KEY
+from server.sql.functions.records import ROW, field_of
+from server.sql.functions.syntax import IS_NULL
 from server.sql.functions.table import FUNCTIONS
 from server.sql.relations import Aggregate, Distinct, DistinctOn, Project, Relation, SetKind, SetOperation
 
 
 def needs_key(type: PgType) -> bool:
     """Whether equal values of the type may be different values."""
+    if type.fields is not None:
+        return any(needs_key(field) for _, field in type.fields)
     return type in (JSONB, INTERVAL) or (type.name == "bpchar" and type.length is None)
+
+
+def has_key(type: PgType) -> bool:
+    """Whether equal values of a row, or an array of rows, have equal keys."""
+    element = type.element or type
+    if type.element is not None and needs_key(element):
+        return False
+    return all(not is_row(field) or has_key(field) for _, field in element.fields or ())
 
 
 def key_of(value: Expression) -> Expression:
     """An expression that is equal for equal values, also in Spark; the value itself for all other types."""
+    if value.type.fields is not None and needs_key(value.type):
+        keys = tuple(key_of(field_of(value, number)) for number, _ in enumerate(value.type.fields))
+        type = row_type([name for name, _ in value.type.fields], [key.type for key in keys])
+        absent = Call(IS_NULL, (value,), BOOL, False)
+        return Case(((absent, Literal(None, type)),), Call(ROW, keys, type, False), type)
     if value.type == JSONB:
         return Call(JSONB_SORT_KEY, (value,), BYTEA, value.nullable)
     if value.type == INTERVAL:

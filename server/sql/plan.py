@@ -232,7 +232,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
     for node in walk(relation):
         if isinstance(node, Literal):
             check_digits(node)
-    relation = assigned(binder, relation, lambda number, expression: _of_full_precision(expression))
+    relation = assigned(binder, relation, lambda number, e: _of_full_precision(binder.as_output(e)))
     parameters = []
     for number, type in enumerate(binder.parameters, 1):
         if type is None:

@@ -100,10 +100,14 @@ class Recursive:
 
 @dataclass(frozen=True, slots=True)
 class RecursiveRows:
-    """The rows of the previous iteration, inside `Recursive.step`."""
+    """The rows of the previous iteration, inside `Recursive.step`.
+
+    `unlisted`: the number of the last columns that `*` does not contain, which are those of SEARCH and CYCLE.
+    """
 
     name: int
     columns: tuple[Column, ...]
+    unlisted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

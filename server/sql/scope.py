@@ -14,6 +14,7 @@ from catalog.objects import Domain, EnumType, Item, ObjectId, Relation, Source
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression, walk
+from server.sql.grammar.dialect import CycleClause, SearchClause
 from server.sql.relations import RecursiveRows
 
 ID_SCHEMA = "$id"  # `"$id"."u12"` names a relation by its id, in the stored text of views
@@ -26,6 +27,7 @@ class Entry:
     `visible`: it can be named without its table and is part of `*`; false for the columns that a USING has merged.
     `is_extended`: an outer join may have filled its table's row with NULLs.
     `is_row`: an additional entry for a function's only column under the table alias; not part of `*`.
+    `is_listed`: false for a column that can be named but is not part of `*`.
     """
 
     name: str
@@ -34,13 +36,15 @@ class Entry:
     visible: bool = True
     is_row: bool = False
     is_extended: bool = False
+    is_listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTable:
     """A WITH query. It is bound again for every reference.
 
-    `recursive`: it names itself. `rows`: set inside its own query; the rows of the previous iteration.
+    `recursive`: it names itself. `rows`: set inside its own query; the rows of the previous iteration. `search` and
+    `cycle`: its clauses.
     """
 
     query: exp.Expr
@@ -48,6 +52,8 @@ class CommonTable:
     visible: Mapping[str, CommonTable]
     recursive: bool = False
     rows: RecursiveRows | None = None
+    search: SearchClause | None = None
+    cycle: CycleClause | None = None
 
 
 @dataclass(slots=True)

@@ -151,6 +151,25 @@ def test_arbitrary_bytes_are_a_value_or_an_error(type: PgType, data: st.DataObje
 
 
 @pytest.mark.parametrize(
+    ("type", "text", "data", "hint"),
+    [
+        (DATE, "infinity", b"\x7f\xff\xff\xff", "Use NULL, or a date"),
+        (TIMESTAMP, "-infinity", b"\x80" + b"\0" * 7, "Use NULL, or a date"),
+        (NUMERIC, "NaN", bytes.fromhex("00000000c0000000"), "Use double precision"),
+        (NUMERIC, "-Infinity", bytes.fromhex("00000000f0000000"), "Use double precision"),
+    ],
+)
+def test_refused_values_have_a_hint_in_both_formats(type: PgType, text: str, data: bytes, hint: str) -> None:
+    with pytest.raises(PgError) as of_text:
+        parse_text(type, text)
+    with pytest.raises(PgError) as of_bytes:
+        parse_binary(type, data)
+    assert of_text.value.message == of_bytes.value.message
+    assert (of_text.value.hint or "").startswith(hint)
+    assert of_bytes.value.hint == of_text.value.hint
+
+
+@pytest.mark.parametrize(
     ("type", "data", "sqlstate", "message"),
     [
         (INT4, b"\0\0\0", "08P01", "insufficient data left in message"),
@@ -160,8 +179,10 @@ def test_arbitrary_bytes_are_a_value_or_an_error(type: PgType, data: st.DataObje
         (TEXT, b"a\0", "22021", 'invalid byte sequence for encoding "UTF8": 0x00'),
         (JSONB, b"\x02{}", "XX000", "unsupported jsonb version number 2"),
         (TIME, b"\xff" * 8, "22008", "time out of range"),
-        (DATE, b"\x7f\xff\xff\xff", "22008", "date out of range"),
-        (TIMESTAMP, b"\x7f" + b"\xff" * 7, "22008", "timestamp out of range"),
+        (DATE, b"\x7f\xff\xff\xff", "22008", 'date out of range: "infinity"'),
+        (DATE, b"\x7f\xff\xff\xfe", "22008", "date out of range"),
+        (TIMESTAMP, b"\x7f" + b"\xff" * 7, "22008", 'timestamp out of range: "infinity"'),
+        (TIMESTAMPTZ, b"\x80" + b"\0" * 7, "22008", 'timestamp out of range: "-infinity"'),
         (UUID, bytes(15), "08P01", "insufficient data left in message"),
         (NUMERIC, bytes.fromhex("00000000c0000000"), "22003", 'numeric value "NaN" is not supported'),
         (NUMERIC, bytes.fromhex("0001000000000000270f"), None, ""),

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.objects import ObjectId
-from protocol.pgwire.types import BOOL, INT8
+from protocol.pgwire.types import BOOL, INT8, is_row
 from server.dataflow.plan.accumulable import Totals, held_or_change
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
 from server.dataflow.plan.late_columns import late_form
@@ -105,7 +105,12 @@ def delta_plan(relation: Relation, followed: frozenset[ObjectId]) -> Node:
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """The Arrow type of Spark's result for a column in a plan: a numeric has its expression's precision and scale."""
+    """The Arrow type of Spark's result for a column in a plan: a numeric has its expression's precision and scale.
+
+    NoRule for a row: what operators keep has the types of columns of tables.
+    """
+    if is_row(column.type):
+        raise NoRule("rows between two operators")
     if column.type.name == "numeric" and column.precision:
         return pa.decimal128(column.precision, column.type.scale or 0)
     return column.type.arrow

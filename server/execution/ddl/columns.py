@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, PgType
+from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType
 from server.sql.grammar.statements.parts import Ident
 
 COLUMNS_MAX = 1_600  # as in PostgreSQL
@@ -32,11 +32,11 @@ def check_columns(columns: Sequence[Ident], kind: str) -> None:
 
 
 def check_types(names: Sequence[Ident], types: Iterable[PgType]) -> None:
-    """PgError 42P16 for a column whose values can only be returned: a row."""
+    """PgError 42P16 for a column whose values can only be returned: a row, or an array of rows."""
     for name, type in zip(names, types, strict=True):
-        if type == RECORD:
+        if type in (RECORD, RECORD_ARRAY):
             raise PgError(
                 SqlState.INVALID_TABLE_DEFINITION,
-                f'column "{name.name}" has pseudo-type record',
+                f'column "{name.name}" has pseudo-type {type.display}',
                 hint="Name the columns of the row, or make a value of it with to_jsonb().",
             )

@@ -3,11 +3,11 @@
     `binder`   `binder.Binder` binds one statement; its methods query and expression dispatch on the class of a tree
 
     queries    `select`, which binds its clauses in PostgreSQL's order:
-                 `common_tables`  WITH
+                 `common_tables`  WITH; `paths`, its SEARCH and CYCLE
                  `from_clause`    FROM: `from_item`, `joins`, `tables`, `table_functions`, `values`
                  `select_list`    the items; `output_names` names those without AS
                  `grouping_sets`  GROUP BY; `grouping` rewrites the other clauses over its rows
-                 `windows`        OVER and WINDOW; `frames`
+                 `windows`        OVER and WINDOW; `frames`, `exclusions`
                  `distinct`, `order`, `limits`; `terms` binds the terms of these clauses and of GROUP BY
                `set_operations`, over `outputs`
     leaves     `names`, `literals`, `session`

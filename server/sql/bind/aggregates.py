@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, RECORD
+from protocol.pgwire.types import INT4
 from server.sql.bind.binder import Binder
 from server.sql.bind.calls import call_of, check_available, operator, placed_at, polymorphic
 from server.sql.bind.keys import groupable, sort_key
@@ -70,9 +70,8 @@ def aggregate_call(
     if order and function.name not in ORDER_MATTERS:
         order = ()
     for argument in coerced:
-        if distinct and argument.type != RECORD:
-            operator(binder, "=", [argument, argument], tree)
         if distinct:
+            operator(binder, "=", [argument, argument], tree)
             groupable(binder, argument, tree, by_keys=function.name in ("count", "min", "max"))
     condition = binder.condition(where, inner, "FILTER") if where is not None else None
     level = 0

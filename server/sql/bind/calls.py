@@ -9,9 +9,20 @@ from dataclasses import replace
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, NUMERIC, TEXT, PgType, array_of, bare_numeric, named_type
+from protocol.pgwire.types import (
+    BOOL,
+    NUMERIC,
+    RECORD,
+    RECORD_ARRAY,
+    TEXT,
+    PgType,
+    array_of,
+    bare_numeric,
+    is_row,
+    named_type,
+)
 from server.sql.bind.binder import Binder
-from server.sql.coerce import EXPLICIT, IMPLICIT
+from server.sql.coerce import EXPLICIT, IMPLICIT, check_same_rows
 from server.sql.expressions import Call, Case, Expression, Literal, precision
 from server.sql.functions import resolve, syntax
 from server.sql.functions.resolve import Resolved
@@ -123,6 +134,11 @@ def polymorphic(
 ) -> tuple[tuple[Expression, ...], PgType]:
     """Rescales numerics that share a pseudo-type to one scale, which is also the result's scale."""
     result = resolved.result
+    declared_rows = zip(arguments, resolved.function.arguments, strict=False)
+    rows = [a.type.element or a.type for a, declared in declared_rows if declared in POLYMORPHIC and is_row(a.type)]
+    if rows and resolved.function.result in POLYMORPHIC:
+        check_same_rows(rows)
+        return arguments, array_of(rows[0]) if result.element is not None else rows[0]
     shared = [
         argument
         for argument, declared in zip(arguments, resolved.function.arguments, strict=False)
@@ -209,5 +225,8 @@ def call_of(function: Function, arguments: tuple[Expression, ...], result: PgTyp
 
 
 def plain_types(types: tuple[PgType, ...]) -> tuple[PgType, ...]:
-    """Removes the scale of numerics, so that types are equal if their names are."""
-    return tuple(NUMERIC if t.name == "numeric" else array_of(NUMERIC) if t.name == "_numeric" else t for t in types)
+    """Removes the scale of numerics and the fields of rows, so that types are equal if their names are."""
+    return tuple(_PLAIN.get(type.name, type) for type in types)
+
+
+_PLAIN = {type.name: type for type in (NUMERIC, array_of(NUMERIC), RECORD, RECORD_ARRAY)}

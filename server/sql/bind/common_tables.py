@@ -14,6 +14,7 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.from_item import check_width
 from server.sql.bind.keys import groupable
 from server.sql.bind.outputs import output_expressions, with_outputs
+from server.sql.bind.paths import Paths
 from server.sql.bind.shapes import function_name, is_named
 from server.sql.expressions import ColumnRef
 from server.sql.relations import Project, Recursive, RecursiveRows, Relation
@@ -36,7 +37,11 @@ def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
         seen.add(name)
         columns = tuple(c.name for c in item.args["alias"].args.get("columns") or ())
         recursive = bool(clause.args.get("recursive")) and is_named(item.this, name)
-        table = CommonTable(item.this, columns, dict(visible), recursive)
+        search, cycle = item.args.get("search"), item.args.get("cycle")
+        if (search or cycle) and not recursive:
+            message = "WITH query is not recursive"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(item.args["alias"]))
+        table = CommonTable(item.this, columns, dict(visible), recursive, search=search, cycle=cycle)
         if name not in named:
             common_table(binder, table, name, scope, item)  # unreferenced, but must still be valid
         visible[name] = table
@@ -78,17 +83,23 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
     anchor = binder.query(union.this, around)
     check_width(binder, anchor, "WITH query", name, table.columns, tree)
     names = [*table.columns, *(c.name for c in anchor.columns[len(table.columns) :])]
+    width = len(names)
+    paths = Paths(binder, table.search, table.cycle, name, names, union)
+    anchor = paths.of_anchor(anchor)
+    names += paths.names
     rows = RecursiveRows(binder.new_id(), tuple(
         binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
-    ))  # fmt: skip
+    ), len(paths.names))  # fmt: skip
     visible = {**table.visible, name: CommonTable(table.query, (), {}, rows=rows)}
-    step = binder.query(union.expression, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
-    if len(step.columns) != len(anchor.columns):
+    step_tree = paths.step_tree(union.expression)
+    step = binder.query(step_tree, Scope(parent=scope.parent, common_tables=visible), keep_unknown=True)
+    if len(step.columns) - len(paths.previous) != width:
         message = "each UNION query must have the same number of columns"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(union.expression))
     outputs = []
     distinct = bool(union.args.get("distinct"))
-    for number, (have, output) in enumerate(zip(anchor.columns, output_expressions(step), strict=True), 1):
+    step_outputs = output_expressions(step)
+    for number, (have, output) in enumerate(zip(anchor.columns[:width], step_outputs[:width], strict=True), 1):
         common, (_, coerced) = binder.to_common([ColumnRef(have), output], "UNION", binder.at(union.expression))
         if common.without_modifiers != have.type.without_modifiers and common.name != "numeric":
             raise _other_type(name, number, have.type, common)
@@ -103,7 +114,7 @@ def _recursive(binder: Binder, table: CommonTable, name: str, scope: Scope, tree
         outputs.append(ex.Cast(coerced, have.type) if common.name == "numeric" else coerced)
         if distinct:
             groupable(binder, coerced, union, by_keys=False)
-    step = with_outputs(binder, step, outputs)
+    step = paths.of_step(with_outputs(binder, step, [*outputs, *step_outputs[width:]]))
     columns = tuple(
         binder.new_column(n, ColumnRef(replace(c, nullable=True))) for n, c in zip(names, anchor.columns, strict=True)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -24,18 +24,31 @@ from server.sql.expressions import Aggregate, Cast, Expression, Literal, SortKey
 from server.sql.functions.table import FUNCTIONS, Kind
 from server.sql.scope import Scope
 
-_EXCLUDE_HINT = "Compute the aggregate over the whole frame, and subtract the rows to be excluded."
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """`kind`: ROWS, RANGE or GROUPS. The bounds are Spark SQL. `excluded`: CURRENT ROW, GROUP or TIES."""
+
+    kind: str
+    start: str
+    end: str
+    excluded: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} BETWEEN {self.start} AND {self.end}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Spark has the frame: it excludes nothing, and does not end before it starts."""
+        return not self.excluded and not _is_backwards(self.start, self.end)
 
 
 def frame_of(
     binder: Binder, spec: exp.Expr | None, call: Aggregate, order: tuple[SortKey, ...], tree: exp.Expr
-) -> tuple[str, tuple[SortKey, ...]]:
-    """The frame as Spark SQL, and the order it requires. 42P20; 0A000 if Spark has no such frame.
-
-    Spark has no mode GROUPS: such a frame becomes one over the numbers of the groups (`over_groups`).
-    """
+) -> tuple[Frame | None, tuple[SortKey, ...]]:
+    """The frame, None for the default one, and the order it requires. 42P20; 0A000 if Spark has no such frame."""
     if spec is None:
-        return "", order
+        return None, order
     kind = spec.args["kind"].upper()
     bounds = [
         _frame_bound(binder, spec, side, kind, order, tree) if spec.args.get(side) is not None else "CURRENT ROW"
@@ -48,23 +61,16 @@ def frame_of(
     if kind == "RANGE" and any(bound[0].isdigit() or bound.startswith(("CAST", "INTERVAL")) for bound in bounds):
         order = (replace(order[0], expression=_ranged(order[0].expression)),)
     if call.function.kind is Kind.WINDOW and not call.function.name.endswith("_value"):
-        return "", order  # these functions ignore the frame
+        return None, order  # these functions ignore the frame
     exclude = spec.args.get("exclude")
-    if exclude is not None and exclude.name.upper() != "NO OTHERS":
-        raise binder.unsupported(f"a window frame with EXCLUDE {exclude.name.upper()}", tree, hint=_EXCLUDE_HINT)
-    if kind == "RANGE" and not order:
-        return "", order  # all rows are peers
-    if _is_backwards(*bounds):
-        raise binder.unsupported(
-            "a window frame that ends before it starts",
-            tree,
-            hint="Use a CASE that returns NULL or 0: the frame has no rows.",
-        )
+    excluded = "" if exclude is None or exclude.name.upper() == "NO OTHERS" else exclude.name.upper()
+    if kind == "RANGE" and not order and not excluded:
+        return None, order  # all rows are peers
     if any("MONTH" in bound for bound in bounds) and any("DAY" in bound for bound in bounds):
         raise binder.unsupported(
             "RANGE with an offset of months and one of days", tree, hint="Use the same unit in both bounds."
         )
-    return f"{kind} BETWEEN {bounds[0]} AND {bounds[1]}", order
+    return Frame(kind, bounds[0], bounds[1], excluded), order
 
 
 def _check_frame(binder: Binder, start: str, end: str, tree: exp.Expr) -> None:
@@ -191,7 +197,7 @@ def _range_text(binder: Binder, offset: Literal, key: Expression, tree: exp.Expr
 
 
 def _is_backwards(start: str, end: str) -> bool:
-    """Whether a ROWS frame ends before it starts, as from 2 PRECEDING to 3 PRECEDING."""
+    """Whether a frame of rows or groups ends before it starts, as from 2 PRECEDING to 3 PRECEDING."""
     first, last = (int(bound.split()[0]) if bound[0].isdigit() else None for bound in (start, end))
     if first is None or last is None or start.split()[1] != end.split()[1]:
         return False
@@ -210,7 +216,7 @@ def _ranged(key: Expression) -> Expression:
 def over_groups(
     frame: str, partition: tuple[Expression, ...], order: tuple[SortKey, ...]
 ) -> tuple[str, tuple[SortKey, ...]]:
-    """A frame in mode GROUPS as one in mode RANGE over dense_rank(), which numbers the groups of peers."""
+    """A frame in mode GROUPS, which Spark lacks, as one in mode RANGE over dense_rank(), the number of a group."""
     (rank,) = FUNCTIONS["dense_rank"]
     number = WindowCall(Aggregate(rank, (), INT8, False), partition, order, "")
     return f"RANGE{frame.removeprefix('GROUPS')}", (SortKey(number, False, False),)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
 from server.sql.expressions import ColumnRef
-from server.sql.relations import Relation
+from server.sql.relations import RecursiveRows, Relation
 from server.sql.scope import Entry
 
 
@@ -29,7 +29,11 @@ def aliased(binder: Binder, relation: Relation, tree: exp.Expr, default: str) ->
     names = column_aliases(tree)
     check_width(binder, relation, "table", alias, names, tree)
     shown = names + [column.name for column in relation.columns[len(names) :]]
-    return [Entry(name, ColumnRef(column), alias or None) for name, column in zip(shown, relation.columns, strict=True)]
+    listed = len(shown) - (relation.unlisted if isinstance(relation, RecursiveRows) else 0)
+    return [
+        Entry(name, ColumnRef(column), alias or None, is_listed=number < listed)
+        for number, (name, column) in enumerate(zip(shown, relation.columns, strict=True))
+    ]
 
 
 def check_width(

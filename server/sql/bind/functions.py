@@ -16,7 +16,8 @@ from server.sql.bind.casts import precision_of, rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
 from server.sql.bind.hypothetical_sets import HYPOTHETICAL_SETS, hypothetical_set
-from server.sql.bind.rows import argument, record, row_to_json, selected_field
+from server.sql.bind.json_records import POPULATE_RECORD, populated_record
+from server.sql.bind.rows import record, selected_field, selected_field_of_value
 from server.sql.bind.session import (
     SESSION_FUNCTIONS,
     check_maintained,
@@ -82,7 +83,7 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
         arguments = [arguments[0], normal_form(binder, arguments[1])]
     nests = is_aggregate(name) and scope.clause is None and not over
     inner = in_clause(scope, clause="aggregate function calls") if nests else scope
-    bound = [argument(binder, name, a, inner) for a in arguments]
+    bound = [binder.expression(a, inner) for a in arguments]
     if name == "age" and len(bound) == 1:
         if bound[0].type == UNKNOWN:
             message = "function age(unknown) is not unique"
@@ -119,8 +120,8 @@ def _own_form(
         return array_query(binder, arguments[0], scope, call)
     if name == "row":
         return record(binder, call, scope)
-    if name == "row_to_json" and not star:
-        return row_to_json(binder, arguments, scope)
+    if name in POPULATE_RECORD:
+        return populated_record(binder, call, scope)
     if name in SESSION_FUNCTIONS and not arguments and not star:
         return session_value(binder, name, call)
     if name in ("current_timestamp", "localtimestamp", "localtime") and len(arguments) == 1:
@@ -171,6 +172,8 @@ def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expressio
     if isinstance(tree.expression, exp.Anonymous) and isinstance(tree.this, exp.Identifier):
         message = f'schema "{tree.this.name}" does not exist'
         raise PgError(SqlState.INVALID_SCHEMA_NAME, message, position=binder.at(tree))
+    if (field := selected_field_of_value(binder, tree, scope)) is not None:
+        return field
     raise binder.unsupported("field selection", tree, hint="Name the column in the query that makes the row.")
 
 

@@ -5,31 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD
+from protocol.pgwire.types import PgType, is_row
 from server.sql.bind.binder import Binder
-from server.sql.expressions import Call, Expression, SortKey, walk
-from server.sql.functions.records import TEXT_OF_ROW
-from server.sql.group_keys import needs_key
-
-_EQUAL_BY_TEXT = frozenset(
-    (
-        "bool",
-        "int2",
-        "int4",
-        "int8",
-        "numeric",
-        "text",
-        "varchar",
-        "bytea",
-        "date",
-        "time",
-        "timestamp",
-        "timestamptz",
-        "uuid",
-    )
-)
-_UNORDERED = ("json", "jsonb", "interval", "bpchar")
-"""Types of array elements that Spark orders differently from PostgreSQL."""
+from server.sql.expressions import Expression, SortKey
+from server.sql.functions.sort_forms import is_ordered
+from server.sql.group_keys import has_key, needs_key
 
 
 def sort_key(binder: Binder, tree: exp.Ordered, expression: Expression) -> SortKey:
@@ -48,12 +28,10 @@ def sortable(binder: Binder, expression: Expression, tree: exp.Expr) -> None:
             hint="Use an explicit ordering operator or modify the query.",
             position=binder.at(tree),
         )
-    if expression.type == RECORD:
-        raise binder.unsupported("sorting by a row", tree, hint="Sort by its columns.")
-    if expression.type.element is not None and expression.type.element.name in _UNORDERED:
-        raise binder.unsupported(
-            f"sorting by {expression.type.base_display}", tree, hint="Sort by the elements, or by the array as text."
-        )
+    _check_fields(binder, expression.type, tree)
+    if expression.type.name != "jsonb" and not is_ordered(expression.type):
+        hint = "Sort by its columns." if is_row(expression.type) else "Sort by the elements, or by the array as text."
+        raise binder.unsupported(f"sorting by {_shown(expression.type)}", tree, hint=hint)
 
 
 def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, by_keys: bool = True) -> None:
@@ -62,8 +40,9 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, 
     if name == "json":
         message = "could not identify an equality operator for type json"
         raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
-    if expression.type == RECORD and not _is_equal_by_text(expression):
-        raise binder.unsupported("grouping by this row", tree, hint="Group by its columns.")
+    _check_fields(binder, expression.type, tree)
+    if is_row(expression.type) and not has_key(expression.type):
+        raise binder.unsupported(f"grouping by {_shown(expression.type)}", tree, hint="Group by its columns.")
     if needs_key(expression.type):
         binder.has_group_keys = True
         if not by_keys:
@@ -74,8 +53,14 @@ def groupable(binder: Binder, expression: Expression, tree: exp.Expr | None, *, 
             )
 
 
-def _is_equal_by_text(row: Expression) -> bool:
-    """Whether two values of a row are equal if and only if their texts are."""
-    calls = [node for node in walk(row) if isinstance(node, Call) and node.function is TEXT_OF_ROW]
-    fields = [field.type for call in calls[:1] for field in call.arguments[1:]]
-    return bool(calls) and all((type.element or type).name in _EQUAL_BY_TEXT for type in fields)
+def _check_fields(binder: Binder, type: PgType, tree: exp.Expr | None) -> None:
+    """42883 for a row with a field of type json."""
+    for _, field in (type.element or type).fields or ():
+        _check_fields(binder, field, tree)
+        if field.name == "json":
+            message = "could not identify a comparison function for type json"
+            raise PgError(SqlState.UNDEFINED_FUNCTION, message, position=binder.at(tree))
+
+
+def _shown(type: PgType) -> str:
+    return "this row" if is_row(type) else type.base_display

@@ -10,7 +10,7 @@ from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import call, call_of, operator
 from server.sql.bind.connectives import conjunction, disjunction, negation
 from server.sql.bind.row_values import paired_fields, rows_compared
-from server.sql.bind.rows import row_fields
+from server.sql.bind.rows import fields_of, row_fields
 from server.sql.bind.subqueries import in_query
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Call, Case, Expression, InList, Literal
@@ -30,7 +30,12 @@ def is_test(binder: Binder, tree: exp.Is, scope: Scope) -> Expression:
         return conjunction([Call(null_test, (field,), BOOL, False) for field in bound] or [Literal(True, BOOL)])
     if isinstance(value, exp.Null):
         operand = binder.default_unknown(binder.expression(tree.this, scope))
-        return Call(syntax.IS_NOT_NULL if negate else syntax.IS_NULL, (operand,), BOOL, False)
+        null_test = syntax.IS_NOT_NULL if negate else syntax.IS_NULL
+        if operand.type.fields is not None:
+            fields_test = conjunction([Call(null_test, (field,), BOOL, False) for field in fields_of(operand)])
+            absent = Call(syntax.IS_NULL, (operand,), BOOL, False)
+            return Case(((absent, Literal(not negate, BOOL)),), fields_test, BOOL)
+        return Call(null_test, (operand,), BOOL, False)
     if isinstance(value, exp.Boolean):
         word = "TRUE" if value.this else "FALSE"
         operand = binder.condition(tree.this, scope, f"IS {'NOT ' if negate else ''}{word}")
@@ -73,7 +78,7 @@ def _differ(binder: Binder, left: Expression, right: Expression, tree: exp.Expr)
     assert isinstance(equality, Call)
     a, b = equality.arguments
     differ: Expression
-    if a.type == b.type and a.type.name not in ("numeric", "bpchar", "interval"):
+    if a.type == b.type and a.type.name not in ("numeric", "bpchar", "interval", "record"):
         differ = Call(syntax.IS_DISTINCT, (a, b), BOOL, False)
     else:
         a_null, b_null = (Call(syntax.IS_NULL, (side,), BOOL, False) for side in (a, b))
@@ -120,6 +125,6 @@ def in_test(binder: Binder, tree: exp.In, scope: Scope) -> Expression:
             raise
         return disjunction([operator(binder, "=", [operand, item], tree) for item in bound])
     operator(binder, "=", [coerced[0], coerced[0]], tree)  # raises if the type has no equality
-    if common.name in ("bpchar", "interval"):
+    if common.name in ("bpchar", "interval", "record"):
         return disjunction([operator(binder, "=", [coerced[0], item], tree) for item in coerced[1:]])
     return InList(coerced[0], tuple(coerced[1:]))

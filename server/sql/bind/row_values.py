@@ -14,6 +14,7 @@ from server.sql.bind.connectives import conjunction, disjunction, negation
 from server.sql.bind.rows import row_fields, whole_row
 from server.sql.expressions import Call, Case, Expression, Literal
 from server.sql.functions import syntax
+from server.sql.functions.records import check_same_field
 from server.sql.scope import Scope
 
 
@@ -22,6 +23,10 @@ def rows_compared(
 ) -> Expression:
     """A comparison of rows as they are written. 42601 for different lengths."""
     fields = row_fields(left, scope), row_fields(right, scope)
+    if None in fields:
+        values = [binder.expression(side, scope) for side in (left, right)]
+        if all(value.type.name == "record" for value in values):
+            return operator(binder, name, values, tree)
     pairs = paired_fields(binder, fields[0] or [left], fields[1] if fields[1] is not None else [right], tree)
     if not pairs:
         message = "cannot compare rows of zero length"
@@ -67,10 +72,7 @@ def _compared_records(
 ) -> Expression:
     """A comparison with a whole row of a table: NULL is equal to NULL, and greater than any value. 42804."""
     for number, sides in enumerate(pairs, 1):
-        left, right = (side.type.without_modifiers for side in sides)
-        if left.name != right.name:
-            shown = f"{left.display} and {right.display} at record column {number}"
-            raise PgError(SqlState.DATATYPE_MISMATCH, f"cannot compare dissimilar column types {shown}")
+        check_same_field(sides[0].type, sides[1].type, number)
     differ = [_differs(binder, a, b, tree) for a, b in pairs]
     if name == "=":
         return conjunction([negation(test) for test in differ])

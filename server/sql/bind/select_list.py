@@ -11,7 +11,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
 from server.sql.bind.names import forget_schema
 from server.sql.bind.output_names import output_name
-from server.sql.bind.rows import field_names, row_fields
+from server.sql.bind.rows import field_names, fields_of, names_of, row_fields
 from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.bind.table_functions import set_returning
 from server.sql.expressions import Expression
@@ -52,9 +52,15 @@ def _fields(binder: Binder, tree: exp.Dot, scope: Scope) -> list[Item]:
         return [Item(name, set_returning(binder, called, scope, name), tree) for name in names]
     fields = row_fields(tree.this, scope)
     if fields is None:
-        raise binder.unsupported(
-            "the expansion of this row", tree, hint="Name the columns of the row, or write alias.* for an item of FROM."
-        )
+        row = binder.expression(tree.this, scope)
+        if row.type.fields is None:
+            raise binder.unsupported(
+                "the expansion of this row",
+                tree,
+                hint="Name the columns of the row, or write alias.* for an item of FROM.",
+            )
+        values = zip(names_of(row.type), fields_of(row), strict=True)
+        return [Item(name, value, tree) for name, value in values]
     names = field_names(tree.this, scope)
     return [Item(name, binder.expression(field, scope), tree) for name, field in zip(names, fields, strict=True)]
 
@@ -63,7 +69,7 @@ def returning_items(binder: Binder, trees: Sequence[exp.Expr], scope: Scope) -> 
     """A RETURNING list: like a select list, but without aggregates."""
     items = select_list(binder, trees, in_clause(scope, "RETURNING"))
     for item in items:
-        item.expression = binder.default_unknown(item.expression)
+        item.expression = binder.default_unknown(binder.as_output(item.expression))
     return items
 
 
@@ -83,7 +89,7 @@ def _star(binder: Binder, tree: exp.Expr, scope: Scope) -> list[Item]:
             message = "SELECT * with no tables specified is not valid"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=position)
         found = [entry for entry in scope.entries if entry.visible and not entry.is_row]
-    return [Item(entry.name, binder.read(located(entry, position)), tree) for entry in found]
+    return [Item(entry.name, binder.read(located(entry, position)), tree) for entry in found if entry.is_listed]
 
 
 def projection(binder: Binder, relation: Relation, items: Sequence[Item]) -> Project:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder, form
+from server.sql.bind.exclusions import over_parts
 from server.sql.bind.frames import frame_of, over_groups
 from server.sql.bind.functions import function
 from server.sql.bind.keys import groupable, sort_key
@@ -68,11 +69,14 @@ def window_call(binder: Binder, tree: exp.Window, scope: Scope) -> Expression:
         sort_key(binder, o, binder.default_unknown(binder.expression(o.this, inner)))
         for o in (order_tree.expressions if order_tree is not None else ())
     )
-    frame, order = frame_of(binder, spec, call, order, tree)
-    if frame.startswith("GROUPS"):
-        frame, order = over_groups(frame, partition, order)
+    frame, ranged = frame_of(binder, spec, call, order, tree)
     call = replace(call, function=IN_WINDOW.get(call.function, call.function))
-    return WindowCall(call, partition, order, frame, binder.at(tree))
+    if frame is not None and not frame.is_plain:
+        return over_parts(binder, call, partition, order, frame, ranged, tree)
+    text = str(frame or "")
+    if frame is not None and frame.kind == "GROUPS":
+        text, ranged = over_groups(text, partition, order)
+    return WindowCall(call, partition, ranged, text, binder.at(tree))
 
 
 def _definition(
@@ -93,7 +97,9 @@ def _definition(
         fault = f'cannot override PARTITION BY clause of window "{base.name}"'
     elif order is not None and base_order is not None:
         fault = f'cannot override ORDER BY clause of window "{base.name}"'
-    elif base_spec is not None and (order is not None or spec is not None or not isinstance(tree.this, exp.Func)):
+    elif base_spec is not None and (
+        order is not None or spec is not None or not isinstance(tree.this, (exp.Func, exp.Filter))
+    ):
         fault = f'cannot copy window "{base.name}" because it has a frame clause'
     if fault is not None:
         raise PgError(SqlState.WINDOWING_ERROR, fault, position=binder.at(base))

@@ -15,7 +15,7 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb
-from protocol.pgwire.types import NUMERIC_PRECISION_MAX, RECORD, PgType
+from protocol.pgwire.types import NUMERIC_PRECISION_MAX, PgType
 from server.sql import decimals
 from server.sql.decimals import Shape
 from server.sql.expressions import Aggregate, Expression, Literal
@@ -204,7 +204,7 @@ def _json_agg(values: list[Any], types: Sequence[PgType]) -> str | None:
     if not values:
         return None
     texts = [json_of(types[0], value) for value in values]
-    if types[0].element is not None or types[0] == RECORD:  # each array and each row starts on a new line
+    if types[0].element is not None or types[0].fields is not None:  # each array and each row starts on a new line
         texts[1:] = ["\n " * (value is not None) + text for text, value in zip(texts[1:], values[1:], strict=True)]
     return f"[{', '.join(texts)}]"
 
@@ -254,8 +254,6 @@ for _j in ("json", "jsonb"):
     _json_aggregate(f"{_j}_agg_strict", "anyelement", _j,
                     (lambda v, types: _normal(_json_agg_strict(v, types))) if _is_b else _json_agg_strict)  # fmt: skip
     _objects = _jsonb_object_agg if _is_b else _json_object_agg
-    if not _is_b:  # the argument is the JSON object of a row
-        _json_aggregate("json_agg", "record", "json", _json_agg)
     _json_aggregate(f"{_j}_object_agg", "any any", _j, _objects)
     _json_aggregate(f"{_j}_object_agg_strict", "any any", _j, _strict(_objects, "{}" if _is_b else "{  }"))
     _json_aggregate(f"{_j}_object_agg_unique", "any any", _j, None)

@@ -22,6 +22,9 @@ def ordering(type: PgType) -> Callable[[Any], Any]:
     if type.element is not None:
         inner = ordering(type.element)
         return lambda value: (value is None, () if value is None else tuple(map(inner, value)))
+    if type.fields is not None:
+        keys = [ordering(field) for _, field in type.fields]
+        return lambda row: (row is None, () if row is None else tuple(k(v) for k, v in zip(keys, row, strict=True)))
     match type.name:
         case "json":
             message = "could not identify an equality operator for type json"

@@ -4,7 +4,7 @@ Both are text: json as received, jsonb in its normal form (`protocol.pgwire.json
 substring, so one scanner (`_items`) serves both and numbers keep their digits. Comparisons use `order_key`,
 PostgreSQL's btree order of jsonb. Functions that change values work on trees of Python values.
 
-JSON paths are in `json_paths`. Not supported: json_populate_record and similar functions of composite types.
+JSON paths are in `json_paths`. Functions that return rows are bound by `json_records`.
 """
 
 from __future__ import annotations
@@ -404,8 +404,11 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
         return "null"
     if type.element is not None:
         return "[" + separator.join(json_of(type.element, item) for item in value) + "]"
+    if type.fields is not None:
+        pairs = zip(type.fields, value, strict=True)
+        return "{" + separator.join(f"{quoted_json(name)}:{json_of(field, v)}" for (name, field), v in pairs) + "}"
     match type.name:
-        case "json" | "jsonb" | "record":
+        case "json" | "jsonb":
             return str(value)
         case "bool":
             return "true" if value else "false"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, TEXT, UNKNOWN, PgType, array_of
+from protocol.pgwire.types import TEXT, UNKNOWN, PgType, array_of
 from server.sql.casts import Coercion, find_cast
 from server.sql.functions.table import (
     ANY,
@@ -160,8 +160,6 @@ def _without_pseudo(row: Function, arguments: tuple[PgType, ...], types: tuple[P
     if len(elements) > 1:
         return None
     element = elements.pop() if elements else TEXT
-    if element == RECORD and (ANYARRAY in arguments or row.result == ANYARRAY):
-        return None
     if element.element is not None and (ANYARRAY in arguments or row.result == ANYARRAY):
         return None
     swap = {ANYELEMENT: element, ANYENUM: element}

@@ -209,8 +209,8 @@ def _records(name: str, *, several: bool) -> Callable[[str], list[str]]:
 
 for _json in ("json", "jsonb"):
     for _several in (False, True):
-        _called = f"{_json}_to_record{'set' if _several else ''}"
-        row(SET_ARRAYS, _called, _json, f"{_json}[]", python=_records(_called, several=_several))
+        for _called in (f"{_json}_{_verb}_record{'set' if _several else ''}" for _verb in ("to", "populate")):
+            row(SET_ARRAYS, _called, _json, f"{_json}[]", python=_records(_called, several=_several))
     _each, _keyed = _pairs(f"{_json}_each"), _pairs(f"{_json}_object_keys")
     row(SET_ARRAYS, f"{_json}_array_elements", _json, f"{_json}[]", python=_elements)
     row(SET_ARRAYS, f"{_json}_array_elements_text", _json, "text[]", python=_texts)

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, PgType, array_of, scalar
+from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType, array_of, scalar
 from server.sql.decimals import DIVISION_SCALE, Shape
 from server.sql.expressions import Expression, Literal, precision
 
@@ -26,7 +26,10 @@ ANYARRAY = PgType("anyarray", 2277, -1)  # an array of anyelement
 ANYENUM = PgType("anyenum", 3500, 4)  # an enumerated type, the same for all such arguments and anyelement
 ANYCOMPATIBLE = PgType("anycompatible", 5077, 4)  # types with a common type, to which they are cast
 ANYCOMPATIBLEARRAY = PgType("anycompatiblearray", 5078, -1)  # an array of anycompatible
-_PSEUDO = {type.name: type for type in (RECORD, ANY, ANYELEMENT, ANYENUM, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)}
+_PSEUDO = {
+    type.name: type
+    for type in (RECORD, RECORD_ARRAY, ANY, ANYELEMENT, ANYENUM, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
+}
 POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -120,7 +123,7 @@ def _result(spelling: str) -> PgType:
 
 def list_of(type: PgType) -> PgType:
     """The type of a list of values, which may be arrays."""
-    return array_of(type) if type.element is None and type != RECORD else PgType(f"_{type.name}", 0, -1, element=type)
+    return array_of(type) if type.element is None else PgType(f"_{type.name}", 0, -1, element=type)
 
 
 def row(
@@ -191,15 +194,23 @@ def literal(argument: Expression, what: str) -> object:
 def exact_texts(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """A `prepare` for functions that write numerics as text. 0A000 if PostgreSQL's scale of the value is unknown."""
     for arg in args:
-        type = arg.type.element or arg.type
-        inexact = type.precision is None and ((type.scale or 0) >= DIVISION_SCALE or arg.type.element is not None)
-        if type.name == "numeric" and inexact and not isinstance(arg, Literal):
+        if not isinstance(arg, Literal) and _is_inexact(arg.type):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
                 "the text of a numeric without a declared scale is not supported",
                 hint="Round it first, or cast it to numeric(precision, scale).",
             )
     return args
+
+
+def _is_inexact(type: PgType) -> bool:
+    """Whether the type is a numeric, or contains one, whose values have more decimals than in PostgreSQL."""
+    scalar = type.element or type
+    if scalar.fields is not None:
+        return any(_is_inexact(field) for _, field in scalar.fields)
+    if scalar.name != "numeric" or scalar.precision is not None:
+        return False
+    return (scalar.scale or 0) >= DIVISION_SCALE or type.element is not None
 
 
 def guarded(condition: str, state: SqlState, message: str, form: str) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from protocol.pgwire.enums import PREFIX
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, parse_type, scalar
+from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, is_row, parse_type, row_type, scalar
 from server.sql.casts import find_cast
 from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of
 
@@ -63,7 +63,9 @@ _CARRIERS: dict[str, Carrier] = {
 
 
 def carrier(type: PgType) -> Carrier:
-    """The carrier for results of the type."""
+    """The carrier for results of the type. 0A000 for rows, of which only the texts have one."""
+    if is_row(type):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "this function of rows is not supported")
     if type.element is None:
         return _CARRIERS[type.representation]
     inner = carrier(type.element)
@@ -100,17 +102,24 @@ def cast_key(source: PgType, target: PgType, timezone: str) -> str:
     return json.dumps(["CAST", [_spelled(source), _spelled(target)], timezone])
 
 
-def _spelled(type: PgType) -> str:
+def _spelled(type: PgType) -> Any:
+    """The spelling of a type: a text, or an object with the names and types of a row's fields."""
     scalar = type.element or type
+    if scalar.fields is not None:
+        row = [[name, _spelled(field)] for name, field in scalar.fields]
+        return {"row": row, "array": type.element is not None}
     name = scalar.name if scalar.enum is None else str(scalar)
     return f"{name}[]" if type.element is not None else name
 
 
-def _typed(spelling: str) -> PgType:
+def _typed(spelling: Any) -> PgType:
+    if isinstance(spelling, dict):
+        type = row_type([name for name, _ in spelling["row"]], [_typed(field) for _, field in spelling["row"]])
+        return array_of(type) if spelling["array"] else type
     if spelling.startswith(PREFIX):
         return parse_type(spelling)
-    if spelling == RECORD.name:
-        return RECORD
+    if spelling.startswith(RECORD.name):
+        return RECORD if spelling == RECORD.name else array_of(RECORD)
     return array_of(scalar(spelling[:-2])) if spelling.endswith("[]") else scalar(spelling)
 
 
@@ -172,6 +181,10 @@ def scalars(type: PgType, column: pa.Array) -> list[Any]:
         values = iter(scalars(type.element, column.flatten()))
         lengths = column.value_lengths().to_pylist()
         return [None if length is None else [next(values) for _ in range(length)] for length in lengths]
+    if type.fields is not None:
+        fields = [scalars(field, part) for (_, field), part in zip(type.fields, column.flatten(), strict=True)]
+        rows = zip(*fields, strict=True) if fields else iter([()] * len(column))
+        return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
     match type.name:
         case "date":
             return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]

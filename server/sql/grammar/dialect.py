@@ -33,6 +33,24 @@ class PathMatch(exp.Expression, exp.Binary):
     """jsonb @@ path. sqlglot's class for this operator has other fields than its binary operators."""
 
 
+class SearchClause(exp.Expression):
+    """SEARCH DEPTH or BREADTH FIRST BY expressions SET column, of a WITH item."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"breadth": True, "expressions": True, "column": True}
+
+
+class CycleClause(exp.Expression):
+    """CYCLE expressions SET column [TO value DEFAULT otherwise] USING path, of a WITH item."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "expressions": True,
+        "column": True,
+        "value": True,
+        "otherwise": True,
+        "path": True,
+    }
+
+
 # PostgreSQL's "any other operator": the same precedence as ||, left associative (manual, 4.1.6).
 _OTHER_OPERATORS: dict[TokenType, type[exp.Expr]] = {
     TokenType.ARROW: exp.JSONExtract,

@@ -22,7 +22,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.checkpoint import checkpoint
-from server.sql.grammar.dialect import TidewirePostgres
+from server.sql.grammar.dialect import CycleClause, SearchClause, TidewirePostgres
 from server.sql.grammar.lexer import CHECKED_TOKENS, RESERVED_WORDS, Kind, Token, syntax_error, words
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # `_Parser` raises an error instead of a warning
@@ -258,6 +258,62 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             self._retreat(index)
         return super()._parse_window(this, alias)  # type: ignore[no-any-return]
 
+    def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+        """An item of WITH, with SEARCH and CYCLE as its arguments `search` and `cycle`."""
+        item: exp.CTE | exp.FunctionSpecification | None = super()._parse_cte()
+        if isinstance(item, exp.CTE):
+            item.set("search", self._parse_search())
+            item.set("cycle", self._parse_cycle())
+        return item
+
+    def _parse_search(self) -> SearchClause | None:
+        if not self._match_text_seq("SEARCH"):
+            return None
+        breadth = self._match_text_seq("BREADTH")
+        if not breadth and not self._match_text_seq("DEPTH"):
+            self.raise_error("expected BREADTH or DEPTH")
+        self._require("FIRST", "BY")
+        columns = self._parse_csv(self._parse_name)
+        self._require("SET")
+        return SearchClause(breadth=bool(breadth), expressions=columns, column=self._parse_name())
+
+    def _parse_cycle(self) -> CycleClause | None:
+        if not self._match_text_seq("CYCLE"):
+            return None
+        columns = self._parse_csv(self._parse_name)
+        self._require("SET")
+        mark = self._parse_name()
+        value: exp.Expr = exp.true()
+        otherwise: exp.Expr = exp.false()
+        if self._match_text_seq("TO"):
+            value = self._parse_constant()
+            self._require("DEFAULT")
+            otherwise = self._parse_constant()
+        self._require("USING")
+        path = self._parse_name()
+        return CycleClause(expressions=columns, column=mark, value=value, otherwise=otherwise, path=path)
+
+    def _require(self, *words: str) -> None:
+        for word in words:
+            if not self._match_text_seq(word):
+                self.raise_error(f"expected {word}")
+
+    def _parse_name(self) -> exp.Expr:
+        name: exp.Expr | None = self._parse_id_var(any_token=False)
+        if name is None:
+            self.raise_error("expected a name")
+        assert name is not None
+        return name
+
+    def _parse_constant(self) -> exp.Expr:
+        """A literal, which may have a type in front of it."""
+        value: exp.Expr | None = self._parse_type()
+        literal = value.this if isinstance(value, exp.Cast) else value
+        if not isinstance(literal, (exp.Literal, exp.Boolean, exp.Null, exp.Interval)):
+            self.raise_error("expected a constant")
+        assert value is not None
+        return value
+
     def _parse_table_sample(self, as_modifier: bool = False) -> exp.TableSample | None:
         """Requires a sampling method with an argument."""
         index = self._index
@@ -354,13 +410,6 @@ def _check_as(source: str, token: Token, before: str, following: Token) -> None:
         raise unexpected(source, token)
 
 
-def _check_path(token: Token, following: Token, after: Token | None = None) -> None:
-    """0A000 for SEARCH and CYCLE after the query of a WITH, because their columns are rows or arrays of rows."""
-    if following.value in ("depth", "breadth") if token.value == "search" else after and after.value in (",", "set"):
-        hint = "Keep the path in a column of the recursive query, as an array that each round appends to."
-        raise not_supported(f"{token.value.upper()} of a recursive query", token, hint)
-
-
 # Checks of keywords that sqlglot would accept as in other dialects, or that denote features that Tidewire lacks.
 _REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
     "into": _check_into,
@@ -390,6 +439,7 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
     before = ""  # the previous word or symbol; "" at the start and after a name, string, number or parameter
     position, size = 0, len(tokens) - 1
     next_checkpoint = CHECKED_TOKENS
+    in_cycle = False  # after SEARCH or CYCLE of a WITH item
     skipped = -1  # the index of the closing parenthesis of OPERATOR(pg_catalog.+), which becomes +
     while position < size:
         if position >= next_checkpoint:
@@ -427,8 +477,7 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
                     message = "WITH clause containing a data-modifying statement must be at the top level"
                     raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=start + 1)
-                if before == ")" and value in ("search", "cycle"):
-                    _check_path(token, *tokens[position : position + 2])
+                in_cycle = in_cycle or (before == ")" and value in ("search", "cycle"))
                 type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""
             elif value == "using" and following.value in ("<", ">"):  # ORDER BY x USING > is DESC
                 position += 1
@@ -437,7 +486,8 @@ def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
                 type_ = TokenType.DESC
                 before = "desc"
             else:
-                if refused := _REFUSED.get(value):
+                in_cycle = in_cycle and value not in ("using", "select")
+                if (refused := _REFUSED.get(value)) and not (in_cycle and value == "default"):
                     refused(source, token, before, following)
                 before = value
         elif kind is Kind.SYMBOL:

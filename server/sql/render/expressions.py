@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, BYTEA, INT8, INTERVAL, JSONB
+from protocol.pgwire.types import BOOL, BYTEA, INT8, JSONB
 from server.sql.casts import find_cast, is_utc
 from server.sql.coerce import INT4_MAX
 from server.sql.expressions import (
@@ -32,8 +32,8 @@ from server.sql.expressions import (
     precision,
 )
 from server.sql.functions import worker
-from server.sql.functions.intervals import interval_length
 from server.sql.functions.json import JSONB_SORT_KEY
+from server.sql.functions.sort_forms import sort_form
 from server.sql.functions.syntax import AND, NOT, OR
 from server.sql.functions.table import Function, Let, Nulls, exact_texts
 from server.sql.grammar.checkpoint import checkpoint
@@ -274,13 +274,9 @@ class ExpressionRenderer(ABC):
     def _comparable(self, expression: Expression) -> str:
         """An expression whose order in Spark is the order of the value in PostgreSQL."""
         text = self.expression(expression)
-        if expression.type == INTERVAL:
-            return interval_length(text)
-        if expression.type.element is not None:  # a NULL in an array is greater than any value
-            return f"transform({text}, e -> struct(e IS NULL, e))"
         if expression.type == JSONB:
             return python_call(worker.function_key(JSONB_SORT_KEY, [JSONB], ""), [text], BYTEA, 0)
-        return f"rtrim({text})" if expression.type.name == "bpchar" else text
+        return sort_form(expression.type, text)
 
     def row_count(self, expression: Expression | None, clause: str) -> str | None:
         """The INT of a LIMIT or OFFSET; None without the clause or for NULL. 2201W or 2201X for a negative literal."""

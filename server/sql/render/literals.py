@@ -32,6 +32,9 @@ def literal_text(literal: Literal) -> str:
             )
         items = ", ".join(literal_text(Literal(item, type.element)) for item in value)
         return f"CAST(array({items}) AS {spark_type(type)})"
+    if type.fields is not None:
+        fields = (literal_text(Literal(item, field)) for item, (_, field) in zip(value, type.fields, strict=True))
+        return f"CAST(struct({', '.join(fields)}) AS {spark_type(type)})"
     return _LITERALS[type.representation](value, literal)
 
 

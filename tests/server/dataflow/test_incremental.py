@@ -110,6 +110,10 @@ QUERIES = [
     # windows and limits
     "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s), sum(v) OVER (PARTITION BY k) FROM t",
     "SELECT v, rank() OVER (ORDER BY v) FROM t",
+    "SELECT v, sum(v) OVER w, avg(k) OVER w FROM t WINDOW w AS (PARTITION BY k ORDER BY v RANGE UNBOUNDED PRECEDING "
+    "EXCLUDE CURRENT ROW)",
+    "SELECT v, count(*) OVER w, max(k) OVER w FROM t WINDOW w AS (ORDER BY v GROUPS BETWEEN 1 PRECEDING AND 1 "
+    "FOLLOWING EXCLUDE GROUP)",
     "SELECT * FROM (SELECT k, v, s, row_number() OVER (PARTITION BY k ORDER BY v DESC, s) AS n FROM t) a WHERE n <= 2",
     "SELECT * FROM (SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v) AS n FROM t) a WHERE n < 3 AND v IS NOT NULL",
     "SELECT s FROM (SELECT s, v, row_number() OVER (ORDER BY s NULLS FIRST) AS n FROM t) a WHERE 2 = n",

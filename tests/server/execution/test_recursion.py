@@ -97,6 +97,50 @@ def test_a_maintained_recursion_follows_its_tables(dsn: str) -> None:
         ), explained
 
 
+CYCLE = (
+    "WITH RECURSIVE walk (a, b) AS "
+    "(SELECT a, b FROM edges WHERE a = 1 UNION {all}SELECT e.a, e.b FROM walk w, edges e WHERE e.a = w.b) "
+    "SEARCH DEPTH FIRST BY a, b SET place CYCLE a, b SET ends USING path "
+    "SELECT a, b, row_number() OVER (ORDER BY place) AS number, ends, cardinality(path) AS length FROM walk"
+)
+
+
+@pytest.mark.parametrize("word", ["", "ALL "])
+def test_search_and_cycle_are_maintained(dsn: str, word: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE edges (a int, b int)")
+        connection.execute("INSERT INTO edges VALUES (1, 2), (2, 3), (2, 4)")
+        connection.execute(f"CREATE MATERIALIZED VIEW walk AS {CYCLE.format(all=word)}")
+        rows = [(1, 2, 1, False, 1), (2, 3, 2, False, 2), (2, 4, 3, False, 2)]
+        assert connection.execute("SELECT * FROM walk ORDER BY number").fetchall() == rows
+        connection.execute("INSERT INTO edges VALUES (3, 1)")
+        rows = [(1, 2, 1, False, 1), (2, 3, 2, False, 2), (3, 1, 3, False, 3), (1, 2, 4, True, 4), (2, 4, 5, False, 2)]
+        assert connection.execute("SELECT * FROM walk ORDER BY number").fetchall() == rows
+        assert connection.execute(f"SELECT * FROM ({CYCLE.format(all=word)}) w ORDER BY number").fetchall() == rows
+
+
+def test_search_and_cycle_keep_their_names_in_a_view(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE edges (a int, b int)")
+        connection.execute("INSERT INTO edges VALUES (1, 1)")
+        connection.execute(f"CREATE VIEW walk AS {CYCLE.format(all='ALL ')}")
+        connection.execute("ALTER TABLE edges RENAME TO lines")
+        assert connection.execute("SELECT b, ends, length FROM walk").fetchall() == [(1, False, 1), (1, True, 2)]
+
+
+def test_search_and_cycle_precede_writes(dsn: str) -> None:
+    numbers = (
+        "WITH RECURSIVE r (n, m) AS (VALUES (1, 1) UNION ALL SELECT n % 3 + 1, m FROM r) "
+        "SEARCH DEPTH FIRST BY n, m SET place CYCLE n, m SET c TO 1 DEFAULT 0 USING p"
+    )
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (a int, b int)")
+        connection.execute(f"INSERT INTO t {numbers} SELECT n, c FROM r")
+        connection.execute(f"{numbers} INSERT INTO t SELECT n, c FROM r WHERE c = 1")
+        connection.execute(f"{numbers}, w AS (DELETE FROM t WHERE b = 1 RETURNING a) SELECT * FROM w, r")
+        assert connection.execute("SELECT a, b FROM t ORDER BY a").fetchall() == [(1, 0), (2, 0), (3, 0)]
+
+
 def test_an_endless_recursion_obeys_the_statement_timeout(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET statement_timeout = '4s'")

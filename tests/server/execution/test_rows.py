@@ -26,10 +26,51 @@ def test_a_row_has_no_binary_format(connection: psycopg.Connection) -> None:
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_a_driver_reads_an_array_of_rows_as_a_list_of_tuples(connection: psycopg.Connection) -> None:
+    rows = connection.execute("SELECT array_agg(t ORDER BY t) FROM (VALUES (2, 'x y'), (1, NULL)) AS t (a, b)")
+    assert rows.fetchone() == ([("1", None), ("2", "x y")],)
+
+
+def test_an_array_of_rows_has_no_binary_format(connection: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.UndefinedFunction, match="no binary output function available for type record"):
+        connection.cursor(binary=True).execute("SELECT ARRAY[ROW(1)]")
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 @pytest.mark.parametrize("create", ["VIEW", "MATERIALIZED VIEW", "TABLE"])
-def test_a_row_cannot_be_a_column(connection: psycopg.Connection, create: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidTableDefinition, match='column "t" has pseudo-type record'):
-        connection.execute(f"CREATE {create} v AS {ROW}".encode())
+@pytest.mark.parametrize(("query", "type"), [(ROW, "record"), (f"SELECT ARRAY({ROW}) AS t", r"record\[\]")])
+def test_a_row_cannot_be_a_column(connection: psycopg.Connection, create: str, query: str, type: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidTableDefinition, match=f'column "t" has pseudo-type {type}'):
+        connection.execute(f"CREATE {create} v AS {query}".encode())
+
+
+def test_a_written_row_is_returned(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE TABLE parts (id int, name text)")
+    connection.execute("INSERT INTO parts VALUES (1, 'a')")
+    assert connection.execute("INSERT INTO parts VALUES (2, 'b') RETURNING parts").fetchone() == (("2", "b"),)
+    assert connection.execute("SELECT parts FROM parts WHERE id = 1").fetchone() == (("1", "a"),)
+
+
+def test_a_view_cannot_have_the_columns_of_another_relation(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE TABLE parts (id int, name text)")
+    query = "SELECT * FROM json_populate_record(NULL::parts, '{\"id\": 1}')"
+    assert connection.execute(query).fetchall() == [(1, None)]
+    connection.execute("ALTER TABLE parts ADD COLUMN size int")
+    assert connection.execute(query).fetchall() == [(1, None, None)]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="in the definition of an object"):
+        connection.execute(f"CREATE VIEW v AS {query}")
+
+
+def test_queries_that_pass_rows_on_are_maintained(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE TABLE parts (id int, of int)")
+    connection.execute("INSERT INTO parts VALUES (1, 1), (2, 1)")
+    query = "SELECT (p).of AS of, max((p).id) AS id FROM (SELECT DISTINCT p FROM parts AS p) AS x GROUP BY (p).of"
+    connection.execute(f"CREATE MATERIALIZED VIEW latest AS {query}".encode())
+    connection.execute("INSERT INTO parts VALUES (3, 2), (4, 2), (4, 2)")
+    connection.execute("DELETE FROM parts WHERE id = 2")
+    assert connection.execute("SELECT * FROM latest ORDER BY of").fetchall() == [(1, 1), (2, 4)]
+    explained = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {query}".encode()))
+    assert "recomputed when an input changes, because there is no rule for rows between two operators" in explained
 
 
 def test_rows_in_json_are_maintained(connection: psycopg.Connection) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import aiohttp
 import psycopg

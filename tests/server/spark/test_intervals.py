@@ -13,6 +13,7 @@ from server.spark.arrow_types import from_spark, spark_schema, to_spark
 INTERVAL = pa.month_day_nano_interval()
 _INT32 = st.integers(-(2**31), 2**31 - 1)
 _US = st.integers(-((2**63 - 1) // 1000), (2**63 - 1) // 1000)
+ROW = pa.struct([("f0", pa.list_(INTERVAL)), ("f1", pa.timestamp("us", "UTC")), ("f2", pa.time64("us"))])
 _intervals = st.none() | st.builds(lambda m, d, us: pa.MonthDayNano([m, d, us * 1000]), _INT32, _INT32, _US)
 
 
@@ -27,6 +28,22 @@ def test_a_round_trip_keeps_intervals(rows: list[tuple[object, object]], start: 
     back.validate(full=True)
     assert back.equals(table)
     assert back.schema.types == [INTERVAL, pa.list_(INTERVAL)]
+
+
+@given(
+    st.lists(st.none() | st.tuples(st.none() | st.lists(_intervals, max_size=2), _INT32), max_size=6), st.integers(0, 6)
+)
+def test_a_round_trip_keeps_rows(values: list[tuple[object, int] | None], start: int) -> None:
+    """Rows with intervals, also inside lists, keep NULLs and slices."""
+    rows = [None if v is None else {"f0": v[0], "f1": v[1], "f2": v[1] % 1_000} for v in values]
+    table = pa.table([pa.array(rows, ROW), pa.array([rows] * len(rows), pa.list_(ROW))], ["c0", "c1"])
+    table = table.slice(start)
+    parts = to_spark(table)
+    parts.validate(full=True)
+    back = from_spark(parts)
+    back.validate(full=True)
+    assert back.equals(table)
+    assert '"f2"' in spark_schema(table.schema)
 
 
 def test_an_interval_has_months_days_and_microseconds() -> None:

@@ -13,7 +13,7 @@ import pytest
 from catalog.enum_positions import first_positions
 from protocol.pgwire.enums import Enum
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.types import PgType, array_of, enum_type, scalar
+from protocol.pgwire.types import RECORD, PgType, array_of, enum_type, row_type, scalar
 from server.sql.functions.table import ANYENUM, FUNCTIONS, OPERATORS, Function, Kind
 from server.sql.functions.worker import evaluator
 
@@ -49,6 +49,8 @@ _ELEMENTS = ("int4", "text", "numeric", "interval", "jsonb")
 
 def meant(type: PgType, element: str) -> PgType:
     """Returns the type, or the type that replaces a pseudo-type."""
+    if type == RECORD:
+        return row_type(["a", "b"], [scalar(element), array_of(scalar(element))])
     if not type.name.startswith("any"):
         return type
     if type == ANYENUM:
@@ -61,6 +63,8 @@ def values(type: PgType, element: str) -> list[Any]:
     type = meant(type, element)
     if type == _ENUM:
         return list(POSITIONS)
+    if type.fields is not None:
+        return [*itertools.zip_longest(EXTREMES[element], lists(element)), (None, None)]
     return lists(type.element.name) if type.element is not None else EXTREMES[type.name]
 
 
@@ -80,7 +84,7 @@ def test_each_function_returns_a_value_or_raises_pgerror(name: str) -> None:
     faults = []
     for signature, row in (pair for pair in computed() if pair[1].name == name):
         # variadic arguments are converted to text before
-        polymorphic = any(t.name.startswith("any") for t in row.arguments) and not row.variadic
+        polymorphic = any(t.name.startswith(("any", "record")) for t in row.arguments) and not row.variadic
         for element in _ELEMENTS if polymorphic else ("text",):
             call = evaluator(row, "America/New_York", [meant(type, element) for type in row.arguments])
             choices = [[*values(type, element), None] for type in row.arguments]

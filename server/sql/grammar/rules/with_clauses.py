@@ -34,7 +34,8 @@ def parse_with(tokens: TokenReader) -> Insert | Update | Delete | Merge | Select
     tokens.advance()
     items = tokens.span(*_MAINS)
     writes = _has_writing_item(items)
-    is_write = tokens.at(*_WRITES) and items[-2].value == ")"
+    ends_with_path = len(items) > 2 and items[-3].value in ("set", "using")
+    is_write = tokens.at(*_WRITES) and (items[-2].value == ")" or ends_with_path)
     main = tokens.index
     tokens.move_to(start)
     if writes:
@@ -128,8 +129,11 @@ def _parse_item(
     if not tokens.at(*_WRITES):
         tokens.span()
         tokens.expect(")")
-        if not tokens.at(",", *_MAINS):  # SEARCH and CYCLE
-            tokens.span(",", *_MAINS)
+        for word, last in (("search", "set"), ("cycle", "using")):
+            if tokens.take(word):
+                tokens.span(last)
+                tokens.expect(last)
+                tokens.ident()
         known.append(list(tokens.tokens[first : tokens.index]))
         return
     statement = _with_common_tables(tokens, start, _clause(head, known))

@@ -216,8 +216,7 @@ def test_each_stream_is_complete_for_sockets_that_are_full_at_random(
             socket.empty()
         await crowd.until(
             lambda: (
-                crowd.live == len(crowd.sockets)
-                and all(streams(socket.taken)[1][-1] == 80 for socket in crowd.sockets)
+                crowd.live == len(crowd.sockets) and all(streams(socket.taken)[1][-1] == 80 for socket in crowd.sockets)
             )
         )
         for socket in crowd.sockets:
