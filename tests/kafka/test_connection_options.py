@@ -173,6 +173,8 @@ def test_a_broker_that_repeats_the_password() -> None:
         brokers.failed(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
         assert brokers.unreachable("timeout").message == f'could not connect to Kafka at "b:1": {shown}'
         assert (brokers.have_refused, brokers.down_since is not None) == (True, True)
+    brokers.failed(KafkaError(KafkaError._TRANSPORT, "b:1/bootstrap: Connection refused (after 0ms in state CONNECT)"))
+    assert brokers.unreachable("timeout").message == 'could not connect to Kafka at "b:1": Connection refused'
     brokers.reached()
     assert (brokers.have_refused, brokers.down_since) == (False, None)
     assert brokers.unreachable("timeout").message == 'could not connect to Kafka at "b:1": timeout'

@@ -21,7 +21,7 @@ HANDSHAKE_S = 2.0  # for the handshake that finds out why a certificate is not a
 
 _REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _DOWN = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE)
-_BROKER = re.compile(r"^\w+://(?P<address>[^/\s]+)(?:/\w+)?: ")
+_BROKER = re.compile(r"^(?:\w+://)?(?P<address>[^/\s]+:\d+)(?:/\w+)?: ")
 _STATE = re.compile(r" \(after \d+ms in state \w+\).*$", re.DOTALL)
 _NOT_VERIFIED = "certificate verify failed"
 
