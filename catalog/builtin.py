@@ -153,6 +153,8 @@ MZ_SOURCE_STATISTICS = _table(
     snapshot_records_staged="int8?",
     offset_known="int8?",
     offset_committed="int8?",
+    invalid_messages="int8",
+    last_invalid_message="text?",
 )
 MZ_SOURCE_FRONTIERS = _table(
     "s32",

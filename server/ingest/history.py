@@ -97,9 +97,13 @@ class History(Generic[K]):
         *,
         stall_s: float = STALL_S,
         keeps_times: bool = False,
+        count_invalid: Callable[[int, str], None] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`state`, `prefix`: of the source, and of the collection's keys in it. `keeps_times`: see `receive`."""
+        """`state`, `prefix`: of the source, and of the collection's keys in it. `keeps_times`: see `receive`.
+
+        `count_invalid`: called with the number of invalid messages, and with the place and the reason of the last one.
+        """
         self._name = name
         self._key = f"{prefix}frontier"
         stored = state.get(self._key)
@@ -108,6 +112,8 @@ class History(Generic[K]):
         self._earliest: dict[K, int] = {}  # the first position of all of them
         self._arrival = 0
         self._invalid = 0
+        self._last_invalid: str | None = None
+        self._count_invalid = count_invalid
         self._stall_s = stall_s
         self._keeps_times = keeps_times
         self._clock = clock
@@ -214,6 +220,10 @@ class History(Generic[K]):
             log.warning(
                 "invalid messages", name=self._name, count=len(failed), first=place(row), error=found.reason(row)
             )
+            last = int(failed[-1])
+            self._last_invalid = f"{place(last)}: {found.reason(last)}"
+            if self._count_invalid is not None:
+                self._count_invalid(len(failed), self._last_invalid)
 
     def _stall(self) -> PgError | None:
         waiting = self._waiting
@@ -223,8 +233,14 @@ class History(Generic[K]):
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
             f'the history of "{self._name}" is incomplete at time {waiting.frontier}{_shortfall(waiting)}',
             detail=_detail(waiting),
-            hint="Write the missing messages again: repetitions are ignored.",
+            hint=f"Write the missing messages again: repetitions are ignored.{self._invalid_hint()}",
         )
+
+    def _invalid_hint(self) -> str:
+        if self._last_invalid is None:
+            return ""
+        count = "1 message was invalid" if self._invalid == 1 else f"{self._invalid} messages were invalid"
+        return f" {count}, at last {self._last_invalid}."
 
 
 def _shortfall(waiting: Waiting) -> str:

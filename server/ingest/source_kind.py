@@ -78,7 +78,8 @@ class Statistics:
     """What the upstream of a source has read since the start, for `mz_source_statistics`. None: unknown.
 
     `histories`: by output with ENVELOPE MATERIALIZE. `errors`: outputs that the upstream no longer fills although it
-    continues with the others, with the reason.
+    continues with the others, with the reason. `invalid_messages`: those that could not be decoded; those that are read
+    again count again. `last_invalid_message`: where the last one is, and the reason.
     """
 
     messages_received: int = 0
@@ -89,6 +90,13 @@ class Statistics:
     snapshot_records_staged: int | None = None
     errors: dict[ObjectId, PgError] = field(default_factory=dict)
     histories: dict[ObjectId, Callable[[], HistoryStatus]] = field(default_factory=dict)
+    invalid_messages: int = 0
+    last_invalid_message: str | None = None
+
+    def count_invalid(self, count: int, last: str) -> None:
+        """Counts messages that could not be decoded. `last`: where the last one is, and the reason."""
+        self.invalid_messages += count
+        self.last_invalid_message = last
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,4 +79,6 @@ def _statistics(state: CatalogState, running: Mapping[ObjectId, RunningSource]) 
                 found.snapshot_records_staged,
                 found.offset_known,
                 found.offset_committed,
+                found.invalid_messages,
+                found.last_invalid_message,
             )

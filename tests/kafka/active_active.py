@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +14,7 @@ import psycopg
 
 import tidewire
 from tests.fix_server import ServerProcess
-from tests.kafka.histories import HistoryWriter, as_of, read_history
+from tests.kafka.histories import HistoryWriter, Update, as_of, read_history
 
 PARTITIONS = 3
 SOURCE = """
@@ -142,6 +144,89 @@ def check_killed_writers(kafka: Kafka, topics: tuple[str, str], directory: Path)
         assert as_of(followed, begin) == updates
     finally:
         for server in (*servers, reader):
+            server.kill()
+
+
+class Follower(threading.Thread):
+    """A client that follows `w` on a server, and notes when it receives what, until `stop`."""
+
+    def __init__(self, server: Server, begin: int) -> None:
+        super().__init__()
+        self.received: list[Update] = []
+        self.moments: list[float] = []
+        """When each batch arrived, also those of progress, by the monotonic clock."""
+        self.progress = 0
+        self._batches = tidewire.subscribe(server.process.dsn, "w", as_of=begin)
+        self.start()
+
+    def run(self) -> None:
+        with closing(self._batches) as batches:
+            for batch in batches:
+                self.moments.append(time.monotonic())
+                if not isinstance(batch, tidewire.Progress):
+                    self.received += [(n, v, batch.time, diff) for (n, v), diff in batch.changes]
+                self.progress = batch.progress
+
+    def stop(self, last: int) -> None:
+        """Ends it when it has received everything up to the time `last`."""
+        deadline = time.monotonic() + 30
+        while self.progress <= last:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        self._batches.close()
+        self.join()
+
+    def wait_for(self, count: int) -> None:
+        """Waits for further batches."""
+        target, deadline = len(self.moments) + count, time.monotonic() + 30
+        while len(self.moments) < target:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def check_handover(kafka: Kafka, topics: tuple[str, str], directory: Path) -> None:
+    """The only server that writes a topic is killed, and another one continues. A client follows the topic.
+
+    Then the first server is started again and writes the same times once more, and the second is killed.
+    """
+    source, out = topics
+    first, second, reader = servers = [Server(directory / name) for name in ("x", "y", "reader")]
+    try:
+        with history(kafka, source) as writer:
+            for server in (first, second):
+                define(server, kafka, source)
+            begin = max(map(begin_of_view, (first, second))) + 500
+            time.sleep(1)
+            first.execute(SINK.format(name="s", view="w", topic=out, more=f", AS OF {begin}"))
+            follow(reader, kafka, out)
+            until_frontier(kafka, out, begin)
+            follower = Follower(reader, begin)
+            follower.wait_for(30)
+            first.kill()
+            killed = time.monotonic()
+            # As an operator does: the readers' frontier is the time from which on the topic may lack something.
+            ((frontier,),) = reader.execute("SELECT upstream_frontier FROM mz_internal.mz_source_frontiers")
+            more = f", AS OF {int(str(frontier)) - 1}, CONTINUE"
+            second.execute(SINK.format(name="s", view="w", topic=out, more=more))
+            follower.wait_for(30)
+            first.start()
+            follower.wait_for(30)
+            until_frontier(kafka, out, now_ms())
+            second.kill()
+            killed_again = time.monotonic()
+            follower.wait_for(30)
+        last = max(update[2] for update in writer.updates)
+        until_frontier(kafka, out, last)
+        follower.stop(last)
+        expected = as_of(writer.updates, begin)
+        assert as_of(follower.received, begin) == expected
+        assert read_history(kafka.address, out)[1] == expected
+        gaps = [(at, later - at) for at, later in itertools.pairwise(follower.moments)]
+        takeover = max(gap for at, gap in gaps if at <= killed + FAILOVER_S and at + gap >= killed)
+        assert takeover < FAILOVER_S
+        assert max(gap for at, gap in gaps if at > killed_again - 0.5) < FAILOVER_S  # the first server writes already
+    finally:
+        for server in servers:
             server.kill()
 
 

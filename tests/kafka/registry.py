@@ -117,15 +117,16 @@ class Registry:
 class RegistryThread:
     """A registry with an event loop in a thread of its own: a context manager, for tests that are not async."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._registry = Registry()
+        self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()), name="registry")
 
     async def _serve(self) -> None:
-        async with self._registry.serving():
+        async with self._registry.serving(self._tls):
             self._ready.set()
             await self._stop.wait()
 

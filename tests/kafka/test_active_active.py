@@ -19,6 +19,7 @@ from tests.kafka.active_active import (
     SOURCE,
     VIEW,
     begin_of,
+    check_handover,
     check_killed_server,
     check_killed_writers,
     history,
@@ -66,6 +67,11 @@ def test_a_client_continues_when_a_server_is_killed(
     kafka: MockCluster, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     check_killed_server(kafka, topics[0], tmp_path)
+
+
+@pytest.mark.crash
+def test_a_second_server_takes_over_a_topic(kafka: MockCluster, topics: tuple[str, str], tmp_path: Path) -> None:
+    check_handover(kafka, topics, tmp_path)
 
 
 @pytest.mark.slow

@@ -11,11 +11,13 @@ from typing import Any
 import confluent_kafka
 import psycopg
 import pytest
+from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
 from catalog.source_definition import Secret
 from protocol.pgwire.errors import PgError
 from server.ingest.kafka import consumer as consumers
+from server.ingest.kafka.brokers import Brokers
 from server.ingest.kafka.consumer import TopicConsumer, configuration
 from server.ingest.source_kind import SourceDefinition
 from server.ingest.upstream import UpstreamError
@@ -159,6 +161,23 @@ async def test_errors_do_not_have_secrets(option: str, closed_address: str, monk
     shown = [str(error), repr(error), error.message, str(error.hint), str(vars(error)), *logged]
     shown += [repr(options), repr(SourceDefinition("kafka", options))]
     assert PASSWORD not in str(shown)
+
+
+def test_a_broker_that_repeats_the_password() -> None:
+    """An error of the broker is part of the error of the source, unless it contains a secret."""
+    connection: dict[str, str | Secret] = {"broker": "b:1", **SASL}
+    brokers = Brokers(connection, configuration(connection))
+    for text, shown in (("unknown user", "unknown user"), (f"no {PASSWORD}", "SASL authentication failed")):
+        text = f"sasl_ssl://b:1/bootstrap: {text} (after 3ms in state AUTH_REQ)"
+        brokers.failed(KafkaError(KafkaError._AUTHENTICATION, text))
+        brokers.failed(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+        assert brokers.unreachable("timeout").message == f'could not connect to Kafka at "b:1": {shown}'
+        assert (brokers.have_refused, brokers.down_since is not None) == (True, True)
+    brokers.failed(KafkaError(KafkaError._TRANSPORT, "b:1/bootstrap: Connection refused (after 0ms in state CONNECT)"))
+    assert brokers.unreachable("timeout").message == 'could not connect to Kafka at "b:1": Connection refused'
+    brokers.reached()
+    assert (brokers.have_refused, brokers.down_since) == (False, None)
+    assert brokers.unreachable("timeout").message == 'could not connect to Kafka at "b:1": timeout'
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ class Brokers:
     def produce(self, *_: object) -> None:
         if self._full > 0:
             self._full -= 1
-            self._tested._failed(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+            self._tested._brokers.failed(KafkaError(KafkaError._ALL_BROKERS_DOWN))
             raise BufferError
 
     def poll(self, _: float) -> int:
@@ -185,7 +185,7 @@ async def test_brokers_that_are_back_are_not_down_any_more(kafka: MockCluster, m
         tested._producer = Brokers(tested, 3)
         try:
             await tested.send([b"1", b"2"])
-            assert tested._down is None
+            assert tested._brokers.down_since is None
             monkeypatch.setattr(producer, "DOWN_S", -1.0)
             tested._producer = Brokers(tested, 3)
             with pytest.raises(UpstreamError, match="could not connect to Kafka"):

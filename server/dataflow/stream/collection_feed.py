@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,33 +19,39 @@ from server.runtime.errors import to_pg_error
 THREAD_ROWS = 8_192  # from this number of rows on a commit's changes are consolidated in a thread
 
 Check = Callable[[Timestamp], Awaitable[None]]  # raises if the collection is invalid at the time
+_Commit = tuple[Timestamp, list[pa.Table], Check | None]
 
 
 class CollectionFeed(Feed):
-    """The log's changes. Large commits are consolidated in a thread; later commits are queued meanwhile."""
+    """The log's changes. Large commits are consolidated in a thread; later commits are queued meanwhile.
+
+    A commit can have changes at several times. They are appended together when `closed` is called after them, so that
+    there is no await between the first of them and `advance`.
+    """
 
     def __init__(self, upper: Timestamp, directory: Path | None = None) -> None:
         super().__init__(upper, directory)
-        self._arrived: deque[tuple[Timestamp, list[pa.Table] | None, Check | None]] = deque()
+        self._open: list[_Commit] = []  # since the last `closed`
+        self._arrived: deque[tuple[Timestamp, list[_Commit]]] = deque()
         self._working: asyncio.Task[None] | None = None
 
     def committed(self, time: Timestamp, tables: list[pa.Table], check: Check | None = None) -> None:
-        """Appends what one commit wrote, as rows or changes. `check` is awaited before the changes are appended."""
-        if check is None and self._working is None and sum(table.num_rows for table in tables) < THREAD_ROWS:
-            changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
-            if changes.num_rows:
-                self.append(time, changes)
-            return
-        self._arrived.append((time, tables, check))
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
+        """Takes what one commit wrote at a time, as rows or changes. The next `closed` appends it, after `check`."""
+        self._open.append((time, tables, check))
 
     def closed(self, upper: Timestamp) -> None:
         """All commits before `upper` were passed to `committed`: advances `upper` when they are appended."""
-        if self._working is None:
+        commits, self._open = self._open, []
+        if self._working is None and not any(map(_takes_long, commits)):
+            for time, tables, _ in commits:
+                changes = updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
+                if changes.num_rows:
+                    self.append(time, changes)
             self.advance(upper)
-        else:
-            self._arrived.append((upper, None, None))
+            return
+        self._arrived.append((upper, commits))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
 
     def ends(self, time: Timestamp, error: PgError) -> None:
         """The feed ends at `time` with an error: readers get the entries before it, and progress up to it."""
@@ -57,28 +63,38 @@ class CollectionFeed(Feed):
         if self._working is None:
             self.fail(error)
         else:
-            self._arrived.append((time, None, check))
+            self._arrived.append((time, [(time, [], check)]))
 
-    async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> AsyncIterator[tuple[Entry, bool]]:
+    async def _entries_of(self, time: Timestamp, tables: list[pa.Table]) -> list[tuple[Entry, bool]]:
         """The entries of a commit, each with whether it is on disk."""
-        async for changes in consolidated(tables, self.directory):
-            entry = Entry(time, changes)
-            yield entry, entry.bytes > RESIDENT_BYTES
+        entries = [Entry(time, changes) async for changes in consolidated(tables, self.directory)]
+        return [(entry, entry.bytes > RESIDENT_BYTES) for entry in entries]
 
     async def _work(self) -> None:
         try:
             while self._arrived:
-                time, tables, check = self._arrived[0]
-                if check is not None:
-                    await check(time)
-                if tables is None:
-                    self.advance(time)
-                else:
-                    entries = [entry async for entry in self._entries_of(time, tables)]
-                    for entry, on_disk in entries:  # without an await: no reader joins between entries of one time
-                        self.add(entry, on_disk=on_disk)
+                upper, commits = self._arrived[0]
+                entries: list[tuple[Entry, bool]] = []
+                failure: PgError | None = None
+                for time, tables, check in commits:
+                    try:
+                        if check is not None:
+                            await check(time)
+                        entries += await self._entries_of(time, tables)
+                    except Exception as error:
+                        upper, failure = time, to_pg_error(error)
+                        break
+                for entry, on_disk in entries:  # without an await until `advance`
+                    self.add(entry, on_disk=on_disk)
+                self.advance(upper)
+                if failure is not None:
+                    self.fail(failure)
+                    return
                 self._arrived.popleft()
-        except Exception as error:
-            self.fail(to_pg_error(error))
         finally:
             self._working = None
+
+
+def _takes_long(commit: _Commit) -> bool:
+    _, tables, check = commit
+    return check is not None or sum(table.num_rows for table in tables) >= THREAD_ROWS

@@ -16,6 +16,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.brokers import Brokers
 from server.ingest.kafka.consumer import configuration
 from server.ingest.kafka.messages import Headers
 from server.ingest.source_kind import Options
@@ -69,15 +70,14 @@ class TopicProducer:
     ) -> None:
         """With `transactional_id`, messages are sent in transactions. PgError if the options are invalid."""
         self.topic = topic
-        self._address = ""
-        self._down: str | None = None  # why no broker can be reached
-        self._down_since = 0.0  # by the monotonic clock
         self._refused: tuple[KafkaError, str] | None = None  # the first error of a message, and its topic
         self._in_transaction = False
         self._begun = 0.0  # when the transaction began, by the monotonic clock
         self._ending = threading.Event()
+        known = configuration(connection)
+        self._brokers = Brokers(connection, known)
         options: dict[str, Any] = {
-            **configuration(connection),
+            **known,
             "enable.idempotence": True,
             "compression.type": compression,
             "partitioner": "murmur2_random",  # as Kafka's Java clients choose the partition of a key
@@ -92,9 +92,8 @@ class TopicProducer:
         }
         if transactional_id is not None:
             options |= {"transactional.id": transactional_id, "transaction.timeout.ms": int(TRANSACTION_S * 1_000)}
-        self._address = options["bootstrap.servers"]
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-sink")
-        callbacks = {"error_cb": self._failed, "on_delivery": self._delivered}
+        callbacks = {"error_cb": self._brokers.failed, "on_delivery": self._delivered}
         try:
             self._producer: Any = confluent_kafka.Producer({**options, **callbacks}, logger=_logger)
         except KafkaException as error:
@@ -153,10 +152,11 @@ class TopicProducer:
         left = len(self._producer)
         while remaining := self._producer.flush(SERVE_S):
             if remaining < left:  # brokers acknowledge messages
-                left, self._down = remaining, None
+                left = remaining
+                self._brokers.reached()
             self._check(begun, TRANSACTION_S)
         self._raise_refused()
-        self._down = None
+        self._brokers.reached()
 
     def _send(
         self,
@@ -193,7 +193,7 @@ class TopicProducer:
                     self._producer.poll(SERVE_S)
                     self._check(begun, TRANSACTION_S)
             if has_waited:  # brokers have acknowledged messages
-                self._down = None
+                self._brokers.reached()
         self._producer.poll(0)
         self._raise_refused()
 
@@ -203,13 +203,14 @@ class TopicProducer:
         while True:
             try:
                 call(SERVE_S)
-                self._down = None
+                self._brokers.reached()
                 return
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
                 if error.args[0].code() != KafkaError._TIMED_OUT:
                     self._ending.wait(SERVE_S / 10)
+                self._producer.poll(0)  # calls the error callback
             self._check(begun, limit_s)
 
     def _check(self, begun: float, limit_s: float) -> None:
@@ -218,10 +219,10 @@ class TopicProducer:
             raise Ended
         self._raise_refused()
         deadline = begun + limit_s
-        if self._down is not None:
-            deadline = max(begun, self._down_since) + DOWN_S
+        if self._brokers.down_since is not None:
+            deadline = max(begun, self._brokers.down_since) + DOWN_S
         if monotonic() > deadline:
-            raise self._unreachable("timeout")
+            raise self._brokers.unreachable("timeout")
 
     def _raise_refused(self) -> None:
         if self._refused is not None:
@@ -240,21 +241,11 @@ class TopicProducer:
         def served() -> Result:
             try:
                 return work()
-            except KafkaException:
+            except KafkaException as error:
                 self._producer.poll(REPORT_S)  # a delivery report has the cause of the error
-                raise
+                raise self._error(*(self._refused or (error.args[0], self.topic))) from None
 
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, served)
-        except KafkaException as error:
-            raise self._error(*(self._refused or (error.args[0], self.topic))) from None
-
-    def _failed(self, error: KafkaError) -> None:
-        """The error callback, which librdkafka calls within another call."""
-        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
-            if self._down is None:
-                self._down_since = monotonic()
-            self._down = error.str()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, served)
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         """The delivery report of a message that was not delivered."""
@@ -264,7 +255,7 @@ class TopicProducer:
     def _error(self, error: KafkaError, topic: str) -> PgError | UpstreamError:
         code, text = error.code(), error.str()
         if code in _UNREACHABLE:
-            return self._unreachable(text)
+            return self._brokers.unreachable(text)
         if code in _FENCED and self._in_transaction and monotonic() > self._begun + TRANSACTION_S:
             return PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
@@ -301,9 +292,3 @@ class TopicProducer:
                 hint="Increase transaction.max.timeout.ms of the brokers.",
             )
         return UpstreamError(f'could not write to topic "{topic}": {text}')
-
-    def _unreachable(self, reason: str) -> UpstreamError:
-        return UpstreamError(
-            f'could not connect to Kafka at "{self._address}": {self._down or reason}',
-            "Check that a broker is running there, and the options of the connection.",
-        )

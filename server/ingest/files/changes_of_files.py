@@ -74,6 +74,7 @@ class ChangesOfFiles:
             state,
             stall_s=self._stall_s,
             keeps_times=self._keeps_times,
+            count_invalid=self._context.statistics.count_invalid,
         )
         if history.closed is not None:
             self._context.coordinator.upstream_times.resume(self._target.id, history.closed)

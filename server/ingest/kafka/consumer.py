@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 from typing import Any, Literal, TypeVar
 
 import confluent_kafka
@@ -23,10 +24,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 
 from catalog.source_definition import Secret
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.kafka.brokers import Brokers
 from server.ingest.kafka.messages import Messages
 from server.ingest.upstream import UpstreamError
 
 REQUEST_S = 10.0
+FIRST_REQUEST_S = 1.0  # of a request for metadata, which is repeated after twice the time
 CONFIGURATION_S = 2.0  # for the topic's configuration, which some brokers do not answer
 FETCH_WAIT_S = 0.5
 POLL_S = 0.5  # without messages
@@ -52,6 +55,7 @@ _OPTIONS = {
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _IGNORED = frozenset(("progress topic", "progress topic replication factor", "type"))
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_UNREACHABLE = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 
 _logger = logging.getLogger("librdkafka")
@@ -121,7 +125,6 @@ class TopicConsumer:
     ) -> None:
         """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid."""
         self.topic = topic
-        self._down: str | None = None
         self._is_closing = False
         self._messages_max = _FIRST_MESSAGES
         self._configuration = configuration(connection)
@@ -139,11 +142,14 @@ class TopicConsumer:
             "fetch.queue.backoff.ms": QUEUE_WAIT_MS,
             "reconnect.backoff.max.ms": 1_000,
         }
-        self._address = self._configuration["bootstrap.servers"]
+        self._brokers = Brokers(connection, self._configuration)
+        self._request_brokers = Brokers(connection, self._configuration)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
         self._requests = ThreadPoolExecutor(1, thread_name_prefix="kafka-requests")
         try:
-            self._consumer = confluent_kafka.Consumer({**self._options, "error_cb": self._failed}, logger=_logger)
+            self._consumer = confluent_kafka.Consumer(
+                {**self._options, "error_cb": self._brokers.failed}, logger=_logger
+            )
         except KafkaException as error:
             self._thread.shutdown()
             raise PgError(
@@ -152,13 +158,25 @@ class TopicConsumer:
 
     async def partitions(self) -> int | None:
         """The number of partitions; None if there is no such topic."""
-        found = await self._request(lambda: self._requester.list_topics(self.topic, REQUEST_S))
+        found = await self._request(self._metadata)
         topic = found.topics.get(self.topic)
         if topic is None or (topic.error is not None and topic.error.code() in _GONE):
             return None
         if topic.error is not None:
-            raise self._error(topic.error)
+            raise self._failed(topic.error)
         return len(topic.partitions) or None
+
+    def _metadata(self) -> Any:
+        """The brokers and the topic. Does not wait for REQUEST_S if a broker refuses the client."""
+        wait_s, deadline = FIRST_REQUEST_S, monotonic() + REQUEST_S
+        while True:
+            try:
+                return self._requester.list_topics(self.topic, max(min(wait_s, deadline - monotonic()), 0.01))
+            except KafkaException:
+                self._requester.poll(0)  # calls the error callback
+                if self._is_closing or self._request_brokers.have_refused or monotonic() >= deadline:
+                    raise
+            wait_s *= 2
 
     async def watermarks(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """By partition, the offset of the first message, and the offset after the last. Two requests for all."""
@@ -200,7 +218,7 @@ class TopicConsumer:
         return await self._request(self._topic_id)
 
     def _topic_id(self) -> str | None:
-        cluster = self._requester.list_topics(self.topic, REQUEST_S)
+        cluster = self._metadata()
         if cluster.controller_id not in cluster.brokers:
             return None  # librdkafka waits for a controller before it asks, and mock brokers have none
         described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
@@ -210,7 +228,8 @@ class TopicConsumer:
     @cached_property
     def _requester(self) -> confluent_kafka.Consumer:
         """A client for requests about the topic. Those of an AdminClient could create the topic."""
-        return confluent_kafka.Consumer(self._options, logger=_logger)
+        options = {**self._options, "error_cb": self._request_brokers.failed}
+        return confluent_kafka.Consumer(options, logger=_logger)
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -244,11 +263,10 @@ class TopicConsumer:
             if first is None and not self._is_closing:
                 first = self._consumer.poll(POLL_S / POLLS)
         if first is None:
-            if self._down is not None:
-                self._down, reason = None, self._down
-                raise self._unreachable(reason)
+            if self._brokers.down_since is not None:
+                raise self._brokers.unreachable("no broker answers")
             return None
-        self._down = None
+        self._brokers.reached()
         good: list[Any] = []
         ends: dict[int, int] = {}
         for message in [first, *self._consumer.consume(self._messages_max - 1, 0)]:
@@ -262,7 +280,7 @@ class TopicConsumer:
                 place: Any = message
                 ends[place.partition()] = place.offset()
             else:
-                raise self._error(error)
+                raise self._failed(error)
         return Poll(Messages.of(good, with_headers=with_headers), ends)
 
     async def close(self) -> None:
@@ -284,33 +302,26 @@ class TopicConsumer:
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         """Runs a blocking call of the consumer. UpstreamError if it fails."""
-        return await self._called(self._thread, work)
+        return await self._called(self._thread, self._brokers, work)
 
     async def _request(self, work: Callable[[], Result]) -> Result:
         """Runs a blocking call that only asks about the topic. UpstreamError if it fails."""
-        return await self._called(self._requests, work)
+        return await self._called(self._requests, self._request_brokers, work)
 
-    async def _called(self, thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(thread, work)
-        except KafkaException as error:
-            raise self._error(error.args[0]) from None
+    async def _called(self, thread: ThreadPoolExecutor, brokers: Brokers, work: Callable[[], Result]) -> Result:
+        def called() -> Result:
+            try:
+                result = work()
+            except KafkaException as error:
+                if error.args[0].code() in _UNREACHABLE:
+                    raise brokers.unreachable(error.args[0].str()) from None
+                raise self._failed(error.args[0]) from None
+            return result
 
-    def _failed(self, error: KafkaError) -> None:
-        """Called by librdkafka within a poll."""
-        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._RESOLVE):
-            self._down = error.str()
+        return await asyncio.get_running_loop().run_in_executor(thread, called)
 
-    def _error(self, error: KafkaError) -> UpstreamError:
-        if error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
-            return self._unreachable(error.str())
+    def _failed(self, error: KafkaError) -> UpstreamError:
         return UpstreamError(f'could not read topic "{self.topic}": {error.str()}')
-
-    def _unreachable(self, reason: str | None) -> UpstreamError:
-        return UpstreamError(
-            f'could not connect to Kafka at "{self._address}": {self._down or reason}',
-            "Check that a broker runs there, and the options of the connection.",
-        )
 
 
 def missing(topic: str, partition: int | None, detail: str | None = None) -> PgError:

@@ -7,7 +7,7 @@ one of them is the error of the collection (`catalog.collection_errors`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 
@@ -31,20 +31,29 @@ def identity(kind: str, data: bytes) -> str:
 
 @dataclass
 class Failures:
-    """The live errors of an output, by identity. `prefix`: of their keys in the source's state."""
+    """The live errors of an output, by identity. `prefix`: of their keys in the source's state.
+
+    `count_invalid`: called with the number of new errors, and the text of the last one.
+    """
 
     prefix: str
     live: dict[str, CollectionError] = field(default_factory=dict)
+    count_invalid: Callable[[int, str], None] | None = None
 
     @classmethod
-    def restored(cls, prefix: str, state: Mapping[str, bytes | None]) -> Failures:
+    def restored(
+        cls,
+        prefix: str,
+        state: Mapping[str, bytes | None],
+        count_invalid: Callable[[int, str], None] | None = None,
+    ) -> Failures:
         start = prefix + _PREFIX
         live = {
             key[len(start) :]: CollectionError(**json.loads(value))
             for key, value in state.items()
             if key.startswith(start) and value is not None
         }
-        return cls(prefix, live)
+        return cls(prefix, live, count_invalid)
 
     def changed(self, changes: Mapping[str, CollectionError | None]) -> dict[str, bytes | None]:
         """Applies changes by identity (None: retracted), and returns the changes of the state.
@@ -59,6 +68,9 @@ class Failures:
                 continue
             self.live[id] = failure
             state[f"{self.prefix}{_PREFIX}{id}"] = json.dumps(asdict(failure)).encode()
+        if self.count_invalid is not None and (new := [failure for failure in changes.values() if failure]):
+            place = (new[-1].detail or "").rstrip(".")
+            self.count_invalid(len(new), f"{place}: {new[-1].message}")
         if len(self.live) > ERRORS_MAX:
             raise PgError(
                 SqlState.DATA_EXCEPTION,

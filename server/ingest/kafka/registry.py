@@ -132,6 +132,13 @@ class SchemaRegistry:
                 if len(data) > SCHEMA_BYTES_MAX:
                     return {"schema": None}
                 return json.loads(data)
+        except aiohttp.ClientConnectorCertificateError as error:
+            found = error.certificate_error
+            reason = found.verify_message if isinstance(found, ssl.SSLCertVerificationError) else "unknown reason"
+            raise UpstreamError(
+                f'could not connect to schema registry "{self.url}": certificate verify failed: {reason}',
+                "Check the certificate of the registry, and SSL CERTIFICATE AUTHORITY of the connection.",
+            ) from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise UpstreamError(
                 f'could not connect to schema registry "{self.url}": {type(error).__name__}',

@@ -95,7 +95,7 @@ def envelope_of(
 ) -> Envelope:
     """The envelope of a collection, as of the committed `state`. `partitions`: the number of the topic's."""
     name = target.output.reference
-    failures = Failures.restored(prefix_of(target), state)
+    failures = Failures.restored(prefix_of(target), state, context.statistics.count_invalid)
 
     def output() -> KeyJoin:
         rows = KeyedRows(context.coordinator, target.id, layout.schema, layout.key_positions)
@@ -115,7 +115,13 @@ def envelope_of(
         case EnvelopeKind.MATERIALIZE:
             assert layout.changes is not None
             history: History[int] = History(
-                name, layout.changes.schema, state, prefix_of(target), stall_s=stall_s, keeps_times=keeps_times
+                name,
+                layout.changes.schema,
+                state,
+                prefix_of(target),
+                stall_s=stall_s,
+                keeps_times=keeps_times,
+                count_invalid=context.statistics.count_invalid,
             )
             if history.closed is not None:
                 context.coordinator.upstream_times.resume(target.id, history.closed)

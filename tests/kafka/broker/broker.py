@@ -1,4 +1,7 @@
-"""Apache Kafka in a process of its own: one node, which is broker and controller, on the loopback interface."""
+"""Apache Kafka in a process of its own: one node, which is broker and controller, on the loopback interface.
+
+It has a listener without encryption, and several with TLS.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,42 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from server.spark.embedded.java_runtime import find_java
 from tests.kafka.records import Record, produce
+from tests.server.authentication.certificates import Authority
 
 JARS = Path(sys.prefix) / "kafka"  # `make test-kafka` fills it
 CLUSTER = "dGlkZXdpcmUtdGVzdGluZw"  # 16 bytes; a random one may begin with "-", which the command line refuses
 START_S = 60.0
 REQUEST_S = 30.0
 
+LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "EXPIRED", "SASL")
+"""`MUTUAL` asks clients for a certificate, `EXPIRED` has an expired one, and `SASL` asks for USER and PASSWORD."""
+USER, PASSWORD = "tidewire", "correct-horse"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
 _SETTINGS = """
 process.roles=broker,controller
 node.id=1
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-log.dir={directory}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,MUTUAL:SSL,EXPIRED:SSL,SASL:SASL_SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={directory}/server.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={authority}
+listener.name.expired.ssl.keystore.type=PEM
+listener.name.expired.ssl.keystore.location={directory}/expired.pem
+listener.name.mutual.ssl.client.auth=required
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl.plain.sasl.jaas.config=\
+    org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";
+listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+log.dir={directory}/data
 auto.create.topics.enable=false
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
@@ -49,13 +72,28 @@ class KafkaBroker:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        ports = _free_ports(2)
-        self.address = f"127.0.0.1:{ports[0]}"
+        controller, *ports = _free_ports(1 + len(LISTENERS))
+        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(LISTENERS, ports, strict=True)}
+        self.address = self.addresses["PLAINTEXT"]
+        self.authority = Authority(directory)
+        """Of the brokers' certificates, and of clients'."""
+        for name in ("server", "expired"):
+            _write_keystore(directory / f"{name}.pem", *self.authority.server(name, expired=name == "expired"))
         self._settings = directory / "server.properties"
-        settings = _SETTINGS.format(broker=ports[0], controller=ports[1], directory=directory / "data")
+        listeners = ",".join(f"{name}://{address}" for name, address in self.addresses.items())
+        settings = _SETTINGS.format(
+            listeners=listeners,
+            controller=controller,
+            directory=directory,
+            authority=self.authority.file,
+            user=USER,
+            password=PASSWORD,
+        )
         self._settings.write_text(settings)
         self._process: subprocess.Popen[bytes] | None = None
         storage = ["kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", CLUSTER]
+        for mechanism in SCRAM:
+            storage += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]
         with self._log() as log:
             subprocess.run(
                 _java(*storage, "--config", str(self._settings)),
@@ -125,6 +163,12 @@ def _java(*command: str) -> list[str]:
     """The command line of one of Kafka's programs."""
     options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     return [str(find_java().executable), *options, "-cp", f"{JARS}/*", *command]
+
+
+def _write_keystore(path: Path, certificate: Path, key: Path) -> None:
+    """A certificate and its key as Kafka reads them."""
+    found = load_pem_private_key(key.read_bytes(), None)
+    path.write_bytes(found.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.read_bytes())
 
 
 def _free_ports(count: int) -> list[int]:

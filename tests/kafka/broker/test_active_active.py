@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.active_active import PARTITIONS, check_killed_server, check_killed_writers
+from tests.kafka.active_active import PARTITIONS, check_handover, check_killed_server, check_killed_writers
 from tests.kafka.broker.broker import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -22,3 +22,10 @@ def test_two_servers_write_a_topic_and_are_killed(kafka: KafkaBroker, tmp_path: 
 def test_a_client_continues_when_a_server_is_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("asks", PARTITIONS)
     check_killed_server(kafka, "asks", tmp_path)
+
+
+def test_a_second_server_takes_over_a_topic(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topics = ("offers", "offers-out")
+    for topic in topics:
+        kafka.create_topic(topic, PARTITIONS)
+    check_handover(kafka, topics, tmp_path)

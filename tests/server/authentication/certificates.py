@@ -1,4 +1,4 @@
-"""Certificates for tests: of a server at 127.0.0.1 and localhost, and of clients."""
+"""Certificates for tests: of servers at 127.0.0.1 and localhost, and of clients."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ class Authority:
         self.file = directory / "ca.crt"
         self._ca.cert_pem.write_to_path(str(self.file))
 
-    def server(self, name: str = "server") -> tuple[Path, Path]:
+    def server(self, name: str = "server", *, expired: bool = False) -> tuple[Path, Path]:
         """Issues a certificate for localhost. Returns the files of the certificate and its key."""
-        return self._write(name, self._ca.issue_cert("localhost", "127.0.0.1"))
+        return self._write(name, self._ca.issue_cert("localhost", "127.0.0.1", not_after=_end(expired)))
 
     def client(self, common_name: str, *, expired: bool = False) -> tuple[Path, Path]:
         """Issues a client's certificate."""
-        end = datetime.now(UTC) + timedelta(days=-1 if expired else 1)
-        issued = self._ca.issue_cert(f"{common_name}@example.org", common_name=common_name, not_after=end)
+        issued = self._ca.issue_cert(f"{common_name}@example.org", common_name=common_name, not_after=_end(expired))
         return self._write(f"client-{common_name}-{expired}", issued)
 
     def _write(self, name: str, issued: trustme.LeafCert) -> tuple[Path, Path]:
@@ -34,3 +33,7 @@ class Authority:
         issued.private_key_pem.write_to_path(str(key))
         key.chmod(0o600)
         return certificate, key
+
+
+def _end(expired: bool) -> datetime:
+    return datetime.now(UTC) + timedelta(days=-1 if expired else 1)

@@ -19,6 +19,7 @@ from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8
 from server.dataflow.stream import broadcast as broadcasts
+from server.dataflow.stream.collection_feed import CollectionFeed
 from server.dataflow.stream.encoding import Data
 from server.dataflow.stream.envelope import DiffEnvelope
 from server.dataflow.stream.feed import Entry, Feed
@@ -179,6 +180,30 @@ def test_progress_waits_for_a_commit_after_a_long_round(tmp_path: Path) -> None:
         await crowd.until(lambda: socket.taken.endswith(progressed(15)))
 
     crowded(scenario, tmp_path)
+
+
+def test_a_commit_with_several_times_that_are_checked(tmp_path: Path) -> None:
+    """As a source with the times of its upstream writes: the checks of the times await each other."""
+
+    async def check(_: Timestamp) -> None:
+        await asyncio.sleep(choice.choice((0, 0, 0.001)))
+
+    choice = random.Random(1)
+
+    async def run() -> None:
+        feed = CollectionFeed(Timestamp(10), tmp_path)
+        crowd = Crowd(feed)
+        socket = crowd.add()
+        await crowd.until(lambda: crowd.live == 1)
+        for first in range(10, 160, 3):  # a commit is checked while the broadcast writes the one before
+            for time in range(first, first + 3):
+                feed.committed(Timestamp(time), [changes(time * 100)], check)
+            feed.closed(Timestamp(first + 3))
+        await crowd.until(lambda: socket.taken.endswith(progressed(160)))
+        assert streams(socket.taken)[0] == b"".join(map(expected, range(10, 160))).decode().splitlines()
+        await crowd.end()
+
+    asyncio.run(run())
 
 
 def streams(text: bytes) -> tuple[list[str], list[int]]:

@@ -14,6 +14,7 @@ import pytest
 from catalog import updates
 from catalog.objects import Timestamp
 from catalog.updates import DIFF
+from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream import feed as feeds
 from server.dataflow.stream.collection_feed import CollectionFeed
 from server.dataflow.stream.feed import Entry, Feed
@@ -181,3 +182,29 @@ def test_a_large_commit_is_consolidated_in_a_thread_and_keeps_its_order(tmp_path
         assert feed.upper == 4
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("failing", [None, 3])
+def test_the_times_of_a_commit_are_appended_together(failing: int | None) -> None:
+    """A reader never sees an entry before all times of its commit can be final. After an error, those before it are."""
+
+    async def check(time: Timestamp) -> None:
+        await asyncio.sleep(0)
+        assert reader.is_at_end
+        assert feed.upper == 0
+        if time == failing:
+            raise PgError(SqlState.DATA_EXCEPTION, "the count of a row is negative")
+
+    feed = CollectionFeed(Timestamp(0))
+    reader = feed.join()
+
+    async def run() -> None:
+        for time in (1, 2, 3, 4):
+            feed.committed(Timestamp(time), [changes(time)], None if time == 1 else check)
+        feed.closed(Timestamp(5))
+        await feed.moved.wait()
+
+    asyncio.run(run())
+    assert [(entry.time, entry.changes.num_rows) for entry in reader.take()] == [(n, n) for n in range(1, failing or 5)]
+    assert feed.upper == (failing or 5)
+    assert (feed.failure is None) == (failing is None)
