@@ -173,8 +173,12 @@ class Coercer:
         if literal.value is None or target == UNKNOWN:
             return replace(literal, type=target)
         if (target.element or target).name == RECORD.name:
-            message = "input of anonymous composite types is not implemented"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=literal.position or position)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "input of anonymous composite types is not implemented",
+                hint="Write the row as ROW(...).",
+                position=literal.position or position,
+            )
         if pads_far(target):
             unpadded = self._literal(literal, target.without_modifiers, context, position)
             return Cast(unpadded, target, context is not EXPLICIT)

@@ -82,7 +82,11 @@ def _same_types(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
         if isinstance(side, Literal) and side.value is None and side.type.fields is None:
             return tuple(replace(arg, type=other.type) if arg is side else arg for arg in (left, right))
         if side.type.fields is None:
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "input of anonymous composite types is not implemented")
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "input of anonymous composite types is not implemented",
+                hint="Write the row as ROW(...).",
+            )
     assert left.type.fields is not None
     assert right.type.fields is not None
     if len(left.type.fields) != len(right.type.fields):

@@ -65,7 +65,11 @@ _CARRIERS: dict[str, Carrier] = {
 def carrier(type: PgType) -> Carrier:
     """The carrier for results of the type. 0A000 for rows, of which only the texts have one."""
     if is_row(type):
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "this function of rows is not supported")
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "this function of rows is not supported",
+            hint="Apply it to the columns of the row.",
+        )
     if type.element is None:
         return _CARRIERS[type.representation]
     inner = carrier(type.element)

@@ -133,6 +133,7 @@ OF_POSTGRESQL = [
     "server/frontend/dispatch.py: _check_row_locks",
     "server/frontend/dispatch.py: revalidated",
     "server/settings.py: reset",
+    "server/sql/bind/paths.py: step_tree",
     "server/sql/bind/row_locks.py: _not_allowed",
     "server/sql/bind/row_values.py: rows_compared",
     "server/sql/bind/samples.py: sampled",
