@@ -275,6 +275,7 @@ class Pool:
             for queue in (self._waiting, self._background):
                 if statement in queue:
                     queue.remove(statement)
+                    self._dispatch()  # others may have waited for it
 
     def finished(self, slot: Slot) -> None:
         """Called by `slot` when its statement has finished. Makes the slot free."""

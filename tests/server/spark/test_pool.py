@@ -290,6 +290,29 @@ def test_a_statement_does_not_fail_because_of_others_that_take_all_memory(stage:
     assert later.future.result(DEADLINE_S) is ROWS
 
 
+def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: Stage) -> None:
+    last = stage.submit("last")
+    stage.open("a")
+    stage.next()[4].set_exception(Disconnected("the JVM has closed the connection"))
+    other = stage.submit("other")
+    stage.open("b", "c")
+    ends = {sql: end for _, sql, _, _, end in (stage.next(), stage.next())}
+    for waiting, sql in enumerate(("last", "other"), 1):  # what is lost last is the next to run
+        ends[sql].set_exception(Disconnected("the JVM has closed the connection"))
+        while stage.pool.waiting < waiting:
+            time.sleep(0.001)
+    later = stage.submit("later")
+    stage.open("d", "e")
+    _, sql, _, _, end = stage.next()
+    assert (sql, stage.pool.waiting, stage.pool.running) == ("other", 2, 1)
+    stage.pool.cancel(last)
+    assert stage.next()[1] == "later"
+    assert stage.pool.running == 2
+    end.set_result(ROWS)
+    assert other.future.result(DEADLINE_S) is ROWS
+    stage.pool.cancel(later)
+
+
 def test_a_cancelled_statement_does_not_run_again(stage: Stage) -> None:
     stage.open("a")
     statement = stage.submit("1")
