@@ -16,6 +16,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import FLOAT8
 from server.sql.decimals import division_scale
+from server.sql.json_path.datetimes import Moment, compared, moment
 from server.sql.json_path.tree import (
     LAST,
     Accessor,
@@ -60,8 +61,9 @@ class PathError(PgError):
 class Evaluation:
     """One evaluation of a path over `document`."""
 
-    def __init__(self, path: Path, document: Any, variables: Mapping[str, Any]) -> None:
-        self._path = path
+    def __init__(self, path: Path, document: Any, variables: Mapping[str, Any], timezone: str | None = None) -> None:
+        """`timezone`: the session's, if the function uses it to compare datetimes."""
+        self._path, self._timezone = path, timezone
         self._lax = self._tolerant = path.is_lax
         """`_tolerant`: a member or an element that does not exist is no error. In lax mode and below `**`."""
         self._document, self._variables = document, variables
@@ -217,7 +219,7 @@ class Evaluation:
     def _method(self, name: str, item: Any) -> Iterator[Any]:
         match name:
             case "type":
-                yield _KINDS[type(item)]
+                yield item.name if isinstance(item, Moment) else _KINDS[type(item)]
             case "size":
                 if isinstance(item, list):
                     yield Decimal(len(item))
@@ -230,6 +232,8 @@ class Evaluation:
                 yield _double(item)
             case "keyvalue":
                 yield from self._pairs(item)
+            case "datetime":
+                yield _datetime(item)
             case _:
                 if not isinstance(item, Decimal):
                     message = f"jsonpath item method .{name}() can only be applied to a numeric value"
@@ -290,7 +294,7 @@ class Evaluation:
             case Exists(operand=operand):
                 return self._exists(operand, item)
             case Comparison(symbol=symbol, left=left, right=right):
-                return self._any_pair(left, right, item, lambda a, b: _compared(symbol, a, b), unwraps_right=True)
+                return self._any_pair(left, right, item, self._comparison_of(symbol), unwraps_right=True)
             case StartsWith(operand=operand, prefix=prefix):
                 return self._any_pair(operand, prefix, item, _starts)
             case LikeRegex(operand=operand, pattern=pattern, flags=flags):
@@ -298,6 +302,14 @@ class Evaluation:
                 test = lambda text, _: regex.test(text) if isinstance(text, str) else None  # noqa: E731
                 return self._any_pair(operand, Value(None), item, test)
         raise AssertionError(node)
+
+    def _comparison_of(self, symbol: str) -> Callable[[Any, Any], bool | None]:
+        def test(a: Any, b: Any) -> bool | None:
+            if isinstance(a, Moment) and isinstance(b, Moment):
+                return compared(_COMPARISONS[symbol], a, b, self._timezone)
+            return _compared(symbol, a, b)
+
+        return test
 
     def _exists(self, operand: Node, item: Any) -> bool | None:
         try:
@@ -388,6 +400,17 @@ _ROUNDED: dict[str, Callable[[Decimal], Decimal]] = {
     "floor": lambda number: number.to_integral_value(ROUND_FLOOR),
     "ceiling": lambda number: number.to_integral_value(ROUND_CEILING),
 }
+
+
+def _datetime(item: Any) -> Moment:
+    state = SqlState.INVALID_ARGUMENT_FOR_SQL_JSON_DATETIME_FUNCTION
+    if not isinstance(item, str):
+        raise PathError(state, "jsonpath item method .datetime() can only be applied to a string")
+    found = moment(item)
+    if found is None:
+        hint = "Use a datetime template argument to specify the input data format."
+        raise PathError(state, f'datetime format is not recognized: "{item}"', hint=hint)
+    return found
 
 
 def _double(item: Any) -> Decimal:

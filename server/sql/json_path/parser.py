@@ -40,10 +40,10 @@ from server.sql.json_path.tree import (
 )
 from server.sql.regex.regex import compiled
 
-_METHODS = frozenset(("abs", "size", "type", "floor", "double", "ceiling", "keyvalue"))
+_METHODS = frozenset(("abs", "size", "type", "floor", "double", "ceiling", "keyvalue", "datetime"))
 _COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _KEYWORDS = frozenset(
-    (*("is", "to", "lax", "last", "flag", "with", "exists", "strict", "starts", "unknown", "like_regex", "datetime"),
+    (*("is", "to", "lax", "last", "flag", "with", "exists", "strict", "starts", "unknown", "like_regex"),
      *_METHODS)
 )  # fmt: skip
 """Keywords in any case. `true`, `false` and `null` are keywords in lower case only."""
@@ -344,15 +344,15 @@ class _Parser:
         self._advance()
         if not self._is("(") or token.kind == "string":
             return Member(token.text)
-        if token.text.lower() == "datetime":
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "jsonpath item method .datetime() is not supported",
-                hint="Take the value as text, and cast it to date or timestamp in SQL.",
-            )
         if token.kind != "keyword" or token.text.lower() not in _METHODS:
             self._fail()
         self._advance()
+        if token.text.lower() == "datetime" and self._next.kind == "string":
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "the template of jsonpath item method .datetime() is not supported",
+                hint="Take the value as text, and convert it with to_date() or to_timestamp() in SQL.",
+            )
         self._expect(")")
         return Method(token.text.lower())
 
