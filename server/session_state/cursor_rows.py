@@ -80,6 +80,7 @@ class CursorRows:
             if self._is_on_row:
                 self._check(backwards=True)
                 return position, 1
+            self._check(backwards=direction is Direction.BACKWARD)
             return 0, 0
         match direction:
             case Direction.FORWARD:

@@ -71,6 +71,7 @@ def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Callable[[], 
     @examples(150)
     @given(st.lists(STEPS, min_size=4, max_size=25), st.booleans())
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH -1 FROM c"], False)
+    @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH BACKWARD 0 FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR FOR SELECT 1", "SAVEPOINT s", "MOVE -1 FROM c", "ROLLBACK TO s"], True)
     def compare(steps: list[str], in_block: bool) -> None:
         for connection in (theirs, ours):
@@ -180,6 +181,7 @@ def test_binary_cursors_return_the_bytes_of_postgresql(theirs: Connection, passi
         FETCH BACKWARD ALL FROM d
     """
     theirs.execute("ROLLBACK")
+    theirs.execute("CLOSE ALL")
     with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
         for statement in filter(None, map(str.strip, script.splitlines())):
             found = [connection.pgconn.exec_(statement.encode()) for connection in (ours, theirs)]
@@ -196,7 +198,7 @@ def test_binary_cursors_return_the_bytes_of_postgresql(theirs: Connection, passi
         assert (result.fformat(0), result.get_value(0, 0)) == (0, b"7")
 
 
-def test_where_current_of_is_that_of_postgresql(theirs: Connection, dsn: str) -> None:
+def test_where_current_of_is_that_of_postgresql(theirs: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script = """
         CLOSE ALL
         DROP TABLE IF EXISTS w
@@ -258,6 +260,12 @@ def test_where_current_of_is_that_of_postgresql(theirs: Connection, dsn: str) ->
                 with pytest.raises(psycopg.Error, match="not a simply updatable scan") as caught, ours.transaction():
                     ours.execute(f"DELETE FROM {query.split()[3]} WHERE CURRENT OF c".encode())
                 assert "FOR UPDATE" in str(caught.value.diag.message_hint)
+        ours.execute("CREATE ROLE reader; GRANT SELECT (v), UPDATE ON w TO reader")
+        with ours.transaction():  # without the key, the cursor can be read
+            ours.execute("SET LOCAL ROLE reader")
+            ours.execute("DECLARE c CURSOR FOR SELECT v FROM w ORDER BY v FOR UPDATE")
+            assert ours.execute("FETCH c").fetchone() is not None
+        monkeypatch.setattr(dispatch, "CURSOR_BYTES_MAX", 1)  # rows and keys are on disk
         with ours.transaction():  # the extended protocol plans the statement before the cursor moves
             ours.execute("DECLARE c CURSOR FOR SELECT * FROM w ORDER BY k FOR UPDATE")
             for number in (1, 3):
