@@ -106,6 +106,10 @@ class _Planner:
         return table
 
     def write(self, statement: Written) -> WritePlan:
+        if isinstance(statement, Update | Delete) and statement.current_of is not None:
+            hint = "Execute the statement by itself, or name the row by its key in WHERE."
+            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "WHERE CURRENT OF in a WITH is not supported", hint=hint)
+
         def planned(context: PlanContext, types: Sequence[PgType | None]) -> WritePlan:
             match statement:
                 case Insert():

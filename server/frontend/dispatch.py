@@ -39,10 +39,11 @@ from server.execution.times import fetch_timeout_s
 from server.execution.user_types import known_type
 from server.execution.with_writes import write_with
 from server.explain.explain import explain
+from server.frontend.current_rows import located, with_key
 from server.frontend.transactions import Transactions, outside_block
 from server.runtime.offload import offload
 from server.session_state.context import Context
-from server.session_state.cursor_rows import CursorRows
+from server.session_state.cursor_rows import CurrentRows, CursorRows
 from server.session_state.portals import Portal, Portals
 from server.session_state.prepared import (
     CatalogPlan,
@@ -56,7 +57,7 @@ from server.session_state.results import Result, Rows, SubscriptionRows, TableRo
 from server.settings import LISTS
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
-from server.sql.grammar.statements.parts import Definition, Name
+from server.sql.grammar.statements.parts import Definition, Ident, Name
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
@@ -121,6 +122,10 @@ class Dispatcher:
         match statement, plan:
             case s.Select(), QueryPlan():
                 return await select(context, plan, statement.as_of, parameters)
+            case ((s.Update(current_of=Ident()) | s.Delete(current_of=Ident())), WritePlan()):
+                statement = located(context, self.portals, statement)
+                prepared = await offload(statement.text, self.prepare, statement, prepared.parameters)
+                return await self._execute(prepared, parameters)
             case ((s.Insert() | s.Update() | s.Delete() | s.Merge()), WritePlan()):
                 return await write.write(context, plan, type(statement).__name__.upper(), parameters)
             case s.WithWrites(), WithWritesPlan():
@@ -347,15 +352,23 @@ class Dispatcher:
 
     async def _run_cursor(self, cursor: Portal, declare: s.Declare) -> None:
         """Executes the query of a cursor, and keeps its rows. Large ones are kept on disk."""
+        keyed = with_key(self.context, declare.statement)
+        if keyed is not None:
+            cursor.prepared = Prepared(keyed[0], None, declared=cursor.prepared.declared)
         await offload(declare.statement.text, self.plan_cursor, cursor)
         _check_row_locks(declare, cursor.prepared)
         result = await self.execute(cursor.prepared, cursor.parameters)
         assert result.rows is not None
-        table = await result.rows.take(None)
+        table, fields = await result.rows.take(None), result.rows.fields
         if declare.hold or table.nbytes > CURSOR_BYTES_MAX:
             table = await asyncio.to_thread(spill.on_disk, table, self.context.coordinator.scratch)
+        if keyed is not None:
+            _, locked, numbers = keyed
+            width = len(fields) - len(numbers)
+            cursor.current = CurrentRows(locked.id, numbers, table.select(range(width, len(fields))))
+            table, fields = table.select(range(width)), fields[:width]
         cursor.role = self.context.role
-        cursor.result = Result(result.tag, CursorRows(result.rows.fields, table, scrolls=declare.scroll is not False))
+        cursor.result = Result(result.tag, CursorRows(fields, table, scrolls=declare.scroll is not False))
 
     async def _rows_of(self, name: str) -> Rows:
         """The rows of a cursor. The first call for a SUBSCRIBE plans and starts it."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
+from catalog.objects import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.cursors import Direction
 from server.sql.plan import Field
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRows:
+    """The primary keys of a cursor's rows, in their order. `columns`: the numbers of the key's columns in the table."""
+
+    table: ObjectId
+    columns: tuple[int, ...]
+    keys: pa.Table
 
 
 class CursorRows:
@@ -53,6 +65,11 @@ class CursorRows:
         return passed.take(np.arange(-rows - 1, -1, -1))
 
     @property
+    def current(self) -> int | None:
+        """The number, from 0, of the current row; None if the position is not on a row."""
+        return self._position - 1 if self._is_on_row else None
+
+    @property
     def _is_on_row(self) -> bool:
         return bool(0 < self._position <= self._table.num_rows)
 
@@ -63,6 +80,7 @@ class CursorRows:
             if self._is_on_row:
                 self._check(backwards=True)
                 return position, 1
+            self._check(backwards=direction is Direction.BACKWARD)
             return 0, 0
         match direction:
             case Direction.FORWARD:

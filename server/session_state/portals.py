@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from catalog.objects import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
+from server.session_state.cursor_rows import CurrentRows
 from server.session_state.prepared import Prepared
 from server.session_state.results import Result, SubscriptionRows
 
@@ -36,6 +37,8 @@ class Portal:
     """The role that opened the cursor. Its privileges are checked at each FETCH."""
     result: Result | None = None
     done: bool = False
+    current: CurrentRows | None = None
+    """The keys of the rows of a cursor that can be used in WHERE CURRENT OF."""
     failure: PgError | None = None
     """The error for the next FETCH, if the stream was cancelled between two of them."""
     _formats: list[int] | None = None

@@ -77,8 +77,6 @@ drop user mapping for u server s
 alter role all set a = 1
 copy t from stdin where a > 1
 copy t from 'file'
-update t set a = 1 where current of c
-delete from t where current of c
 prepare transaction 'x'
 grant usage on language c to r
 revoke usage on foreign server c from r

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.rules.conflicts import parse_on_conflict
-from server.sql.grammar.statements.parts import Expr, Name, Query
+from server.sql.grammar.statements.parts import Expr, Ident, Name, Query
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, LockTable, RowAssignment, Truncate, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
@@ -39,9 +41,10 @@ def parse_update(tokens: TokenReader) -> Update:
     tokens.expect("set")
     assignments = tuple(part for parts in tokens.comma_list(lambda: _parse_assignment(tokens)) for part in parts)
     others = tokens.other_tables() if tokens.at("from") else None
-    where = _parse_where(tokens)
+    where, current_of = _parse_condition(tokens)
     returning = tokens.returning()
-    return Update(*tokens.text_from(start), table, alias, assignments, where, returning, others)
+    text, offset = tokens.text_from(start)
+    return Update(text, offset, table, alias, assignments, where, returning, others, current_of=current_of)
 
 
 def _parse_assignment(tokens: TokenReader) -> tuple[Assignment | RowAssignment, ...]:
@@ -82,9 +85,9 @@ def parse_delete(tokens: TokenReader) -> Delete:
     table = parse_written_table(tokens)
     alias = tokens.alias()
     others = tokens.other_tables() if tokens.at("using") else None
-    where = _parse_where(tokens)
+    where, current_of = _parse_condition(tokens)
     returning = tokens.returning()
-    return Delete(*tokens.text_from(start), table, alias, where, returning, others)
+    return Delete(*tokens.text_from(start), table, alias, where, returning, others, current_of=current_of)
 
 
 def parse_written_table(tokens: TokenReader) -> Name:
@@ -98,9 +101,18 @@ def parse_written_table(tokens: TokenReader) -> Name:
 def _parse_where(tokens: TokenReader) -> Expr | None:
     if not tokens.take("where"):
         return None
-    if tokens.at_all("current", "of"):
-        raise tokens.not_supported("WHERE CURRENT OF", "Name the row by its key in WHERE.")
     return tokens.expression("returning")
+
+
+def _parse_condition(tokens: TokenReader) -> tuple[Expr | None, Ident | None]:
+    """[WHERE condition | WHERE CURRENT OF cursor]. The condition is false for a cursor."""
+    if not (tokens.at("where") and tokens.ahead().value == "current" and tokens.ahead(2).value == "of"):
+        return _parse_where(tokens), None
+    tokens.expect("where")
+    start = tokens.index
+    tokens.expect("current", "of")
+    cursor = tokens.ident()
+    return Expr(exp.false(), *tokens.text_from(start)), cursor
 
 
 _LOCK_MODES = (

@@ -58,7 +58,10 @@ class Insert(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Update(Parsed):
-    """UPDATE table SET assignments FROM others WHERE ...; `others` is a SELECT without a select list."""
+    """UPDATE table SET assignments FROM others WHERE ...; `others` is a SELECT without a select list.
+
+    `current_of`, also of DELETE: the cursor of WHERE CURRENT OF. `where` is then false.
+    """
 
     table: Name
     alias: Ident | None
@@ -67,6 +70,7 @@ class Update(Parsed):
     returning: tuple[Expr, ...]
     others: Query | None = None
     common_tables: Query | None = None
+    current_of: Ident | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class Delete(Parsed):
     returning: tuple[Expr, ...]
     others: Query | None = None
     common_tables: Query | None = None
+    current_of: Ident | None = None
 
 
 @dataclass(frozen=True, slots=True)
