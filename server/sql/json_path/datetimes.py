@@ -100,8 +100,11 @@ def compared(test: Callable[[Any, Any], bool], a: Moment, b: Moment, timezone: s
                 hint="Use *_tz() function for time zone support.",
             )
         if times[0]:
-            message = "a comparison of times of which only one has a time zone is not supported"
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "a comparison of times of which only one has a time zone is not supported",
+                hint="Compare timestamps, or write the time zone of both times.",
+            )
         keys = [_instant(m, timezone) for m in (a, b)]
         return test(*keys)
     if times[0] and a.offset is not None:  # equal times are ordered by their zones
