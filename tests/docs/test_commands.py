@@ -348,8 +348,9 @@ def test_a_plan_as_a_graph(dsn: str) -> None:
 
 @pytest.mark.slow
 @executes("sinks.md", "sql")
+@executes("sinks.md", "json")
 def test_sinks(tmp_path: Path) -> None:
-    postgres_block, kafka_block, file_block = examples("sinks.md", "sql")
+    postgres_block, kafka_block, file_block, changes_block = examples("sinks.md", "sql")
     postgres = PostgresServer()
     server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
     try:
@@ -377,9 +378,31 @@ def test_sinks(tmp_path: Path) -> None:
                     connection.execute(statement.encode())
                     while not (tmp_path / "orders.json").exists():
                         time.sleep(0.02)
+                    connection.execute("CREATE TABLE prices (item text PRIMARY KEY, price numeric(10, 2))")
+                    connection.execute("INSERT INTO prices VALUES ('milk', 1.20), ('tea', 2.50)")
+                    (statement,) = statements(changes_block.replace("/data/", f"{tmp_path}/"))
+                    connection.execute(statement.encode())
+                    snapshot, changes = _between_frontiers(examples("sinks.md", "json")[0])
+                    prices = tmp_path / "prices.json"
+                    while not prices.exists() or _between_frontiers(prices.read_text())[:1] != [snapshot]:
+                        time.sleep(0.02)
+                    connection.execute("BEGIN; DELETE FROM prices; INSERT INTO prices VALUES ('tea', 2.70); COMMIT")
+                    while _between_frontiers(prices.read_text()) != [snapshot, changes]:
+                        time.sleep(0.02)
     finally:
         server.stop()
         postgres.stop()
+
+
+def _between_frontiers(lines: str) -> list[list[str]]:
+    """The lines with changes before each frontier, sorted, without those between which nothing changed."""
+    parts: list[list[str]] = [[]]
+    for line in lines.splitlines():
+        if line.startswith('{"frontier"'):
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return [sorted(part) for part in parts if part]
 
 
 def written(connection: psycopg.Connection) -> list[tuple[Any, ...]]:

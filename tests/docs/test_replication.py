@@ -42,8 +42,8 @@ def test_the_page_shows_statements_that_work(servers: list[psycopg.Connection], 
     first, second = servers
     blocks = [*examples("replication.md", "sql", "Replication"), *examples("replication.md", "sql", "Handover")]
     places, texts = zip(*(block.replace("/data/", f"{tmp_path}/").split("\n", 1) for block in blocks), strict=True)
-    assert places == tuple(f"-- in server {number}" for number in (1, 2, 1, 1, 1, 2))
-    define, follow, view, query, take_over, read = texts
+    assert places == tuple(f"-- in server {number}" for number in (1, 2, 1, 1, 1, 2, 2))
+    define, follow, view, query, take_over, read, passed = texts
     first.execute(define.encode())
     while not (tmp_path / "orders.json").exists():
         sleep(0.05)
@@ -71,6 +71,7 @@ def test_the_page_shows_statements_that_work(servers: list[psycopg.Connection], 
     second.execute(read.encode())
     first.execute("INSERT INTO orders VALUES (4, 1.00), (5, 11.00)")
     until(second, "SELECT id FROM cheap ORDER BY id", [(2,), (3,), (4,)])
+    assert len(second.execute(passed.encode()).fetchall()) == 2  # of `orders` and of `cheap`
     assert first.execute("SHOW SINKS").fetchall() == [
         ("cheap_out_2", "file", "cheap_2"),
         ("orders_out", "file", "orders"),
