@@ -60,12 +60,12 @@ def test_states_are_those_of_postgresql(stack: ExitStack, postgres: str, passing
         for step in STEPS:
             with suppress(psycopg.Error):
                 watched.execute(step.encode(), prepare=False)
-            rows.append((step, watcher.execute(SHOWN, [pid]).fetchone()))
+            rows.append((step, waiting(watcher, pid)))
         watched.execute("SELECT %s::int", [7], prepare=True)
-        rows.append(("prepared", watcher.execute(SHOWN, [pid]).fetchone()))
+        rows.append(("prepared", waiting(watcher, pid)))
         for _ in range(3):  # these are answered in one step
             watched.execute("SELECT %s::int + 1", [7], prepare=True)
-        rows.append(("prepared again", watcher.execute(SHOWN, [pid]).fetchone()))
+        rows.append(("prepared again", waiting(watcher, pid)))
         observed.append(rows)
     theirs, ours = observed
     for their_row, our_row in zip(theirs, ours, strict=True):
