@@ -8,6 +8,7 @@
 `sink_task`    the task of one sink: reads committed changes, writes them, and commits its frontier
 `sinks`        starts and ends the tasks as sinks are created and dropped
 `history`      a downstream that writes messages of CDCv2
+`row_changes`  the changes of rows as pairs of old and new rows; `row_messages` encodes them
 `net_changes`  what changes do to the rows of keys; `key_errors` are about rows that violate a KEY
 `file`, `kafka`, `postgres`  the kinds
 

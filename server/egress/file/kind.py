@@ -8,15 +8,18 @@ from pathlib import Path
 
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
-from server.egress.downstream import Written
+from server.egress.downstream import Downstream, Written
 from server.egress.file.output import FileOutput, avro_schema, is_avro
+from server.egress.file.rows_file import RowsFile
 from server.egress.history import History
 from server.egress.sink_kind import SinkDefinition
 from server.spark import Runner
 
+_ENVELOPES = (Envelope.UPSERT, Envelope.DEBEZIUM, Envelope.MATERIALIZE)
+
 
 class FileSink:
-    """CREATE SINK ... INTO FILE 'path' FORMAT { AVRO | JSON } ENVELOPE MATERIALIZE."""
+    """CREATE SINK ... INTO FILE 'path' [KEY (...)] FORMAT { AVRO | JSON } ENVELOPE ..."""
 
     async def check(self, definition: SinkDefinition) -> None:
         _check_format(definition)
@@ -24,7 +27,10 @@ class FileSink:
 
     def downstream(
         self, definition: SinkDefinition, written: Written, runner: Runner, scratch: Path | None = None
-    ) -> History:
+    ) -> Downstream:
+        assert definition.format is not None
+        if definition.format.envelope is not Envelope.MATERIALIZE:
+            return RowsFile(definition, written, scratch)
         return History(FileOutput(definition), written, continues=definition.continues, scratch=scratch)
 
     async def dropped(self, definition: SinkDefinition) -> None:
@@ -42,14 +48,30 @@ def _check_format(definition: SinkDefinition) -> None:
             "USING of a sink into a file is not supported",
             hint="Write FORMAT AVRO: the file contains its schema.",
         )
-    if format.envelope is not Envelope.MATERIALIZE:
+    if format.envelope not in _ENVELOPES:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"ENVELOPE {format.envelope.upper()} of a sink into a file is not supported",
-            hint="Use ENVELOPE MATERIALIZE.",
+            hint="Use ENVELOPE UPSERT, DEBEZIUM or MATERIALIZE.",
         )
-    if definition.key:
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink into a file is not supported")
+    if format.envelope is not Envelope.MATERIALIZE:
+        if encoding.name == "avro":
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f"FORMAT AVRO of a sink into a file with ENVELOPE {format.envelope.upper()} is not supported",
+                detail="The file contains frontiers between changes, and the values of an Avro file have one schema.",
+                hint="Use FORMAT JSON, or ENVELOPE MATERIALIZE.",
+            )
+        if format.envelope is Envelope.UPSERT and not definition.key:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                "ENVELOPE UPSERT of a sink requires a KEY",
+                hint="Add KEY (column, ...) after the path of the file.",
+            )
+    elif definition.key:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED, "KEY of a sink into a file with ENVELOPE MATERIALIZE is not supported"
+        )
     if is_avro(definition):
         avro_schema(definition)
 

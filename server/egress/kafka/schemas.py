@@ -10,7 +10,7 @@ from catalog.source_definition import Encoding, Envelope
 from protocol.avro.encoder import EncodedColumn, fields_of
 from protocol.cdcv2.avro_form import schema_text
 from protocol.pgwire.errors import PgError, SqlState
-from server.egress.kafka.messages import AvroForm, JsonForm, RecordForm
+from server.egress.row_messages import AvroForm, JsonForm, RecordForm
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.kafka.registry import SchemaRegistry
 

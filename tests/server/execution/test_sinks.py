@@ -63,6 +63,23 @@ def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp
     refused(connection, create, "42710", f'file "{path}" already exists')
 
 
+def test_a_file_with_the_changes_of_rows(connection: psycopg.Connection, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    into = f"INTO FILE '{path}' KEY (n) NOT ENFORCED FORMAT JSON ENVELOPE UPSERT"
+    create = f"CREATE SINK materialize.public.s FROM materialize.public.t {into}"
+    connection.execute(create.encode())
+    assert connection.execute("SHOW CREATE SINK s").fetchall()[0][-1] == create
+    expected = {b'{"key":{"n":1},"value":{"n":1,"v":"a"}}', b'{"key":{"n":2},"value":{"n":2,"v":"b"}}'}
+    found: list[bytes] = []
+    while not found or not found[-1].startswith(b'{"frontier":['):
+        found = path.read_bytes().splitlines() if path.exists() else []
+    assert {*found[:2]} == expected
+    connection.execute("INSERT INTO t VALUES (3, NULL)")
+    while b'{"key":{"n":3},"value":{"n":3,"v":null}}' not in found:
+        found = path.read_bytes().splitlines()
+
+
 def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_path: Path) -> None:
     into = f"INTO FILE '{tmp_path}/f'"
     json = "FORMAT JSON ENVELOPE MATERIALIZE"
@@ -74,8 +91,14 @@ def test_what_is_not_supported_is_refused(connection: psycopg.Connection, tmp_pa
     message = 'column "a b" has a name that Avro does not allow'
     avro = "FORMAT AVRO ENVELOPE MATERIALIZE"
     refused(connection, f"CREATE SINK s FROM x {into} {avro}", "42602", message)
-    message = "ENVELOPE UPSERT of a sink into a file is not supported"
+    message = "ENVELOPE NONE of a sink into a file is not supported"
+    refused(connection, f"CREATE SINK s FROM t {into} FORMAT JSON ENVELOPE NONE", "0A000", message)
+    message = "ENVELOPE UPSERT of a sink requires a KEY"
     refused(connection, f"CREATE SINK s FROM t {into} FORMAT JSON ENVELOPE UPSERT", "0A000", message)
+    message = "KEY of a sink into a file with ENVELOPE MATERIALIZE is not supported"
+    refused(connection, f"CREATE SINK s FROM t {into} KEY (n) {json}", "0A000", message)
+    message = "FORMAT AVRO of a sink into a file with ENVELOPE DEBEZIUM is not supported"
+    refused(connection, f"CREATE SINK s FROM t {into} FORMAT AVRO ENVELOPE DEBEZIUM", "0A000", message)
     message = "CREATE SINK INTO ICEBERG is not supported"
     refused(connection, f"CREATE SINK s FROM t INTO ICEBERG {json}", "0A000", message)
     message = "relative path not allowed for a sink into a file"

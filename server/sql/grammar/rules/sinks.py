@@ -9,7 +9,7 @@ from server.sql.grammar.statements.sinks import CreateSink
 from server.sql.grammar.token_reader import TokenReader
 
 _HINT = (
-    "A sink writes INTO FILE '/path' FORMAT JSON ENVELOPE MATERIALIZE, INTO POSTGRES CONNECTION name TABLE name, or "
+    "A sink writes INTO FILE '/path' FORMAT JSON ENVELOPE ..., INTO POSTGRES CONNECTION name TABLE name, or "
     "INTO KAFKA CONNECTION name (TOPIC 'name') FORMAT ... ENVELOPE ..."
 )
 _SHORT = {"partition count": "topic partition count", "replication factor": "topic replication factor"}

@@ -19,13 +19,13 @@ from catalog.objects import Column, Timestamp
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.cdcv2.messages import DIFF, TIME
 from protocol.pgwire.errors import PgError
+from server.egress import row_changes
 from server.egress.downstream import Written
-from server.egress.kafka import row_topic as row_topic_module
-from server.egress.kafka.messages import Encoder, JsonForm
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.row_topic import RowTopic
 from server.egress.kafka.schemas import key_columns
 from server.egress.net_changes import Pairs, paired
+from server.egress.row_messages import Encoder, JsonForm
 from server.egress.sink_kind import SinkDefinition
 
 ROWS = 2_000_000
@@ -149,7 +149,7 @@ async def test_a_key_of_two_rows_far_apart_is_found(tmp_path: Path, monkeypatch:
 
 async def test_copies_of_a_row_are_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without KEY each copy is a message. They are not in memory at the same time."""
-    monkeypatch.setattr(row_topic_module, "COPIES_MAX", 1_000)
+    monkeypatch.setattr(row_changes, "COPIES_MAX", 1_000)
     widest = 0
 
     def pairs(changes: pa.Table, *args: Any, **options: Any) -> Pairs:
@@ -158,7 +158,7 @@ async def test_copies_of_a_row_are_written_in_parts(tmp_path: Path, monkeypatch:
         widest = max(widest, len(found.group))
         return found
 
-    monkeypatch.setattr(row_topic_module, "paired", pairs)
+    monkeypatch.setattr(row_changes, "paired", pairs)
     diffs = [1, 2_500, -700, 400, 600, 1, -3_000, 1_000]
     columns = [pa.array(range(len(diffs))), pa.array(["x"] * len(diffs)), pa.array([1] * len(diffs)), pa.array(diffs)]
     changes = pa.table(columns, ["c0", "c1", TIME, DIFF])

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from catalog.ids import ObjectId
 from catalog.objects import Column
 from catalog.source_definition import Encoding, Envelope, Format
-from server.egress.kafka.messages import AvroForm, Encoder, JsonForm, RecordForm
 from server.egress.kafka.schemas import key_columns, key_schema, value_schema
 from server.egress.net_changes import NONE, Pairs
+from server.egress.row_messages import AvroForm, Encoder, JsonForm, RecordForm
 from server.egress.sink_kind import SinkDefinition
 from tests.examples import examples
 
