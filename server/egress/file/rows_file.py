@@ -26,6 +26,7 @@ from server.egress.row_changes import RowChanges
 from server.egress.row_messages import Encoder, JsonForm
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.upstream import UpstreamError
+from server.runtime.threads import thread_to_the_end
 
 READ_BYTES = 1 << 20  # that are searched at once for the last frontier
 WRITE_BYTES = 1 << 20
@@ -55,7 +56,7 @@ class RowsFile:
         self._file: int | None = None
 
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
-        frontier = await asyncio.to_thread(self._open, committed)
+        frontier = await thread_to_the_end(self._open, committed)
         self._frontier = frontier or Timestamp(0)
         return frontier
 
@@ -114,7 +115,7 @@ class RowsFile:
                 lines = _joined(b'{"key":', keys, b',"value":', values, b"}\n")
             return len(lines), self._write(lines.to_pylist())
 
-        count, size = await asyncio.to_thread(appended)
+        count, size = await thread_to_the_end(appended)  # before `close` can close the file
         self._written.messages += count
         self._written.bytes += size
 
@@ -128,7 +129,7 @@ class RowsFile:
             os.fsync(self._file)
             return size
 
-        self._written.bytes += await asyncio.to_thread(closed)
+        self._written.bytes += await thread_to_the_end(closed)
         self._frontier = frontier
 
     def _write(self, lines: Sequence[bytes]) -> int:

@@ -46,11 +46,12 @@ class Bank:
         while not self._kafka.end(self._transactions):
             pass
 
-    def wait_for_changes(self, count: int) -> None:
-        """Waits until the topics have `count` more messages."""
+    def wait_for_changes(self, count: int, debezium: Debezium | None = None) -> None:
+        """Waits until the topics have `count` more messages. Starts `debezium` if it has ended."""
         target = self._end + count
         while self._end < target:
-            pass
+            if debezium is not None:
+                debezium.start_if_ended()
 
     @property
     def _end(self) -> int:

@@ -12,9 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
@@ -26,6 +27,12 @@ JARS = Path(sys.prefix) / "kafka"  # `make test-kafka` fills it
 CLUSTER = "dGlkZXdpcmUtdGVzdGluZw"  # 16 bytes; a random one may begin with "-", which the command line refuses
 START_S = 60.0
 REQUEST_S = 30.0
+_NOT_LEADING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
 
 LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "EXPIRED", "SASL")
 """`MUTUAL` asks clients for a certificate, `EXPIRED` has an expired one, and `SASL` asks for USER and PASSWORD."""
@@ -154,9 +161,15 @@ class KafkaBroker:
         deleted.result()
 
     def end(self, topic: str, partition: int = 0) -> int:
-        """The offset after the last message."""
-        (found,) = self.admin.list_offsets({TopicPartition(topic, partition): OffsetSpec.latest()}).values()
-        return int(found.result().offset)
+        """The offset after the last message. Waits until the broker leads the partition after a restart."""
+        deadline = monotonic() + START_S
+        while True:
+            (found,) = self.admin.list_offsets({TopicPartition(topic, partition): OffsetSpec.latest()}).values()
+            try:
+                return int(found.result().offset)
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_LEADING or monotonic() > deadline:
+                    raise
 
 
 def _java(*command: str) -> list[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import psycopg
+
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.registry import Registry
 
@@ -53,6 +55,11 @@ class Debezium:
                 cwd=self._directory,  # it writes to logs/
             )
 
+    def start_if_ended(self) -> None:
+        """Starts it again if it has ended, because its database or Kafka was down."""
+        if self._process.poll() is not None:
+            self.start()
+
     def kill(self) -> None:
         """Sends SIGKILL. AssertionError if the process has ended already."""
         ended = self._process.poll()
@@ -78,7 +85,8 @@ def create_tables(execute: Callable[[str], Any]) -> None:
 class Writer(threading.Thread):
     """Moves amounts between tables a and b: the sum of all balances is the same after each transaction.
 
-    It uses the rows whose number is `number` modulo `count`, so that writers do not wait for each other.
+    It uses the rows whose number is `number` modulo `count`, so that writers do not wait for each other. It connects
+    again when the database was killed.
     """
 
     def __init__(self, connect: Callable[[], Any], random: Random, number: int, count: int) -> None:
@@ -94,6 +102,13 @@ class Writer(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._write()
+            except psycopg.OperationalError:
+                self._ended.wait(PAUSE_S)
+
+    def _write(self) -> None:
         with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
             for table in "ab":
                 cursor.execute(f"SELECT id FROM {table}")

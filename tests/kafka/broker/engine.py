@@ -31,7 +31,9 @@ class Writer(BasePythonChangeHandler):
     """Writes messages as they are to the topics that Debezium names."""
 
     def __init__(self, address: str) -> None:
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 1, "acks": "all"})
+        # As Kafka Connect does: a message may be repeated after an error, but never be overtaken by a later one.
+        options = {"linger.ms": 1, "acks": "all", "max.in.flight.requests.per.connection": 1}
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": address, **options})
 
     def handleJsonBatch(self, records: Any) -> None:
         for record in records:

@@ -6,13 +6,11 @@ TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -30,6 +28,7 @@ from protocol.avro.schema import parse_schema
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.reader import Reader
 from server.coordinator.coordinator import Coordinator
+from server.egress.kafka.producer import DOWN_S
 from server.egress.sinks import Sinks
 from tests.docs.pages import PAGES
 from tests.kafka.broker.broker import KafkaBroker
@@ -39,7 +38,6 @@ from tests.kafka.registry import Registry
 from tests.kafka.sinks import (
     PROGRESS,
     SINK,
-    TABLE,
     define,
     message_values,
     read_topic,
@@ -49,52 +47,107 @@ from tests.kafka.sinks import (
     upserted,
 )
 from tests.server.egress.child import write
+from tests.server.egress.histories import Change, by_key, history, rows_of, upserts
 from tests.server.egress.postgres.child import running
 from tests.server.egress.postgres.test_kills import killed_at_exit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 KILLS = 4
-Change = tuple[Any, Any, int, int]  # n, v, time, diff
+PARTITIONS = 3
+_NO_ANSWER = (
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError._TRANSPORT,
+    confluent_kafka.KafkaError._TIMED_OUT,
+)
 
 
 @pytest.mark.parametrize("seed", range(2 * FACTOR))
 def test_the_topics_have_each_change_although_the_server_is_killed(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int
 ) -> None:
-    random, name = Random(seed), f"killed{seed}"
-    topics = {envelope: f"{name}-{envelope}" for envelope in FORMATS}
-    kafka.create_topic(topics[next(iter(FORMATS))], 3)  # the sinks create the others
-    command = [sys.executable, "-m", "tests.kafka.broker.sink_child", str(tmp_path), kafka.address, registry.url, name]
-    with watching(kafka.address) as watcher:
-        size = 0
-        for _ in range(KILLS):
-            with killed_at_exit([*command, "1000000"]) as child:
-                before, deadline = size, monotonic() + 30
-                while size <= before:
-                    assert child.poll() is None
-                    assert monotonic() < deadline
-                    size = ends(watcher, topics[next(iter(FORMATS))], 3)
-                sleep(random.random())
-    subprocess.run([*command, "10"], check=True, timeout=60)
-    changes = asyncio.run(history(tmp_path))
-    assert len({time for _, _, time, _ in changes}) > 50
-    rows = {n: v for n, v, _ in rows_of(changes)}
-    upsert, debezium, materialize = (read_topic(kafka.address, topic) for topic in topics.values())
-    assert by_key(message_values(upsert)) == by_key(upserts(changes))
-    assert {value["n"]: value["v"] for value in upserted(message_values(upsert)).values()} == rows
-    images = message_values(debezium, registry.schemas)
-    assert replayed(images) == dict.fromkeys(rows.items(), 1)
-    assert len(images) == len(upserts(changes))
-    ids = registry.subjects[f"{topics[list(FORMATS)[2]]}-value"]
-    decoder = AvroDecoder(CdcSchema.of(parse_schema(registry.schemas[ids[-1]])))
-    found = decoder.decode(pa.array([message.value for message in materialize], pa.binary()), 5)
-    assert not found.failed.any()
-    batch = Reader(decoder.schema).receive(found.updates, found.statements)
-    assert batch is not None
-    updates = [tuple(row.values()) for row in batch.updates.to_pylist()]
-    begin = min(time for _, _, time, _ in updates)
-    assert sorted(updates, key=repr) == sorted(since(changes, begin), key=repr)
+    random = Random(seed)
+    run = SinkRun(kafka, registry, tmp_path, f"killed{seed}")
+    for _ in range(KILLS):
+        with run.writing() as child:
+            run.wait_for_changes(child)
+            sleep(random.random())
+    run.check()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", range(FACTOR))
+def test_the_topics_have_each_change_although_the_broker_is_killed(
+    kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int
+) -> None:
+    """The sinks wait for the broker, or stall, or are killed while it is down."""
+    random = Random(seed)
+    run = SinkRun(kafka, registry, tmp_path, f"down{seed}")
+    with run.writing() as child:
+        for outage_s in (random.random(), random.random(), DOWN_S + 2.0):
+            run.wait_for_changes(child)
+            sleep(random.random())
+            kafka.kill()
+            sleep(outage_s)
+            kafka.start()
+        run.wait_for_changes(child)
+        sleep(random.random())
+        kafka.kill()
+    kafka.start()
+    run.check()
+
+
+class SinkRun:
+    """A process whose sinks write three topics (`sink_child.py`), and the check of these topics."""
+
+    def __init__(self, kafka: KafkaBroker, registry: Registry, directory: Path, name: str) -> None:
+        self._kafka = kafka
+        self._registry = registry
+        self._directory = directory
+        self._topics = {envelope: f"{name}-{envelope}" for envelope in FORMATS}
+        kafka.create_topic(self._watched, PARTITIONS)  # the sinks create the others
+        command = [sys.executable, "-m", "tests.kafka.broker.sink_child", str(directory)]
+        self._command = [*command, kafka.address, registry.url, name]
+
+    @property
+    def _watched(self) -> str:
+        return self._topics[next(iter(FORMATS))]
+
+    def writing(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """A process that is killed at the end of the block."""
+        return killed_at_exit([*self._command, "1000000"])
+
+    def wait_for_changes(self, child: subprocess.Popen[bytes]) -> None:
+        """Waits until a topic has more messages than now."""
+        with watching(self._kafka.address) as watcher:
+            before, deadline = ends(watcher, self._watched, PARTITIONS), monotonic() + 60
+            while ends(watcher, self._watched, PARTITIONS) <= before:
+                assert child.poll() is None
+                assert monotonic() < deadline
+
+    def check(self) -> None:
+        """The committed messages are those of the changes in the log of the table, once each."""
+        kafka, registry, topics = self._kafka, self._registry, self._topics
+        subprocess.run([*self._command, "10"], check=True, timeout=90)
+        changes = asyncio.run(history(self._directory))
+        assert len({time for _, _, time, _ in changes}) > 50
+        rows = {n: v for n, v, _ in rows_of(changes)}
+        upsert, debezium, materialize = (read_topic(kafka.address, topic) for topic in topics.values())
+        assert by_key(message_values(upsert)) == by_key(upserts(changes))
+        assert {value["n"]: value["v"] for value in upserted(message_values(upsert)).values()} == rows
+        images = message_values(debezium, registry.schemas)
+        assert replayed(images) == dict.fromkeys(rows.items(), 1)
+        assert len(images) == len(upserts(changes))
+        ids = registry.subjects[f"{topics[list(FORMATS)[2]]}-value"]
+        decoder = AvroDecoder(CdcSchema.of(parse_schema(registry.schemas[ids[-1]])))
+        found = decoder.decode(pa.array([message.value for message in materialize], pa.binary()), 5)
+        assert not found.failed.any()
+        batch = Reader(decoder.schema).receive(found.updates, found.statements)
+        assert batch is not None
+        updates = [tuple(row.values()) for row in batch.updates.to_pylist()]
+        begin = min(time for _, _, time, _ in updates)
+        assert sorted(updates, key=repr) == sorted(since(changes, begin), key=repr)
 
 
 @contextmanager
@@ -107,55 +160,20 @@ def watching(address: str) -> Iterator[Any]:
 
 
 def ends(watcher: Any, topic: str, partitions: int) -> int:
-    """The sum of the offsets after the last messages; 0 until the partitions of a new topic have a leader."""
+    """The sum of the offsets after the last messages; 0 while a partition has no leader, or the broker is down."""
     places = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
     try:
         return sum(watcher.get_watermark_offsets(place, timeout=10)[1] for place in places)
     except confluent_kafka.KafkaException as error:
-        if error.args[0].code() != confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION:
+        if error.args[0].code() not in _NO_ANSWER:
             raise
         return 0
-
-
-async def history(directory: Path) -> list[Change]:
-    """The changes in the log of the table, by time."""
-    coordinator, _ = running(directory / "data")
-    await coordinator.start()
-    found: list[Change] = []
-    for time in coordinator.log.times(TABLE.id, 0, 2**62):
-        for table in coordinator.log.tables(TABLE.id, time, time + 1):
-            found += [(row["c0"], row["c1"], time, row.get("diff", 1)) for row in table.to_pylist()]
-    await coordinator.close()
-    return found
-
-
-def rows_of(changes: list[Change]) -> list[tuple[Any, Any, int]]:
-    counts: dict[tuple[Any, Any], int] = defaultdict(int)
-    for n, v, _, diff in changes:
-        counts[n, v] += diff
-    return [(n, v, count) for (n, v), count in counts.items() if count]
 
 
 def since(changes: list[Change], begin: int) -> list[Change]:
     """The rows at a time as changes at it, and the changes after it."""
     rows = rows_of([change for change in changes if change[2] <= begin])
     return [(n, v, begin, count) for n, v, count in rows] + [change for change in changes if change[2] > begin]
-
-
-def upserts(changes: list[Change]) -> list[tuple[Any, Any]]:
-    """The messages of ENVELOPE UPSERT."""
-    after: dict[tuple[int, Any], Any] = {}
-    for n, v, time, diff in changes:
-        value = {"n": n, "v": v} if diff > 0 else None
-        after[time, n] = after.get((time, n)) or value
-    return [({"n": n}, value) for (_, n), value in sorted(after.items(), key=lambda item: item[0])]
-
-
-def by_key(messages: list[tuple[Any, Any]]) -> dict[str, list[Any]]:
-    found = defaultdict(list)
-    for key, value in messages:
-        found[json.dumps(key)].append(value)
-    return found
 
 
 @asynccontextmanager
