@@ -307,7 +307,7 @@ class KafkaUpstream:
                 assert isinstance(polled, Topic)
                 self._begin_polls(bytes_max)  # the next messages are decoded meanwhile
                 state = polled.state_of(polled.after(poll.next_offsets()))
-                changes = await self._changes({polled.consumer.topic: poll.messages}, state, ahead)
+                changes = await self._changes({polled.consumer.topic: poll.messages}, state, polled, ahead)
             if changes.state:
                 return changes
 
@@ -370,13 +370,21 @@ class KafkaUpstream:
         return {partition: high for partition, (low, high) in watermarks.items() if high > low}
 
     async def _changes(
-        self, found: Mapping[str, Messages], state: Mapping[str, bytes | None], ahead: Any = None
+        self,
+        found: Mapping[str, Messages],
+        state: Mapping[str, bytes | None],
+        polled: Topic | None = None,
+        ahead: Any = None,
     ) -> Changes:
-        """The changes of messages, by topic. `state`: of their offsets. `ahead`: of their envelope, if it is one."""
+        """The changes of messages, by topic. `state`: of their offsets.
+
+        `polled`: whose messages they are; another collection of the same topic polls its own. None: of all.
+        `ahead`: of its envelope.
+        """
         writes: dict[ObjectId, list[pa.Table]] = {}
         closed: dict[ObjectId, int] = {}
         states = dict(state)
-        for topic in self._topics:
+        for topic in self._topics if polled is None else [polled]:
             if (messages := found.get(topic.consumer.topic)) is not None and len(messages):
                 step = await topic.envelope.step(messages, ahead)
                 if step.tables:
