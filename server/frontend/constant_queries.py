@@ -35,7 +35,7 @@ from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
 from server.execution.write import add_constants, insert_constants, require_insert
 from server.frontend.dispatch import Dispatcher
-from server.frontend.query_cache import Cache, QueryCache, parsed
+from server.frontend.query_cache import Cache, QueryCache
 from server.frontend.responses import kind_of
 from server.session_state.context import Context
 from server.session_state.portals import Portal
@@ -110,7 +110,7 @@ class ConstantQueries:
         try:
             prepared = self._cache.plan(context, literals.template)
             if prepared is None:
-                (statement,) = parsed(literals.template)
+                (statement,) = self._cache.parsed(literals.template)
                 prepared = dispatcher.prepare(statement)
                 self._cache.put_plan(context, literals.template, prepared)
             plan = prepared.plan
@@ -155,7 +155,7 @@ class ConstantQueries:
             if shape is None:
                 return None
             call = _Call.of(shape, dispatcher)
-            self._calls.put(name, (prepared, call))
+            self._calls.put(name, (prepared, call), len(prepared.text))
             found = None if call is None else connection.match_call(call.shape)
         if call is None or found is None:
             return None

@@ -21,7 +21,7 @@ from protocol.pgwire.types import BY_OID, PgType
 from server.frontend.constant_queries import ConstantQueries
 from server.frontend.dispatch import Dispatcher
 from server.frontend.portal_runner import PortalRunner
-from server.frontend.query_cache import QueryCache, parsed
+from server.frontend.query_cache import QueryCache
 from server.frontend.responses import Responses, kind_of
 from server.frontend.statement_task import Work
 from server.runtime.offload import TEXT_CHARS_MAX, offload
@@ -77,7 +77,7 @@ class ExtendedQuery:
         self._put_statement(message, prepared)
 
     def _prepare(self, message: Parse) -> Prepared:
-        statements = parsed(message.text)
+        statements = self._cache.parsed(message.text)
         if len(statements) > 1:
             raise PgError(SqlState.SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement")
         statement = statements[0] if statements else None

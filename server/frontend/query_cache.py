@@ -3,12 +3,12 @@
 Plans of writes are kept if they have parameters: the text of a write without parameters is seldom repeated.
 
 All keys contain the session's `plan_key`, so an entry is not found after a change of the catalog or of the session's
-name resolution. Long texts are not kept.
+name resolution. Long texts are not kept. A tree with its plan takes up to 400 bytes for each character of the text, so
+the caches are limited by the lengths of their texts.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from protocol.pgwire.types import PgType
 from server.pg_catalog.engine import Undescribed
 from server.runtime.offload import TEXT_CHARS_MAX
 from server.session_state.context import Context
-from server.session_state.prepared import Prepared, plan_key
+from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key
 from server.sql.constant import is_short
 from server.sql.grammar.parse import parse
 from server.sql.grammar.shared_text import SharedText, shared_text
@@ -25,25 +25,28 @@ from server.sql.grammar.statements import Delete, Insert, Select, Statement, Sub
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
-ENTRIES_MAX = 4_096
-
-_parse = functools.lru_cache(ENTRIES_MAX)(parse)
+CHARS_MAX = 256 * 1024
 
 Value = TypeVar("Value")
 
 
-def parsed(text: str) -> tuple[Statement, ...]:
-    """Returns the statements of a query string. PgError if its syntax is invalid."""
-    return tuple(_parse(text) if len(text) <= TEXT_CHARS_MAX else parse(text))
-
-
 class Cache(dict[object, Value]):
-    """Values by key. It is emptied when it is full."""
+    """Values by key. It is emptied when the texts of its entries would have more than CHARS_MAX characters together."""
 
-    def put(self, key: object, value: Value) -> None:
-        if len(self) >= ENTRIES_MAX:
+    _chars = 0
+
+    def put(self, key: object, value: Value, chars: int) -> None:
+        """`chars`: of the text, and of the value if it is not proportional to the text."""
+        chars += TEXT_CHARS_MIN
+        if self._chars + chars > CHARS_MAX:
             self.clear()
-        self[key] = value
+        if chars <= CHARS_MAX:
+            self[key] = value
+            self._chars += chars
+
+    def clear(self) -> None:
+        super().clear()
+        self._chars = 0
 
 
 def _is_shared(prepared: Prepared, shared: SharedText) -> bool:
@@ -56,17 +59,29 @@ def _is_shared(prepared: Prepared, shared: SharedText) -> bool:
 
 
 class QueryCache:
-    """Plans of queries and writes by text and declared parameter types, and answers by text and output style."""
+    """Statements by text, plans by text and declared parameter types, and answers by text and output style."""
 
     def __init__(self) -> None:
+        self._parsed: Cache[tuple[Statement, ...]] = Cache()
         self._plans: Cache[Prepared] = Cache()
         self._answers: Cache[bytes] = Cache()
         self._unshared: Cache[bool] = Cache()
+        self._version = 0  # the latest version of the catalog with entries
 
     @staticmethod
     def keeps(context: Context, text: str) -> bool:
         """Whether what belongs to this text may be kept. Uncommitted DDL is visible to its session only."""
         return len(text) <= TEXT_CHARS_MAX and context.transaction.catalog is None
+
+    def parsed(self, text: str) -> tuple[Statement, ...]:
+        """The statements of a query string. PgError if its syntax is invalid. Other threads may ask for long texts."""
+        if len(text) > TEXT_CHARS_MAX:
+            return tuple(parse(text))
+        statements = self._parsed.get(text)
+        if statements is None:
+            statements = tuple(parse(text))
+            self._parsed.put(text, statements, len(text))
+        return statements
 
     def plan(self, context: Context, text: str, parameter_oids: tuple[int, ...] = ()) -> Prepared | None:
         if context.transaction.catalog is not None:
@@ -77,7 +92,15 @@ class QueryCache:
         """Keeps the plan of a text that is one SELECT, SUBSCRIBE or write with parameters. Ignores other statements."""
         is_write = isinstance(prepared.statement, Insert | Update | Delete) and bool(prepared.parameters)
         if (is_write or isinstance(prepared.statement, Select | Subscribe)) and self.keeps(context, text):
-            self._plans.put((text, parameter_oids, *plan_key(context)), prepared)
+            self._forget_before(context.state.version)
+            self._plans.put((text, parameter_oids, *plan_key(context)), prepared, len(text))
+
+    def _forget_before(self, version: int) -> None:
+        """Removes what was kept for earlier versions of the catalog: it will not be found again."""
+        if version > self._version:
+            self._version = version
+            for cache in (self._plans, self._answers, self._unshared):
+                cache.clear()
 
     def shared_plan(
         self, context: Context, text: str, prepare: Callable[[Statement, Sequence[PgType | None]], Prepared]
@@ -94,7 +117,7 @@ class QueryCache:
         prepared = self._plans.get(key)
         try:
             if prepared is None and key not in self._unshared:
-                (statement,) = parsed(shared.text)
+                (statement,) = self.parsed(shared.text)
                 prepared = prepare(statement, shared.types)
                 self.put_plan(context, shared.text, prepared, oids)
             if prepared is not None and _is_shared(prepared, shared):
@@ -104,7 +127,7 @@ class QueryCache:
                 return (prepared, values) if all(map(is_short, values)) else None
         except (PgError, Undescribed):
             pass
-        self._unshared.put(key, True)
+        self._unshared.put(key, True, len(text))
         return None
 
     def answer(self, context: Context, text: str) -> bytes | None:
@@ -113,4 +136,5 @@ class QueryCache:
 
     def put_answer(self, context: Context, text: str, answer: bytes) -> None:
         """Keeps an answer whose text is kept (`keeps`)."""
-        self._answers.put((text, context.settings.output_style, *plan_key(context)), answer)
+        self._forget_before(context.state.version)
+        self._answers.put((text, context.settings.output_style, *plan_key(context)), answer, len(text) + len(answer))

@@ -11,7 +11,7 @@ from protocol.pgwire.messages.backend import EmptyQueryResponse
 from server.frontend.constant_queries import CallAnswer, ConstantQueries
 from server.frontend.dispatch import Dispatcher
 from server.frontend.portal_runner import PortalRunner
-from server.frontend.query_cache import QueryCache, parsed
+from server.frontend.query_cache import QueryCache
 from server.frontend.responses import Responses, kind_of
 from server.runtime.offload import offload
 from server.session_state.portals import Portal
@@ -65,7 +65,7 @@ class SimpleQuery:
             await self._execute_shared(*self._shared)
             await dispatcher.transactions.end_implicit()
             return
-        statements = await offload(text, parsed, text)
+        statements = await offload(text, self._cache.parsed, text)
         if not statements:
             self._sender.connection.send(EmptyQueryResponse())
         dispatcher.has_several_statements = len(statements) > 1

@@ -106,11 +106,18 @@ def plan_key(context: Context) -> tuple[object, ...]:
     return context.state.version, context.settings.naming, context.login, own
 
 
+TEXT_CHARS_MIN = 64
+"""What a text counts for at least, whether a statement or an entry of a cache."""
+PREPARED_CHARS_MAX = 1 << 20
+"""Of the texts of a session's named statements: the plan of one takes up to 400 bytes for each character."""
+
+
 class PreparedStatements:
     """A session's prepared statements by name. The unnamed statement's name is empty."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Prepared] = {}
+        self._chars = 0  # of the texts of the named statements
 
     @property
     def by_name(self) -> Mapping[str, Prepared]:
@@ -135,11 +142,30 @@ class PreparedStatements:
             raise PgError(SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{name}" already exists')
 
     def put(self, name: str, prepared: Prepared) -> None:
+        """Adds a statement, which replaces the unnamed one. PgError 54000 if the others have too much text."""
+        if name:
+            chars = self._chars + _chars(prepared)
+            if self._chars and chars > PREPARED_CHARS_MAX:
+                raise PgError(
+                    SqlState.PROGRAM_LIMIT_EXCEEDED,
+                    "too many prepared statements",
+                    detail=f"The texts of a session's prepared statements may have {PREPARED_CHARS_MAX} characters.",
+                    hint="Use DEALLOCATE for those that are not needed any more.",
+                )
+            self._chars = chars
         self._by_name[name] = prepared
 
     def remove(self, name: str) -> Prepared | None:
         """Removes and returns the statement with this name, if there is one."""
-        return self._by_name.pop(name, None)
+        removed = self._by_name.pop(name, None)
+        if name and removed is not None:
+            self._chars -= _chars(removed)
+        return removed
 
     def clear(self) -> None:
         self._by_name.clear()
+        self._chars = 0
+
+
+def _chars(prepared: Prepared) -> int:
+    return len(prepared.text) + TEXT_CHARS_MIN

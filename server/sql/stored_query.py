@@ -46,7 +46,7 @@ def definition(view: DerivedRelation, state: CatalogState) -> str:
     )
 
 
-@functools.lru_cache(4_096)
+@functools.lru_cache(256)
 def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], ...]) -> str:
     """A stored query with names, of one to three parts, in place of ids."""
     names_by_id: dict[str, tuple[str, ...]] = {str(id): full for id, full in names}

@@ -125,3 +125,27 @@ def test_cancelled_texts_do_not_accumulate(server: ServerThread) -> None:
             with pytest.raises(errors.QueryCanceled):
                 connection.execute(text)
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def text_of(number: int) -> bytes:
+    """A short text, with a plan of about 3 MB."""
+    return b"SELECT " + b", ".join(b"k+%d+%d" % (number, column) for column in range(750)) + b" FROM t LIMIT 0"
+
+
+def test_the_plans_of_many_different_texts_do_not_pile_up(server: ServerThread) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
+        for number in range(400):
+            result = connection.pgconn.prepare(b"", text_of(number))
+            assert result.status == psycopg.pq.ExecStatus.COMMAND_OK
+
+
+def test_the_prepared_statements_of_a_session_are_limited(server: ServerThread) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as connection, bounded_memory():
+        with pytest.raises(errors.ProgramLimitExceeded, match="too many prepared statements"):
+            for number in range(400):
+                connection.execute(b"PREPARE p%d AS %b" % (number, text_of(number)))
+        connection.execute("DEALLOCATE p0")
+        connection.execute(b"PREPARE p0 AS " + text_of(0))
+        connection.execute("DEALLOCATE ALL")
+        for number in range(50):
+            connection.execute(b"PREPARE p%d AS %b" % (number, text_of(number)))

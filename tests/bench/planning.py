@@ -58,7 +58,7 @@ def run(servers: Servers) -> list[Line]:
         begun = time.perf_counter()
         sqlglot.parse_one(QUERY, dialect="postgres")
         parses.append(time.perf_counter() - begun)
-        cache.put(key, planned)
+        cache.put(key, planned, len(QUERY))
         begun = time.perf_counter()
         found = cache.get((QUERY, context.state.version, ("materialize", "public", "UTC")))
         finds.append(time.perf_counter() - begun)
