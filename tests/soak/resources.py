@@ -20,7 +20,8 @@ class Resources:
     """What is used at a moment. The `jvm_` fields after `jvm_threads` need jcmd, and are None without it.
 
     `server_bytes`, `jvm_bytes`: resident memory without mapped files. `files`, `log_bytes`: of the data directory,
-    without the server's own output. `jvm_live_bytes`: the objects in the heap after a garbage collection.
+    without the server's own output and SQLite's WAL, of which up to 64 MiB are kept. `jvm_live_bytes`: the objects in
+    the heap after a garbage collection.
     """
 
     server_bytes: int
@@ -64,7 +65,7 @@ def _files(directory: Path) -> tuple[int, int]:
     count = size = 0
     for root, _, names in os.walk(directory):
         for name in names:
-            if name == "server.log":
+            if name in ("server.log", "catalog.sqlite-wal"):
                 continue
             try:
                 size += os.stat(os.path.join(root, name)).st_size
