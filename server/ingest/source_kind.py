@@ -60,7 +60,8 @@ class SourceDefinition:
     `options`: those of the source by lower-case name (`topic`, `publication`, `path`); lists are joined by commas.
     `columns`: the column list of CREATE SOURCE ... FROM FILE, if it has types. `registries`: the options of the
     connections that formats name. `identity`: unique among all sources of all servers, for names in the external
-    system such as that of a replication slot; lower-case letters and digits.
+    system such as that of a replication slot; lower-case letters and digits. `present`: the references of the outputs
+    that the source has when others are added.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class SourceDefinition:
     columns: tuple[Column, ...] = ()
     registries: Mapping[ObjectId, Options] = field(default_factory=dict, repr=False)
     identity: str = ""
+    present: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)

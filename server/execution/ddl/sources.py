@@ -30,7 +30,7 @@ from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import altered_item, in_use, name_taken, named_item, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of
-from server.ingest.definitions import definition_of
+from server.ingest.definitions import definition_of, targets_of
 from server.ingest.kinds import kind_of
 from server.ingest.source_kind import Output, check_column_count
 from server.session_state.context import Context
@@ -112,7 +112,8 @@ async def evaluate_part(context: Context, statement: CreateSourceTable | AddSubs
     source, format, tables = _added_to(context, statement)
     if source is None or _exists(context, statement):
         return EvaluatedParts(statement, source, format, ())
-    definition = definition_of(context.state, source, tables=tables, format=format)
+    present = frozenset(target.output.reference for target in targets_of(context.state, source))
+    definition = replace(definition_of(context.state, source, tables=tables, format=format), present=present)
     outputs = await kind_of(source.system).outputs(definition)
     _check_columns(outputs)
     if len(outputs) != len(tables.tables):

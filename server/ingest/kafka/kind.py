@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from catalog.objects import TIMESTAMPS
 from catalog.source_definition import Envelope
@@ -77,6 +77,8 @@ class KafkaKind:
                 found.append(Output(topic, alias or topic, layout.columns, key))
         except UpstreamError as error:
             raise _failed(error) from None
+        if "transaction topic" in options:
+            _check_topics(definition.present, [topic for topic, _ in topics])
         return found
 
     async def _checked(self, definition: SourceDefinition, topic: str) -> None:
@@ -125,6 +127,17 @@ class KafkaKind:
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """Nothing was created in Kafka."""
+
+
+def _check_topics(present: Set[str], added: Sequence[str]) -> None:
+    """PgError if a topic that is merged by its transactions would have two tables."""
+    for number, topic in enumerate(added):
+        if topic in present or topic in added[:number]:
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f'a second table of topic "{topic}" in a source with TRANSACTION TOPIC is not supported',
+                hint="Create another source for it.",
+            )
 
 
 async def validate_registry(connection: Options) -> None:

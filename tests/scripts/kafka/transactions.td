@@ -126,3 +126,8 @@ $ kafka-ingest topic=transactions format=avro schema=${transaction-schema}
 # Tables of such a source need messages with transactions.
 ! CREATE TABLE c FROM SOURCE bank (REFERENCE "testdrive-a-${testdrive.seed}") FORMAT TEXT
 contains:TRANSACTION TOPIC
+
+# The messages of a topic are merged for one table.
+! CREATE TABLE c FROM SOURCE bank (REFERENCE "testdrive-a-${testdrive.seed}")
+  FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r ENVELOPE DEBEZIUM UPSERT
+contains:a second table of topic
