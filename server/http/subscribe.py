@@ -102,7 +102,7 @@ async def _over_socket(
         await asyncio.wait((receiving, sending), return_when=asyncio.FIRST_COMPLETED)
         code = receiving.result() if receiving.done() else WSCloseCode.OK
     finally:
-        session.pass_rows(None)  # no frame may follow that of closing
+        session.pass_rows(None)
         for task in (receiving, sending):
             task.cancel()
         await asyncio.gather(receiving, sending, return_exceptions=True)
@@ -118,6 +118,8 @@ async def _send(
     events: AsyncIterator[Event],
 ) -> None:
     def frames(answers: list[Answer]) -> bytes:
+        if socket.closed:  # no frame may follow that of closing
+            return b""
         return b"".join(frame(message_text(event)) for answer in answers if (event := made.of(answer)) is not None)
 
     await socket.send_frame(message_text(first), WSMsgType.TEXT)
