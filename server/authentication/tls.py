@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ class Tls:
     @classmethod
     def load(cls, files: TlsFiles) -> Tls:
         """TlsError."""
-        own = replace(files, ca=None)  # HTTP has no certificates of clients
-        return cls(_context(files, [ALPN]), _context(own, ["http/1.1"]), _binding(files.certificate))
+        return cls(_context(files, [ALPN]), _context(files, ["http/1.1"]), _binding(files.certificate))
 
 
 def _context(files: TlsFiles, protocols: list[str]) -> ssl.SSLContext:

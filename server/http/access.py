@@ -1,8 +1,9 @@
 """Who may use the HTTP port: the rules for clients of PostgreSQL's protocol, with HTTP Basic authentication.
 
-A request without credentials is one of role `materialize`, which a rule may trust. The database is that of the query
-string's parameter `database`, by default the default one. A password is accepted only over TLS, also where the rule is
-`scram-sha-256`: the client sends the password itself.
+A request without credentials is one of the role that its certificate names, or without a certificate one of role
+`materialize`, which a rule may trust. The database is that of the query string's parameter `database`, by default the
+default one. A password is accepted only over TLS, also where the rule is `scram-sha-256`: the client sends the password
+itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import PgError, SqlState
 from server.authentication.access import Access, Client
 from server.authentication.rules import Method
+from server.authentication.tls import common_name
 from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.frontend.startup import effective_database
@@ -34,9 +36,12 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
             credentials = _credentials(request)
         except ValueError:
             raise _refused(400, SqlState.PROTOCOL_VIOLATION, "malformed Authorization header") from None
-        user = MATERIALIZE.name if credentials is None else credentials.login
-        is_encrypted = request.transport is not None and request.transport.get_extra_info("ssl_object") is not None
-        client = Client(request.remote, is_encrypted)
+        transport = request.transport
+        is_encrypted = transport is not None and transport.get_extra_info("ssl_object") is not None
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        name = common_name(certificate)
+        user = (name or MATERIALIZE.name) if credentials is None else credentials.login
+        client = Client(request.remote, is_encrypted, certificate is not None, name)
         state = coordinator.state
         request[USER], request[ANY_USER] = user, False
         try:
@@ -46,14 +51,9 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
                 request[ANY_USER] = rule.accepts_any_user
                 privileges.login(state, user, any_user=rule.accepts_any_user)
                 return
-            if rule.method not in (Method.SCRAM, Method.PASSWORD):
-                message = f'authentication method "{rule.method}" is not supported for HTTP'
-                raise _refused(
-                    403,
-                    SqlState.FEATURE_NOT_SUPPORTED,
-                    message,
-                    hint="Give the HTTP port a rule with the method scram-sha-256, password or trust.",
-                )
+            if rule.method is Method.CERT:  # the certificate is that of the user
+                privileges.login(state, user, any_user=False)
+                return
             if not is_encrypted:
                 message = "passwords are only accepted over TLS: use --tls-cert and --tls-key"
                 raise _refused(403, SqlState.INVALID_AUTHORIZATION_SPECIFICATION, message)

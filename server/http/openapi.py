@@ -113,7 +113,7 @@ DESCRIPTION: Schema = {
         "description": "SQL and subscriptions over HTTP.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     },
-    "security": [{}, {"basic": []}],
+    "security": [{}, {"basic": []}, {"certificate": []}],
     "paths": {
         "/api/sql": {
             "post": {
@@ -171,7 +171,7 @@ DESCRIPTION: Schema = {
         },
     },
     "components": {
-        "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}, "certificate": {"type": "mutualTLS"}},
         "schemas": {
             "Request": _REQUEST,
             "Statement": _STATEMENT,

@@ -66,7 +66,14 @@ class TlsTransport(asyncio.Transport):
         return False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._stream.connection if name == "ssl_object" else self._below.get_extra_info(name, default)
+        """`peercert`: the verified certificate of the client, or None."""
+        match name:
+            case "ssl_object":
+                return self._stream.connection
+            case "peercert":
+                return self._stream.certificate
+            case _:
+                return self._below.get_extra_info(name, default)
 
 
 class TlsConnection(asyncio.Protocol):

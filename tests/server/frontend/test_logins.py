@@ -663,9 +663,13 @@ def test_http_over_tls(server: ServerThread, authority: Authority) -> None:
 
 
 @asynccontextmanager
-async def over_tls(authority: Authority, credentials: str | None) -> AsyncIterator[aiohttp.ClientSession]:
+async def over_tls(
+    authority: Authority, credentials: str | None, certificate: tuple[Path, Path] | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of the HTTP port. All its connections are closed at the end, also those of which TLS has ended only."""
     context = ssl.create_default_context(cafile=str(authority.file))
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(connector=connector, headers=authorized(credentials)) as client:
         yield client
@@ -745,6 +749,44 @@ async def test_the_api_over_tls(server: ServerThread, authority: Authority) -> N
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
             await client.ws_connect(f"{url}/api/subscribe?query=secret")
         assert caught.value.status == 403
+
+
+async def test_certificates_of_clients_of_the_api(tmp_path: Path, authority: Authority) -> None:
+    rules = tmp_path / "hba.conf"
+    rules.write_text(
+        """
+        hostssl  all  alice  all  cert
+        hostssl  all  carol  all  scram-sha-256 clientcert=verify-full
+        host     all  materialize  127.0.0.1/32  trust
+        """
+    )
+    with running(tmp_path, authority, hba_file=rules) as server:
+        with connect(server) as connection:
+            for name in ("alice", "carol"):
+                connection.execute(f"CREATE USER {name} PASSWORD '{PASSWORD}'".encode())
+        url = f"https://127.0.0.1:{server.http_port}/api/sql"
+
+        async def user(name: str | None, credentials: str | None, *, expired: bool = False) -> tuple[int, str]:
+            certificate = None if name is None else authority.client(name, expired=expired)
+            async with over_tls(authority, credentials, certificate) as client:
+                async with client.post(url, json={"query": "SELECT current_user"}) as response:
+                    answer = await response.json()
+            rows = answer["results"][0]["rows"] if response.status == 200 else [[answer["error"]["message"]]]
+            return response.status, rows[0][0]
+
+        assert await user("alice", None) == (200, "alice")
+        assert await user("alice", "alice:ignored") == (200, "alice")
+        assert await user(None, None) == (200, "materialize")
+        assert await user("alice", f"carol:{PASSWORD}") == (401, 'certificate authentication failed for user "carol"')
+        assert await user("carol", f"carol:{PASSWORD}") == (200, "carol")
+        assert await user("carol", "carol:wrong") == (401, WRONG.format("carol"))
+        assert await user("carol", None) == (401, "authentication required")
+        needed = (401, "connection requires a valid client certificate")
+        assert await user(None, "alice:ignored") == needed
+        assert await user(None, f"carol:{PASSWORD}") == needed
+        assert (await user("eve", None))[0] == 401
+        with pytest.raises(aiohttp.ClientError):
+            await user("alice", None, expired=True)
 
 
 def test_metrics_of_objects_are_for_superusers(server: ServerThread, authority: Authority) -> None:
