@@ -281,6 +281,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("transaction_deferrable", "off", parse_boolean),
         Variable("transaction_isolation", "serializable", _isolation),
         Variable("transaction_read_only", "off", parse_boolean),
+        Variable("transaction_timeout", "0", _milliseconds),
         # Server-wide switches. New subscriptions with an output that is off are refused.
         *(
             Variable(f"enable_{feature}_in_subscribe", "on", parse_boolean, system=True)

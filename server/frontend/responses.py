@@ -20,14 +20,15 @@ _IDLE = ReadyForQuery("I").serialize()
 _IN_BLOCK = ReadyForQuery("T").serialize()
 _IN_FAILED_BLOCK = ReadyForQuery("E").serialize()
 
-_IDLE_TIMEOUTS = {
+_TIMEOUTS = {
     "idle_in_transaction_session_timeout": (
         SqlState.IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         "terminating connection due to idle-in-transaction timeout",
     ),
     "idle_session_timeout": (SqlState.IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
+    "transaction_timeout": (SqlState.TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout"),
 }
-"""The errors of the settings that limit the time until a client's next message."""
+"""The errors of the settings that limit the time until a client's next message, and the time of a transaction."""
 
 UNKNOWN, SELECT, COMMIT = "unknown", "select", "commit"
 
@@ -35,7 +36,7 @@ UNKNOWN, SELECT, COMMIT = "unknown", "select", "commit"
 class Responses:
     """Reports to the client, and counts by kind of statement. `kind`: that of the current statement.
 
-    `terminate` ends the session if it is idle for too long.
+    `terminate` ends the session if it is idle for too long, or its transaction lasts too long.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Responses:
         self._transactions = transactions
         self._terminate = terminate
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._transaction_timer: asyncio.TimerHandle | None = None
         self.notifications = NotificationSender(sender, lambda: self._is_idle, terminate)
         self._is_idle = True  # the client awaits no answer, and no transaction is open
         self._reported = context.settings.reported()
@@ -63,11 +65,13 @@ class Responses:
         self._sender.is_due = True
         if transaction.explicit:
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IN_BLOCK)
-            self._start_idle_timer("idle_in_transaction_session_timeout")
+            self._idle_timer = self._timer("idle_in_transaction_session_timeout")
+            self.start_transaction_timer()
         else:
+            self.stop_transaction_timer()
             self._is_idle = True
             self.notifications.send()
-            self._start_idle_timer("idle_session_timeout")
+            self._idle_timer = self._timer("idle_session_timeout")
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IDLE)
 
     def fail(self, error: PgError) -> None:
@@ -88,12 +92,25 @@ class Responses:
             self._idle_timer.cancel()
             self._idle_timer = None
 
-    def _start_idle_timer(self, name: str) -> None:
+    def start_transaction_timer(self) -> None:
+        """Called when a statement begins that waits, and after each statement of a block."""
+        if self._transaction_timer is None:
+            self._transaction_timer = self._timer("transaction_timeout")
+
+    def stop_transaction_timer(self) -> None:
+        """Called when the transaction has ended."""
+        if self._transaction_timer is not None:
+            self._transaction_timer.cancel()
+            self._transaction_timer = None
+
+    def _timer(self, name: str) -> asyncio.TimerHandle | None:
+        """Ends the session after the time that a setting limits; None if it limits none."""
         timeout_s = self._context.settings.timeout_s(name)
-        if timeout_s is not None:
-            sqlstate, message = _IDLE_TIMEOUTS[name]
-            error = PgError(sqlstate, message, severity=Severity.FATAL)
-            self._idle_timer = asyncio.get_running_loop().call_later(timeout_s, self._terminate, error)
+        if timeout_s is None:
+            return None
+        sqlstate, message = _TIMEOUTS[name]
+        error = PgError(sqlstate, message, severity=Severity.FATAL)
+        return asyncio.get_running_loop().call_later(timeout_s, self._terminate, error)
 
     def _report_settings(self) -> None:
         settings = self._context.settings

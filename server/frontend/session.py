@@ -145,6 +145,7 @@ class Session:
     def _close(self) -> None:
         self._ended = True
         self._responses.stop_idling()
+        self._responses.stop_transaction_timer()
         self._responses.notifications.close()
         self._dispatcher.portals.close_all()
         self.context.end()
@@ -270,6 +271,7 @@ class Session:
 
     async def _perform(self, message: FrontendMessage, work: Work) -> None:
         """The session's task: performs the work of one message, then handles the messages that arrived meanwhile."""
+        self._responses.start_transaction_timer()
         try:
             async with self._task.timeout(self.context.settings.timeout_s("statement_timeout")):
                 try:

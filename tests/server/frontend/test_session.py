@@ -324,6 +324,31 @@ def test_idle_in_transaction_timeout(dsn: str) -> None:
             connection.execute("SELECT 1")
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["SELECT pg_sleep(60)"],
+        ["SUBSCRIBE t"],
+        ["BEGIN"],
+        ["BEGIN", "SELECT pg_sleep(60)"],
+        ["BEGIN", "DECLARE c CURSOR FOR SUBSCRIBE t", "FETCH ALL c"],
+    ],
+)
+def test_transaction_timeout(dsn: str, statements: list[str]) -> None:
+    with connect(dsn) as connection:
+        connection.execute("DROP TABLE IF EXISTS t")
+        connection.execute("CREATE TABLE t (a int)")
+        connection.execute("SET transaction_timeout = '300ms'")
+        for _ in range(3):
+            connection.execute("SELECT pg_sleep(0.15)")  # each is a transaction of its own
+        with pytest.raises(errors.TransactionTimeout, match="terminating connection due to"):
+            for statement in statements:
+                connection.execute(statement.encode())
+            assert select.select([connection.pgconn.socket], [], [], 10)[0], "the server says why it closes"
+            connection.execute("SELECT 1")
+        assert connection.closed
+
+
 def test_settings(dsn: str) -> None:
     with connect(dsn) as connection:
         connection.execute("SET TIME ZONE 'America/New_York'")
