@@ -65,8 +65,9 @@ class CollectionFeeds:
 
     def close_times(self, ids: Iterable[ObjectId] | None = None) -> None:
         """Advances the feeds of these collections, by default of all, to their `upper`."""
-        for id in self._feeds if ids is None else self._feeds.keys() & set(ids):
-            self._feeds[id].closed(self._frontiers.upper(id))
+        for id in list(self._feeds) if ids is None else self._feeds.keys() & set(ids):
+            if (feed := self._feeds.get(id)) is not None:  # it is removed when its last reader has fallen behind
+                feed.closed(self._frontiers.upper(id))
 
     def fail(self, ids: Iterable[ObjectId], error: PgError, upper: int = 0) -> None:
         """Ends those of the collections' feeds that have reached `upper`."""
