@@ -194,6 +194,16 @@ def text_column(type: PgType, style: OutputStyle) -> TextColumn:
     return _TEXT_OF.get(type.name, _as_it_is)
 
 
+def value_text(column: pa.ChunkedArray, row: int, type: PgType, style: OutputStyle) -> str | None:
+    """One value of a column of `type` as PostgreSQL prints it; None for NULL."""
+    value = column.slice(row, 1).combine_chunks()
+    value = value.chunk(0) if isinstance(value, pa.ChunkedArray) else value
+    if value.null_count:
+        return None
+    text: str = text_column(type, style)(plain_column(value, type)).cast(pa.string())[0].as_py()
+    return text
+
+
 def _as_it_is(array: pa.Array) -> pa.Array:
     return array
 

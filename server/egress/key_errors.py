@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.text_columns import DEFAULT_STYLE, plain_column, text_column
+from protocol.pgwire.text_columns import DEFAULT_STYLE, value_text
 from protocol.pgwire.types import parse_type
 from server.egress.net_changes import KeyViolation
 from server.egress.sink_kind import SinkDefinition
@@ -14,9 +14,8 @@ def key_error(violation: KeyViolation, definition: SinkDefinition, hint: str) ->
     columns = {column.name: column for column in definition.columns}
     values = []
     for name, column in zip(definition.key, violation.row.columns, strict=True):
-        type = parse_type(columns[name].type)
-        text = text_column(type, DEFAULT_STYLE)(plain_column(column.combine_chunks(), type))[0].as_py()
-        values.append("null" if text is None else str(text))
+        text = value_text(column, 0, parse_type(columns[name].type), DEFAULT_STYLE)
+        values.append("null" if text is None else text)
     shown = f"({', '.join(definition.key)})=({', '.join(values)})"
     if violation.is_null:
         message = f'a row of "{definition.on}" has a null value in the key {shown}'

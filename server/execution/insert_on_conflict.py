@@ -171,10 +171,9 @@ async def _free(context: Context, table: Table, keys: Sequence[EnforcedKey], new
     is_free = np.ones(new.num_rows, np.bool_)
     found: list[tuple[Positions, Positions]] = []
     for key in keys:
-        (values,) = await key_tables(context.coordinator.engine, key, [new])
-        codes = await in_thread(codes_of, key, values)
+        codes, taken = await _taken(context, table, key, new)
         rows = codes.rows if codes.rows is not None else np.arange(len(codes))
-        is_free[rows[await are_taken(context, table, key, codes)]] = False
+        is_free[rows[taken]] = False
         found.append((rows, _numbers(codes)))
     accepted = is_free.copy()
     if len(found) == 1:
@@ -210,11 +209,18 @@ def _repeated(count: int, keys: Sequence[tuple[Positions, Positions]], is_free: 
     return found
 
 
+async def _taken(context: Context, table: Table, key: EnforcedKey, new: pa.Table) -> tuple[Codes, NDArray[np.bool_]]:
+    """The codes of the rows, and for each whether an existing row has the same key."""
+    (values,) = await key_tables(context.coordinator.engine, key, [new])
+    codes = await in_thread(codes_of, key, values)
+    return codes, await are_taken(context, table, key, codes)
+
+
 async def _conflicts(context: Context, table: Table, keys: Sequence[EnforcedKey], new: pa.Table) -> bool:
     """Whether an existing row has a key of one of the rows."""
     for key in keys:
-        (values,) = await key_tables(context.coordinator.engine, key, [new])
-        if (await are_taken(context, table, key, await in_thread(codes_of, key, values))).any():
+        _, taken = await _taken(context, table, key, new)
+        if taken.any():
             return True
     return False
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from catalog.objects import Table
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.text_columns import DEFAULT_STYLE, plain_column, text_column
+from protocol.pgwire.text_columns import DEFAULT_STYLE, value_text
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.execution.names import find_item
@@ -36,11 +35,11 @@ def _condition(current: CurrentRows, table: Table, row: int, qualifier: str) -> 
     parts = []
     for number, column in zip(current.columns, current.keys.columns, strict=True):
         type = parse_type(table.columns[number].type)
-        value = column.slice(row, 1).combine_chunks()
-        value = value.chunk(0) if isinstance(value, pa.ChunkedArray) else value
-        text = text_column(type, DEFAULT_STYLE)(plain_column(value, type))[0].as_py().replace("'", "''")
+        text = value_text(column, row, type, DEFAULT_STYLE)
+        assert text is not None  # a primary key has no NULL
+        literal = text.replace("'", "''")
         name = f"{quote_identifier(qualifier)}.{quote_identifier(table.columns[number].name)}"
-        parts.append(f"{name} = CAST('{text}' AS {sql_name(type)})")
+        parts.append(f"{name} = CAST('{literal}' AS {sql_name(type)})")
     return " AND ".join(parts)
 
 

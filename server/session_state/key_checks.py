@@ -16,7 +16,7 @@ from catalog.objects import ObjectId, Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.text_columns import plain_column, text_column
+from protocol.pgwire.text_columns import value_text
 from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_codes import Codes
@@ -276,8 +276,6 @@ def committed_duplicate(
 def _shown(context: Session, key: EnforcedKey, values: pa.Table, position: int) -> str:
     texts = []
     for number, type in zip(key.layout.columns, key.types, strict=True):
-        value = values.column(number).slice(position, 1).combine_chunks()
-        value = value.chunk(0) if isinstance(value, pa.ChunkedArray) else value
-        text = text_column(type, context.settings.output_style)(plain_column(value, type))
-        texts.append("null" if value.null_count else text.cast(pa.string())[0].as_py())
+        text = value_text(values.column(number), position, type, context.settings.output_style)
+        texts.append("null" if text is None else text)
     return f"({', '.join(key.texts)})=({', '.join(texts)})"

@@ -17,6 +17,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import BOOL, FLOAT8, INT8, NUMERIC, PgType
 from server.sql.bind.binder import Binder
 from server.sql.bind.calls import apply, call_of, operator, plain_types
@@ -60,44 +61,94 @@ def over_parts(
 
     `order` is the window's, `ranged` the order that the offsets of a frame in mode RANGE require.
     """
-    parts = _parts(binder, partition, order, frame, ranged, tree)
+    parts = _Frames(binder, partition, order, frame, ranged, tree).parts()
     return _Merger(binder, call, parts, tree).value()
 
 
 # -- the frames -------------------------------------------------------------------------------------------------------
 
 
-def _parts(
-    binder: Binder,
-    partition: tuple[Expression, ...],
-    order: tuple[SortKey, ...],
-    frame: Frame,
-    ranged: tuple[SortKey, ...],
-    tree: exp.Expr,
-) -> list[_Part]:
-    """The frames whose rows together are those of `frame`, in the order of the rows."""
-    first, last = _place(frame.start), _place(frame.end)
-    is_value = frame.kind == "RANGE" and any(abs(place) not in (0, math.inf) for place in (first, last))
-    if not is_value and first > last:
-        return []
-    if not first <= 0 <= last:  # the current row and its peers are not in the frame
-        if is_value and order[0].expression.nullable:
-            raise binder.unsupported("EXCLUDE in this frame over a sort key that may be NULL", tree, hint=_HINT)
-        if frame.kind == "GROUPS":
-            return [_groups(partition, order, str(frame))]
-        return [_Part(partition, ranged, str(frame))]
-    if frame.kind == "ROWS" and frame.excluded == "CURRENT ROW":
-        before = [_Part(partition, order, f"ROWS BETWEEN {frame.start} AND 1 PRECEDING")] if first < 0 else []
-        return before + ([_Part(partition, order, f"ROWS BETWEEN 1 FOLLOWING AND {frame.end}")] if last > 0 else [])
-    if frame.kind == "ROWS" and {first, last} - {0, math.inf, -math.inf}:
-        raise binder.unsupported(f"EXCLUDE {frame.excluded} in mode ROWS with an offset", tree, hint=_HINT)
-    found: list[_Part] = []
-    if first < 0 and order:
-        found.append(_side(binder, partition, order, frame, ranged, tree, is_before=True))
-    found += _peers(binder, partition, order, frame.excluded, tree)
-    if last > 0 and order:
-        found.append(_side(binder, partition, order, frame, ranged, tree, is_before=False))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """The frames of Spark for a frame: see `over_parts`."""
+
+    binder: Binder
+    partition: tuple[Expression, ...]
+    order: tuple[SortKey, ...]
+    frame: Frame
+    ranged: tuple[SortKey, ...]
+    tree: exp.Expr
+
+    def parts(self) -> list[_Part]:
+        """The frames whose rows together are those of `frame`, in the order of the rows."""
+        frame = self.frame
+        first, last = _place(frame.start), _place(frame.end)
+        is_value = frame.kind == "RANGE" and any(abs(place) not in (0, math.inf) for place in (first, last))
+        if not is_value and first > last:
+            return []
+        if not first <= 0 <= last:  # the current row and its peers are not in the frame
+            if is_value and self.order[0].expression.nullable:
+                raise self._unsupported("EXCLUDE in this frame over a sort key that may be NULL")
+            if frame.kind == "GROUPS":
+                return [self._groups(str(frame))]
+            return [_Part(self.partition, self.ranged, str(frame))]
+        if frame.kind == "ROWS" and frame.excluded == "CURRENT ROW":
+            before = [self._rows(f"{frame.start} AND 1 PRECEDING")] if first < 0 else []
+            return before + ([self._rows(f"1 FOLLOWING AND {frame.end}")] if last > 0 else [])
+        if frame.kind == "ROWS" and {first, last} - {0, math.inf, -math.inf}:
+            raise self._unsupported(f"EXCLUDE {frame.excluded} in mode ROWS with an offset")
+        found: list[_Part] = []
+        if first < 0 and self.order:
+            found.append(self._side(is_before=True))
+        found += self._peers()
+        if last > 0 and self.order:
+            found.append(self._side(is_before=False))
+        return found
+
+    def _unsupported(self, what: str) -> PgError:
+        return self.binder.unsupported(what, self.tree, hint=_HINT)
+
+    def _rows(self, between: str) -> _Part:
+        return _Part(self.partition, self.order, f"ROWS BETWEEN {between}")
+
+    def _groups(self, frame: str) -> _Part:
+        text, numbers = over_groups(frame, self.partition, self.order)
+        return _Part(self.partition, numbers, text)
+
+    def _peers(self) -> list[_Part]:
+        """The rows of the current group that are not excluded."""
+        if self.frame.excluded == "GROUP":
+            return []
+        if self.frame.excluded == "TIES":
+            return [_Part(self.partition, self.order, _CURRENT)]
+        for key in self.order:
+            groupable(self.binder, key.expression, self.tree)
+        same = (*self.partition, *(key.expression for key in self.order if key.expression not in self.partition))
+        return [_Part(same, self.order, f"ROWS {side}") for side in (_BEFORE, _AFTER)]
+
+    def _side(self, *, is_before: bool) -> _Part:
+        """The groups of the frame before, or after, the current one."""
+        frame = self.frame
+        bound = frame.start if is_before else frame.end
+        if bound.startswith("UNBOUNDED") or frame.kind == "ROWS":
+            return self._groups(f"GROUPS {_BEFORE if is_before else _AFTER}")
+        if frame.kind == "RANGE":
+            unit = self._unit(bound)
+            text = f"{bound} AND {unit} PRECEDING" if is_before else f"{unit} FOLLOWING AND {bound}"
+            return _Part(self.partition, self.ranged, f"RANGE BETWEEN {text}", self.order[0].expression)
+        between = f"{bound} AND 1 PRECEDING" if is_before else f"1 FOLLOWING AND {bound}"
+        return self._groups(f"GROUPS BETWEEN {between}")
+
+    def _unit(self, bound: str) -> str:
+        """The least difference between two values of the sort key, as Spark SQL. 0A000 if there is none."""
+        type = self.ranged[0].expression.type
+        if type == INT8:
+            return "CAST(1 AS BIGINT)"
+        if type.name == "numeric":
+            return f"CAST('1e-{type.scale or 0}' AS DECIMAL({type.precision or 38},{type.scale or 0}))"
+        if type.name in ("timestamp", "timestamptz") and "MONTH" not in bound:
+            return "INTERVAL '0 00:00:00.000001' DAY TO SECOND"
+        raise self._unsupported("EXCLUDE in mode RANGE with an offset of this type")
 
 
 def _place(bound: str) -> float:
@@ -111,58 +162,6 @@ def _place(bound: str) -> float:
         return sign * int(bound.split()[0])
     written = bound.split("'")[1] if "'" in bound else bound.split()[0]  # CAST('1.5' ..., INTERVAL '1' ..., CAST(1 ...
     return sign if re.search("[1-9]", written) else 0
-
-
-def _groups(partition: tuple[Expression, ...], order: tuple[SortKey, ...], frame: str) -> _Part:
-    text, numbers = over_groups(frame, partition, order)
-    return _Part(partition, numbers, text)
-
-
-def _peers(
-    binder: Binder, partition: tuple[Expression, ...], order: tuple[SortKey, ...], excluded: str, tree: exp.Expr
-) -> list[_Part]:
-    """The rows of the current group that are not excluded."""
-    if excluded == "GROUP":
-        return []
-    if excluded == "TIES":
-        return [_Part(partition, order, _CURRENT)]
-    for key in order:
-        groupable(binder, key.expression, tree)
-    same = (*partition, *(key.expression for key in order if key.expression not in partition))
-    return [_Part(same, order, f"ROWS {side}") for side in (_BEFORE, _AFTER)]
-
-
-def _side(
-    binder: Binder,
-    partition: tuple[Expression, ...],
-    order: tuple[SortKey, ...],
-    frame: Frame,
-    ranged: tuple[SortKey, ...],
-    tree: exp.Expr,
-    *,
-    is_before: bool,
-) -> _Part:
-    """The groups of the frame before, or after, the current one."""
-    bound = frame.start if is_before else frame.end
-    if bound.startswith("UNBOUNDED") or frame.kind == "ROWS":
-        return _groups(partition, order, f"GROUPS {_BEFORE if is_before else _AFTER}")
-    if frame.kind == "RANGE":
-        unit = _unit(binder, ranged[0].expression.type, bound, tree)
-        text = f"{bound} AND {unit} PRECEDING" if is_before else f"{unit} FOLLOWING AND {bound}"
-        return _Part(partition, ranged, f"RANGE BETWEEN {text}", order[0].expression)
-    between = f"{bound} AND 1 PRECEDING" if is_before else f"1 FOLLOWING AND {bound}"
-    return _groups(partition, order, f"GROUPS BETWEEN {between}")
-
-
-def _unit(binder: Binder, type: PgType, bound: str, tree: exp.Expr) -> str:
-    """The least difference between two values of a type, as Spark SQL. 0A000 if there is none."""
-    if type == INT8:
-        return "CAST(1 AS BIGINT)"
-    if type.name == "numeric":
-        return f"CAST('1e-{type.scale or 0}' AS DECIMAL({type.precision or 38},{type.scale or 0}))"
-    if type.name in ("timestamp", "timestamptz") and "MONTH" not in bound:
-        return "INTERVAL '0 00:00:00.000001' DAY TO SECOND"
-    raise binder.unsupported("EXCLUDE in mode RANGE with an offset of this type", tree, hint=_HINT)
 
 
 # -- the values -------------------------------------------------------------------------------------------------------
