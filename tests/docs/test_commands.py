@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import sqlite3
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -45,6 +46,16 @@ def statements(block: str) -> list[str]:
     return [each.strip() for each in re.sub(r" *-- .*", "", block).split(";") if each.strip()]
 
 
+def listening(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Waits until a server that logs JSON listens. Returns the event, which has the ports."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        event: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "listening":
+            return event
+    raise AssertionError("the server has ended")
+
+
 @pytest.fixture
 def own_server(engine: SparkEngine, tmp_path: Path) -> Iterator[ServerThread]:
     """A server with Spark whose default database no other test uses."""
@@ -76,12 +87,7 @@ def test_the_quick_start_starts_a_server(tmp_path: Path) -> None:
     options = "--listen 127.0.0.1:0 --http-listen= --log-format json"
     with shell(f"exec {serve.removeprefix('tidewire/bin/')} {options}", tmp_path) as server:
         try:
-            assert server.stdout is not None
-            for line in server.stdout:
-                event: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-                if event.get("event") == "listening":
-                    break
-            command = connect.replace("6875", str(event["port"]))
+            command = connect.replace("6875", str(listening(server)["port"]))
             assert output(f"{command} -A -t -c 'SELECT 1'", tmp_path) == "1\n"
             assert (tmp_path / "tidewire-data" / "catalog.sqlite").exists()
         finally:
@@ -245,11 +251,7 @@ def test_a_server_for_a_network(tmp_path: Path) -> None:
     serve = serve.replace("0.0.0.0:6875", "127.0.0.1:0").replace("0.0.0.0:6876", "127.0.0.1:0")
     with shell(f"exec {serve} --log-format json", tmp_path) as process:
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                event: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-                if event.get("event") == "listening":
-                    break
+            event = listening(process)
             (options,) = re.findall(r'psql "(.*)"', connect)  # the psql of the tests has no TLS
             options = options.replace("db.example.org", "127.0.0.1").replace("6875", str(event["port"]))
             (create,) = examples("operations.md", "sql", "Metrics")

@@ -7,7 +7,6 @@ process ends when COUNT changes are in all topics.
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,8 @@ from pathlib import Path
 from catalog.objects import ObjectId, Sink
 from catalog.source_definition import Envelope
 from tests.kafka.registry import Registry
-from tests.kafka.sinks import TABLE, define, sink_of
-from tests.server.egress.postgres.child import change, running
+from tests.kafka.sinks import define, sink_of
+from tests.server.egress.postgres.child import follow, running
 
 FORMATS = {Envelope.UPSERT: "json", Envelope.DEBEZIUM: "avro", Envelope.MATERIALIZE: "avro"}
 
@@ -34,17 +33,7 @@ async def main(directory: Path, kafka: str, url: str, name: str, count: int) -> 
     coordinator, sinks = running(directory / "data")
     await coordinator.start()
     await define(coordinator, kafka, registry, *sinks_of(name))
-    sinks.start()
-    found = await coordinator.reads.rows(TABLE.id, coordinator.latest_time())
-    rows = dict(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
-    choice = random.Random()
-    for _ in range(count):
-        await change(coordinator, rows, choice)
-    time = coordinator.latest_time()
-    while any((sink.frontier or 0) <= time for sink in sinks.running.values()):
-        await coordinator.frontiers.moved.wait()
-    await sinks.close()
-    await coordinator.close()
+    await follow(coordinator, sinks, count)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ in both.
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from catalog.source_definition import Encoding, Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from tests.kafka.sinks import TABLE
-from tests.server.egress.postgres.child import SCHEMA, change, running
+from tests.server.egress.postgres.child import SCHEMA, follow, running
 
 FILES = {ObjectId("u20"): Envelope.UPSERT, ObjectId("u21"): Envelope.DEBEZIUM}
 
@@ -52,17 +51,7 @@ async def main(directory: Path, count: int) -> None:
     coordinator, sinks = running(directory / "data")
     await coordinator.start()
     await define(coordinator, directory)
-    sinks.start()
-    found = await coordinator.reads.rows(TABLE.id, coordinator.latest_time())
-    rows = dict(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
-    choice = random.Random()
-    for _ in range(count):
-        await change(coordinator, rows, choice)
-    time = coordinator.latest_time()
-    while any((sink.frontier or 0) <= time for sink in sinks.running.values()):
-        await coordinator.frontiers.moved.wait()
-    await sinks.close()
-    await coordinator.close()
+    await follow(coordinator, sinks, count)
 
 
 if __name__ == "__main__":

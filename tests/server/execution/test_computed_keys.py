@@ -18,7 +18,7 @@ from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
 from tests.server.execution.test_insert_on_conflict import in_threads, kind
-from tests.server.execution.test_keys import outcome
+from tests.server.execution.test_keys import outcome, outcomes
 from tests.server.slow_engine import PassingEngine
 
 Connection = psycopg.Connection[Any]
@@ -77,12 +77,8 @@ def test_duplicates_are_those_of_postgresql(theirs: Connection, dsn: str) -> Non
         @examples(12)
         @given(st.lists(BLOCKS, min_size=1, max_size=5))
         def compare(blocks: list[list[str]]) -> None:
-            for connection in (theirs, ours):
-                connection.execute("ROLLBACK")  # after a failed example
-                connection.execute("DROP TABLE IF EXISTS p")
-                connection.execute(TABLES)
-            for statement in (statement for block in blocks for statement in (*block, "SELECT * FROM p")):
-                found, expected = outcome(ours, statement), outcome(theirs, statement)
+            definitions = ("DROP TABLE IF EXISTS p", TABLES)
+            for statement, found, expected in outcomes(ours, theirs, definitions, blocks, "SELECT * FROM p"):
                 if "CONFLICT" in statement:
                     found, expected = kind(found), kind(expected)
                 if expected in ("duplicate", kind(found)) != found and "UPDATE" in statement:

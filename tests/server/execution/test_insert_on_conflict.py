@@ -18,7 +18,7 @@ from psycopg import errors
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
-from tests.server.execution.test_keys import outcome
+from tests.server.execution.test_keys import outcomes
 
 Connection = psycopg.Connection[Any]
 
@@ -84,12 +84,9 @@ def test_conflicts_are_those_of_postgresql(theirs: Connection, dsn: str) -> None
         @examples(12)
         @given(st.lists(BLOCKS, min_size=1, max_size=4))
         def compare(blocks: list[list[str]]) -> None:
-            for connection in (theirs, ours):
-                connection.execute("ROLLBACK")  # after a failed example
-                connection.execute("DROP TABLE IF EXISTS k; DROP TABLE IF EXISTS plain")
-                connection.execute(TABLES)
-            for statement in (statement for block in blocks for statement in (*block, "SELECT * FROM k")):
-                found, expected = kind(outcome(ours, statement)), kind(outcome(theirs, statement))
+            definitions = ("DROP TABLE IF EXISTS k; DROP TABLE IF EXISTS plain", TABLES)
+            for statement, *both in outcomes(ours, theirs, definitions, blocks, "SELECT * FROM k"):
+                found, expected = map(kind, both)
                 if expected == "duplicate" != found and ("SELECT" in statement or statement.count("(") > 3):
                     return  # a duplicate that a later row of the statement has removed
                 assert found == expected, statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,18 @@ def outcome(connection: Connection, statement: str) -> object:
     return cursor.statusmessage, sorted(map(repr, cursor.fetchall())) if cursor.description else None
 
 
+def outcomes(
+    ours: Connection, theirs: Connection, definitions: Sequence[str], blocks: list[list[str]], query: str
+) -> Iterator[tuple[str, object, object]]:
+    """Executes blocks and after each of them the query, on new tables. Yields each statement with both outcomes."""
+    for connection in (theirs, ours):
+        connection.execute("ROLLBACK")  # after a failed example
+        for definition in definitions:
+            connection.execute(definition.encode())
+    for statement in (statement for block in blocks for statement in (*block, query)):
+        yield statement, outcome(ours, statement), outcome(theirs, statement)
+
+
 @pytest.fixture(scope="module")
 def theirs(postgres: str) -> Iterator[Connection]:
     with own_schema(postgres, "keys") as connection:
@@ -83,12 +95,9 @@ def test_duplicates_are_those_of_postgresql(theirs: Connection, dsn: str) -> Non
         @examples(12)
         @given(st.lists(BLOCKS, min_size=1, max_size=5))
         def compare(blocks: list[list[str]]) -> None:
-            for connection in (theirs, ours):
-                connection.execute("ROLLBACK")  # after a failed example
-                connection.execute("DROP TABLE IF EXISTS k; DROP TABLE IF EXISTS l")
-                connection.execute(TABLES)
-            for statement in (statement for block in blocks for statement in (*block, "SELECT * FROM k")):
-                assert outcome(ours, statement) == outcome(theirs, statement), statement
+            definitions = ("DROP TABLE IF EXISTS k; DROP TABLE IF EXISTS l", TABLES)
+            for statement, found, expected in outcomes(ours, theirs, definitions, blocks, "SELECT * FROM k"):
+                assert found == expected, statement
 
         compare()
 

@@ -81,10 +81,8 @@ async def change(coordinator: Coordinator, rows: dict[int, str | None], choice: 
         await coordinator.commit(Request(writes=writes, unchanged={TABLE.id: coordinator.latest_time()}))
 
 
-async def main(directory: Path, port: int, count: int) -> None:
-    coordinator, sinks = running(directory / "data")
-    await coordinator.start()
-    await define(coordinator, port)
+async def follow(coordinator: Coordinator, sinks: Sinks, count: int) -> None:
+    """Starts the sinks, commits `count` changes, and closes all when every sink has written them."""
     sinks.start()
     found = await coordinator.reads.rows(TABLE.id, coordinator.latest_time())
     rows = dict(zip(found["c0"].to_pylist(), found["c1"].to_pylist(), strict=True))
@@ -92,10 +90,17 @@ async def main(directory: Path, port: int, count: int) -> None:
     for _ in range(count):
         await change(coordinator, rows, choice)
     time = coordinator.latest_time()
-    while any((sinks.running[id].frontier or 0) <= time for id in SINKS):
+    while any((sink.frontier or 0) <= time for sink in sinks.running.values()):
         await coordinator.frontiers.moved.wait()
     await sinks.close()
     await coordinator.close()
+
+
+async def main(directory: Path, port: int, count: int) -> None:
+    coordinator, sinks = running(directory / "data")
+    await coordinator.start()
+    await define(coordinator, port)
+    await follow(coordinator, sinks, count)
 
 
 if __name__ == "__main__":
