@@ -91,6 +91,8 @@ class CollectionFeed(Feed):
                     self.fail(failure)
                     return
                 self._arrived.popleft()
+        except Exception as error:  # of appending: readers must not wait for ever
+            self.fail(to_pg_error(error))
         finally:
             self._working = None
 
