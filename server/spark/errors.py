@@ -76,6 +76,11 @@ class Failure(Exception):
         self.trace = trace
         self.spark_stopped = spark_stopped
 
+    @property
+    def no_memory(self) -> bool:
+        """Whether an allocation failed: in memory that all statements share, so that another one may be the cause."""
+        return any(_ALLOCATION_FAILED.search(f"{fault.kind}: {fault.message}") for fault in self.chain)
+
 
 def pg_error(failure: Failure, sql: str) -> PgError:
     """Returns the error to send to the client for a failure of `sql`. Logs a failure that is not known."""
@@ -215,16 +220,14 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "USER_RAISED_EXCEPTION": _raised,
 }
 
+_ALLOCATION_FAILED = re.compile(r"OutOfMemory(?:Error|Exception)|OutOfDirectMemoryError|UNABLE_TO_ACQUIRE_MEMORY")
+
 _BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
     (re.compile(pattern), sqlstate, text)
     for pattern, sqlstate, text in (
         (r"PatternSyntaxException", SqlState.INVALID_REGULAR_EXPRESSION, "invalid regular expression: {fault.line}"),
-        (
-            r"OutOfMemory(?:Error|Exception)|OutOfDirectMemoryError|UNABLE_TO_ACQUIRE_MEMORY|maxResultSize|"
-            r"Cannot broadcast the table",
-            SqlState.OUT_OF_MEMORY,
-            "out of memory",
-        ),
+        (_ALLOCATION_FAILED.pattern, SqlState.OUT_OF_MEMORY, "out of memory"),
+        (r"maxResultSize|Cannot broadcast the table", SqlState.OUT_OF_MEMORY, "out of memory"),
         (r"RESOURCE_EXHAUSTED", SqlState.PROGRAM_LIMIT_EXCEEDED, "{fault.line}"),
         (r"No space left on device", SqlState.DISK_FULL, "could not write temporary data: no space left on device"),
         (r"StackOverflowError", SqlState.STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"),

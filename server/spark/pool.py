@@ -8,6 +8,7 @@ A slot is a Spark session with its own thread; a statement occupies one slot whi
   the slot's thread has finished.
 - Background statements start only when no other statement runs.
 - When a driver is lost, its slots are discarded. Its statements run again on the next driver.
+- A statement that fails for lack of memory while others run is repeated, because the memory may have been theirs.
 - While no driver can be started, statements are refused, except patient ones, which wait.
 
 Cancellation is by job group, which includes jobs that have not been submitted yet. Each run of a statement has a new
@@ -44,7 +45,19 @@ _log = structlog.get_logger()
 class Statement:
     """One submitted query. `future` is resolved exactly once, unless the statement is cancelled first."""
 
-    __slots__ = ("background", "begun_s", "cancelled", "future", "group", "parts", "patient", "runs", "sql", "views")
+    __slots__ = (
+        "alone",
+        "background",
+        "begun_s",
+        "cancelled",
+        "future",
+        "group",
+        "parts",
+        "patient",
+        "runs",
+        "sql",
+        "views",
+    )
 
     def __init__(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
@@ -55,6 +68,7 @@ class Statement:
         self.background = background
         self.cancelled = False
         self.runs = 0
+        self.alone = False  # whether no other statement has run at any time during the last run
         self.group = ""  # of the last run
         self.begun_s = time.monotonic()
         self.parts: dict[str, float] = {}  # durations of the phases of the last run, in seconds
@@ -106,8 +120,11 @@ class Slot:
                 if failure.spark_stopped:
                     self._pool.lost(self, statement)
                     break
+                error = self._error_of(failure, statement)
+                if failure.no_memory and self._pool.repeated(self, statement):
+                    continue
                 self._pool.finished(self)
-                statement.future.set_exception(self._error_of(failure, statement))
+                statement.future.set_exception(error)
             except BaseException as bug:  # a bug: raised in the caller that awaits the future
                 self._pool.finished(self)
                 statement.future.set_exception(bug)
@@ -280,12 +297,27 @@ class Pool:
     def finished(self, slot: Slot) -> None:
         """Called by `slot` when its statement has finished. Makes the slot free."""
         with self._lock:
-            del self._running[slot]
-            if slot in self._slots:
-                self._free.append(slot)
-                self._dispatch()
-            else:
-                slot.give(None)
+            self._finished(slot)
+
+    def _finished(self, slot: Slot) -> None:
+        del self._running[slot]
+        if slot in self._slots:
+            self._free.append(slot)
+            self._dispatch()
+        else:
+            slot.give(None)
+
+    def repeated(self, slot: Slot, statement: Statement) -> bool:
+        """Called by `slot` when its statement has failed for lack of memory. Returns whether the statement is repeated.
+
+        It is repeated if other statements ran meanwhile, until it has run RUNS_MAX times. Makes the slot free then.
+        """
+        with self._lock:
+            if statement.alone or statement.cancelled or statement.runs >= RUNS_MAX or self._refused(statement):
+                return False
+            self._queue_again(statement)
+            self._finished(slot)
+        return True
 
     def lost(self, slot: Slot, statement: Statement) -> None:
         """Called by `slot` when its driver is unusable. Queues its statement again.
@@ -303,10 +335,13 @@ class Pool:
                 return
             refusal = self._refused(statement)
             if refusal is None and statement.runs < RUNS_MAX and not (self._lost_alone and no_memory):
-                (self._background if statement.background else self._waiting).appendleft(statement)
+                self._queue_again(statement)
                 self._dispatch()
                 return
         statement.future.set_exception(refusal or (out_of_memory() if no_memory else _lost_too_often(statement)))
+
+    def _queue_again(self, statement: Statement) -> None:
+        (self._background if statement.background else self._waiting).appendleft(statement)
 
     def _dispatch(self) -> None:
         """Assigns queued statements to free slots. The caller holds the lock.
@@ -324,6 +359,9 @@ class Pool:
                 return
             slot = max(self._free, key=lambda free: free.knows(statement))
             self._free.remove(slot)
+            statement.alone = not self._running
+            for running in self._running.values():
+                running.alone = False
             self._running[slot] = statement
             statement.runs += 1
             slot.runs += 1

@@ -290,6 +290,42 @@ def test_a_statement_does_not_fail_because_of_others_that_take_all_memory(stage:
     assert later.future.result(DEADLINE_S) is ROWS
 
 
+NO_MEMORY = Failure((Fault("java.lang.OutOfMemoryError", "Java heap space"),), "")
+
+
+def test_a_statement_is_repeated_if_it_had_no_memory_while_others_ran(stage: Stage) -> None:
+    stage.open("a", "b")
+    cause = stage.submit("cause")
+    *_, cause_end = stage.next()
+    innocent = stage.submit("innocent")
+    for _ in range(rules.RUNS_MAX - 1):
+        stage.next()[4].set_exception(NO_MEMORY)
+    while stage.pool.running > 1:
+        time.sleep(0.001)
+    assert stage.begun.empty()  # the last run waits until it is alone
+    cause_end.set_result(ROWS)
+    assert cause.future.result(DEADLINE_S) is ROWS
+    _, sql, *_, end = stage.next()
+    assert sql == "innocent"
+    end.set_exception(NO_MEMORY)
+    assert code(innocent) == SqlState.OUT_OF_MEMORY
+
+
+def test_a_statement_that_had_no_memory_alone_fails_at_once(stage: Stage) -> None:
+    stage.open("a", "b")
+    statement = stage.submit("1")
+    stage.next()[4].set_exception(NO_MEMORY)
+    assert code(statement) == SqlState.OUT_OF_MEMORY
+    stage.submit("other")
+    *_, other_end = stage.next()
+    statement = stage.submit("2")
+    *_, end = stage.next()
+    stage.pool.cancel(statement)
+    end.set_exception(NO_MEMORY)
+    assert code(statement) == SqlState.QUERY_CANCELED
+    other_end.set_result(ROWS)
+
+
 def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: Stage) -> None:
     last = stage.submit("last")
     stage.open("a")
