@@ -220,7 +220,10 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "USER_RAISED_EXCEPTION": _raised,
 }
 
-_ALLOCATION_FAILED = re.compile(r"OutOfMemory(?:Error|Exception)|OutOfDirectMemoryError|UNABLE_TO_ACQUIRE_MEMORY")
+# Arrow reports a leak instead of the failed allocation if it must release what was allocated before the failure.
+_ALLOCATION_FAILED = re.compile(
+    r"OutOfMemory(?:Error|Exception)|OutOfDirectMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Memory was leaked by query"
+)
 
 _BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
     (re.compile(pattern), sqlstate, text)

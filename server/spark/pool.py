@@ -8,7 +8,8 @@ A slot is a Spark session with its own thread; a statement occupies one slot whi
   the slot's thread has finished.
 - Background statements start only when no other statement runs.
 - When a driver is lost, its slots are discarded. Its statements run again on the next driver.
-- A statement that fails for lack of memory while others run is repeated, because the memory may have been theirs.
+- The statement that has run longest is the probable cause when memory is short. Others that fail for lack of memory at
+  the same time are repeated.
 - While no driver can be started, statements are refused, except patient ones, which wait.
 
 Cancellation is by job group, which includes jobs that have not been submitted yet. Each run of a statement has a new
@@ -46,12 +47,12 @@ class Statement:
     """One submitted query. `future` is resolved exactly once, unless the statement is cancelled first."""
 
     __slots__ = (
-        "alone",
         "background",
         "begun_s",
         "cancelled",
         "future",
         "group",
+        "number",
         "parts",
         "patient",
         "runs",
@@ -68,7 +69,7 @@ class Statement:
         self.background = background
         self.cancelled = False
         self.runs = 0
-        self.alone = False  # whether no other statement has run at any time during the last run
+        self.number = 0  # of the last run, among all runs of the pool
         self.group = ""  # of the last run
         self.begun_s = time.monotonic()
         self.parts: dict[str, float] = {}  # durations of the phases of the last run, in seconds
@@ -186,8 +187,10 @@ class Pool:
         self._waiting: deque[Statement] = deque()
         self._background: deque[Statement] = deque()
         self._free: list[Slot] = []
-        self._running: dict[Slot, Statement] = {}
+        self._running: dict[Slot, Statement] = {}  # in the order of their start
         self._slots: frozenset[Slot] = frozenset()  # of the current driver
+        self._runs = 0  # of all statements
+        self._exhausting = 0  # the number of the last run that began before a statement had exhausted the memory
         self._lost_alone = False  # whether exactly one statement ran when the last driver was lost
         self._refusal: PgError | None = None
         self._ended = False
@@ -310,10 +313,14 @@ class Pool:
     def repeated(self, slot: Slot, statement: Statement) -> bool:
         """Called by `slot` when its statement has failed for lack of memory. Returns whether the statement is repeated.
 
-        It is repeated if other statements ran meanwhile, until it has run RUNS_MAX times. Makes the slot free then.
+        It is repeated, until it has run RUNS_MAX times, if an older one runs or has failed for lack of memory meanwhile.
+        If so, makes the slot free.
         """
         with self._lock:
-            if statement.alone or statement.cancelled or statement.runs >= RUNS_MAX or self._refused(statement):
+            if statement is next(iter(self._running.values())) and statement.number > self._exhausting:
+                self._exhausting = self._runs
+                return False
+            if statement.cancelled or statement.runs >= RUNS_MAX or self._refused(statement):
                 return False
             self._queue_again(statement)
             self._finished(slot)
@@ -359,10 +366,9 @@ class Pool:
                 return
             slot = max(self._free, key=lambda free: free.knows(statement))
             self._free.remove(slot)
-            statement.alone = not self._running
-            for running in self._running.values():
-                running.alone = False
             self._running[slot] = statement
+            self._runs += 1
+            statement.number = self._runs
             statement.runs += 1
             slot.runs += 1
             statement.group = f"{slot.name}/{slot.runs}"

@@ -50,7 +50,7 @@ TOO_LONG = [
     "SELECT array_length(array_fill(n, ARRAY[1000000000]), 1) FROM t",
 ]
 EXHAUSTING = [
-    "SELECT n, (SELECT array_agg(g) FROM generate_series(1, 1000000000) g) FROM t WHERE n < 3",
+    "SELECT n, (SELECT array_agg(repeat('x', 1000) || g) FROM generate_series(1, 1000000000) g) FROM t WHERE n < 3",
     "SELECT repeat(v, 10000000) FROM t",
     "SELECT length(replace(repeat(v, 100000), '1', repeat(v, 100000))) FROM t",
 ]

@@ -14,7 +14,7 @@ from server.spark.errors import Failure, Fault
 def compile_bridge(gateway: ClientServer) -> JavaObject:
     """Compiles the Java sources inside the JVM. Returns a `SparkBridge`, which opens paths and describes errors."""
     loader = gateway.jvm.Thread.currentThread().getContextClassLoader()
-    for source in ("PreparedArrow.java", "PreparedPlan.java", "SparkBridge.java"):
+    for source in ("PreparedArrow.java", "PreparedPlan.java", "MemoryGuard.java", "SparkBridge.java"):
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         compiler.cook(files("server.spark").joinpath("java", source).read_text())

@@ -122,6 +122,7 @@ class EmbeddedDriver:
             self._session = gateway.jvm.org.apache.spark.sql.classic.SparkSession(self._context, {})
             self._bridge = bridge.result()
         self._bridge.boundThreads(self._context, CLEANING_THREADS)
+        self._bridge.guardMemory(self._context)
         self._stock = None if low_latency else StockPaths(gateway, self._bridge)
         self._process = jvm
         self._jvm = gateway.jvm

@@ -151,6 +151,7 @@ public class SparkBridge implements Runnable {
         String sql = text(in);
         SparkContext context = session.sparkContext();
         context.setJobGroup(group, null, false);
+        MemoryGuard.begin(group);
         try {
             long begun = System.nanoTime();
             for (int i = 0; i < dropped.length; i++) {
@@ -193,8 +194,11 @@ public class SparkBridge implements Runnable {
         } catch (Throwable thrown) {
             // Subqueries and broadcasts run concurrently: when one fails, the jobs of the others would continue.
             context.cancelJobGroupAndFutureJobs(group);
+            boolean isExhausting = MemoryGuard.hasCancelled(group);
             out.writeInt(FAILED);
-            write(out, describe(thrown));
+            write(out, describe(isExhausting ? new OutOfMemoryError("GC overhead limit exceeded") : thrown));
+        } finally {
+            MemoryGuard.end(group);
         }
     }
 
@@ -392,6 +396,11 @@ public class SparkBridge implements Runnable {
     private static void bound(ThreadPoolExecutor pool, int max) {
         pool.setCorePoolSize(max); // before the maximum, which must not be smaller
         pool.setMaximumPoolSize(max);
+    }
+
+    /** Starts the guard that ends a statement when the heap is exhausted. */
+    public void guardMemory(SparkContext context) {
+        MemoryGuard.start(context);
     }
 
     /** Cancels the prepared statement of a job group, which is not a Spark job. */

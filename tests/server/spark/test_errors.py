@@ -17,6 +17,7 @@ TASK = "Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, mo
         ("org.apache.spark.SparkException", f"{TASK}java.lang.OutOfMemoryError: Java heap space"),
         ("org.apache.arrow.memory.OutOfMemoryException", "Failure allocating buffer."),
         ("org.apache.spark.SparkException", f"{TASK}org.apache.arrow.memory.OutOfMemoryException: Failure allocating"),
+        ("java.lang.IllegalStateException", "Memory was leaked by query. Memory leaked: (1048576)"),
         ("io.netty.util.internal.OutOfDirectMemoryError", "failed to allocate 1073741824 byte(s) of direct memory"),
     ],
 )

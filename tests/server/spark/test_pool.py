@@ -293,7 +293,7 @@ def test_a_statement_does_not_fail_because_of_others_that_take_all_memory(stage:
 NO_MEMORY = Failure((Fault("java.lang.OutOfMemoryError", "Java heap space"),), "")
 
 
-def test_a_statement_is_repeated_if_it_had_no_memory_while_others_ran(stage: Stage) -> None:
+def test_a_statement_is_repeated_if_it_had_no_memory_while_an_older_one_ran(stage: Stage) -> None:
     stage.open("a", "b")
     cause = stage.submit("cause")
     *_, cause_end = stage.next()
@@ -303,27 +303,40 @@ def test_a_statement_is_repeated_if_it_had_no_memory_while_others_ran(stage: Sta
     while stage.pool.running > 1:
         time.sleep(0.001)
     assert stage.begun.empty()  # the last run waits until it is alone
-    cause_end.set_result(ROWS)
-    assert cause.future.result(DEADLINE_S) is ROWS
+    cause_end.set_exception(NO_MEMORY)
+    assert code(cause) == SqlState.OUT_OF_MEMORY
     _, sql, *_, end = stage.next()
     assert sql == "innocent"
     end.set_exception(NO_MEMORY)
     assert code(innocent) == SqlState.OUT_OF_MEMORY
 
 
-def test_a_statement_that_had_no_memory_alone_fails_at_once(stage: Stage) -> None:
+def test_a_statement_is_repeated_if_an_older_one_has_exhausted_the_memory_before(stage: Stage) -> None:
+    stage.open("a", "b")
+    cause, innocent = stage.submit("cause"), stage.submit("innocent")
+    ends = {sql: end for _, sql, *_, end in (stage.next(), stage.next())}
+    ends["cause"].set_exception(NO_MEMORY)
+    assert code(cause) == SqlState.OUT_OF_MEMORY
+    ends["innocent"].set_exception(NO_MEMORY)
+    stage.next()[4].set_result(ROWS)
+    assert innocent.future.result(DEADLINE_S) is ROWS
+
+
+def test_the_oldest_statement_fails_at_once_if_it_has_no_memory(stage: Stage) -> None:
     stage.open("a", "b")
     statement = stage.submit("1")
-    stage.next()[4].set_exception(NO_MEMORY)
-    assert code(statement) == SqlState.OUT_OF_MEMORY
-    stage.submit("other")
-    *_, other_end = stage.next()
-    statement = stage.submit("2")
     *_, end = stage.next()
-    stage.pool.cancel(statement)
+    younger = stage.submit("younger")
+    *_, younger_end = stage.next()
     end.set_exception(NO_MEMORY)
-    assert code(statement) == SqlState.QUERY_CANCELED
-    other_end.set_result(ROWS)
+    assert code(statement) == SqlState.OUT_OF_MEMORY
+    cancelled = stage.submit("cancelled")
+    *_, end = stage.next()
+    stage.pool.cancel(cancelled)
+    end.set_exception(NO_MEMORY)
+    assert code(cancelled) == SqlState.QUERY_CANCELED
+    younger_end.set_result(ROWS)
+    assert younger.future.result(DEADLINE_S) is ROWS
 
 
 def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: Stage) -> None:

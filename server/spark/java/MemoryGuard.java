@@ -1,0 +1,139 @@
+package tidewire;
+
+import java.lang.management.GarbageCollectorMXBean;
+import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryUsage;
+import java.util.ArrayDeque;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.SparkContext;
+
+/**
+ * Ends the statement that has run longest when the heap is exhausted.
+ *
+ * Before an allocation fails, G1 collects a full heap again and again, for minutes. All statements wait meanwhile, and
+ * any of them may be the one whose allocation fails. A JVM in which the statement cannot be ended exits as if an
+ * allocation had failed. It is compiled as SparkBridge.java is.
+ */
+@SuppressWarnings("cast")
+public class MemoryGuard implements Runnable {
+    private static final long PERIOD_MS = 1000;
+    private static final int PERIODS = 5; // over which the time of collections is measured
+    private static final double COLLECTING_MAX = 0.5; // of the time
+    private static final double USED_MAX = 0.9; // of the heap
+    private static final long END_NS = 30L * 1000 * 1000 * 1000; // until a statement has ended that was cancelled
+    private static final int EXIT_OUT_OF_MEMORY = 52; // as Spark's handler of an OutOfMemoryError
+
+    private static final Map<String, Long> running =
+            new LinkedHashMap<String, Long>(); // job groups, the oldest first, and when each was cancelled, or 0
+
+    private SparkContext context;
+
+    /** Starts the guard's thread. */
+    public static void start(SparkContext context) {
+        MemoryGuard guard = new MemoryGuard();
+        guard.context = context;
+        Thread thread = new Thread(guard, "tidewire-memory-guard");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** Adds the job group of a statement that starts. */
+    public static void begin(String group) {
+        synchronized (running) {
+            running.put(group, Long.valueOf(0));
+        }
+    }
+
+    /** Removes the job group of a statement that has ended. */
+    public static void end(String group) {
+        synchronized (running) {
+            running.remove(group);
+        }
+    }
+
+    /** Whether the guard has cancelled a running statement. */
+    public static boolean hasCancelled(String group) {
+        synchronized (running) {
+            Long cancelled = (Long) running.get(group);
+            return cancelled != null && cancelled.longValue() != 0;
+        }
+    }
+
+    public void run() {
+        ArrayDeque<long[]> samples = new ArrayDeque<long[]>(); // {time in ns, total time of collections in ms}
+        try {
+            while (!context.isStopped()) {
+                Thread.sleep(PERIOD_MS);
+                long[] now = new long[] {System.nanoTime(), collectionMs()};
+                samples.add(now);
+                if (samples.size() <= PERIODS) {
+                    continue;
+                }
+                long[] before = (long[]) samples.remove();
+                double collecting = (now[1] - before[1]) * 1e6 / (now[0] - before[0]);
+                if (collecting > COLLECTING_MAX && used() > USED_MAX) {
+                    cancelOldest(now[0]);
+                    samples.clear();
+                }
+            }
+        } catch (InterruptedException stopped) {
+            return;
+        }
+    }
+
+    private void cancelOldest(long now) {
+        String oldest = null;
+        synchronized (running) {
+            Iterator<Map.Entry<String, Long>> entries = running.entrySet().iterator();
+            while (entries.hasNext()) {
+                Map.Entry<String, Long> entry = (Map.Entry<String, Long>) entries.next();
+                long cancelled = ((Long) entry.getValue()).longValue();
+                if (cancelled != 0) {
+                    if (now - cancelled > END_NS) {
+                        Runtime.getRuntime().halt(EXIT_OUT_OF_MEMORY);
+                    }
+                    return; // its memory may be enough
+                }
+                if (oldest == null) {
+                    oldest = (String) entry.getKey();
+                }
+            }
+            if (oldest == null) {
+                return;
+            }
+            running.put(oldest, Long.valueOf(now));
+        }
+        context.cancelJobGroupAndFutureJobs(oldest);
+        PreparedPlan.cancel(oldest);
+    }
+
+    /** Returns the time that pauses for collections have taken since the start, in milliseconds. */
+    private static long collectionMs() {
+        long ms = 0;
+        Iterator<?> beans = ManagementFactory.getGarbageCollectorMXBeans().iterator();
+        while (beans.hasNext()) {
+            GarbageCollectorMXBean bean = (GarbageCollectorMXBean) beans.next();
+            if (bean.getName().indexOf("Concurrent") < 0) {
+                ms += bean.getCollectionTime();
+            }
+        }
+        return ms;
+    }
+
+    /** Returns the used part of the pool of old objects, from 0 to 1. */
+    private static double used() {
+        double used = 0;
+        Iterator<?> beans = ManagementFactory.getMemoryPoolMXBeans().iterator();
+        while (beans.hasNext()) {
+            MemoryPoolMXBean bean = (MemoryPoolMXBean) beans.next();
+            if (bean.getName().indexOf("Old Gen") >= 0) {
+                MemoryUsage usage = bean.getUsage();
+                used = usage.getUsed() / (double) usage.getMax();
+            }
+        }
+        return used;
+    }
+}
