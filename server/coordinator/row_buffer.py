@@ -104,9 +104,11 @@ def _bytes(row: tuple[Any, ...]) -> int:
 
 
 def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    """At least one row of Python scalars as an Arrow table."""
-    columns = zip(*rows, strict=True)
-    return pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+    """At least one row of Python scalars as an Arrow table.
+
+    For few rows, converting them as structs takes half as long as converting each column.
+    """
+    return pa.Table.from_struct_array(pa.array(rows, pa.struct(schema)))
 
 
 def payloads_of(log: Log, buffers: Sequence[RowBuffer], layout: Layout | None = None) -> Iterator[Payload]:

@@ -121,11 +121,10 @@ class Slot:
                 if failure.spark_stopped:
                     self._pool.lost(self, statement)
                     break
-                error = self._error_of(failure, statement)
                 if failure.no_memory and self._pool.repeated(self, statement):
                     continue
                 self._pool.finished(self)
-                statement.future.set_exception(error)
+                statement.future.set_exception(self._error_of(failure, statement))
             except BaseException as bug:  # a bug: raised in the caller that awaits the future
                 self._pool.finished(self)
                 statement.future.set_exception(bug)
