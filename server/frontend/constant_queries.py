@@ -74,6 +74,10 @@ class ConstantQueries:
         self._calls: Cache[tuple[Prepared, _Call | None]] = Cache()
         """The calls of statements, by the statement's name. None: they cannot be answered in one step."""
 
+    def close(self) -> None:
+        """Frees what is kept for the session's statements."""
+        self._calls.clear()
+
     def answer_query(self, text: str) -> bytes | None:
         """Returns the cached answer to a Query message, without ReadyForQuery."""
         if not self._answers_select:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from contextlib import ExitStack
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from protocol.pgwire.messages.frontend import Sync
 from protocol.pgwire.messages.startup import CancelRequest, SSLRequest
 from protocol.pgwire.messages.wire_format import MESSAGE_BYTES_MAX
 from server.frontend import client_registry
+from server.frontend.constant_queries import ConstantQueries
+from server.session_state.prepared import PreparedStatements
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import frame, query, raw_client
 
@@ -87,6 +90,26 @@ def test_keepalives(passing_server: ServerThread) -> None:
             return [enabled, *(sock.getsockopt(socket.IPPROTO_TCP, name) for name in names)]
 
         assert passing_server.call(options()) == [1, 7, 3, 5_000]
+
+
+def test_the_statements_of_an_ended_session_are_freed_at_once(passing_server: ServerThread) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+            for number in range(20):
+                connection.execute(f"PREPARE q{number} AS SELECT {number} FROM t".encode())
+            for number in range(20):
+                for _ in range(3):
+                    connection.execute(f"SELECT %s::int + {number}".encode(), (1,), prepare=True)
+        passing_server.call(nobody_connected(passing_server))
+        kept = [named for named in gc.get_objects() if isinstance(named, PreparedStatements) and named.by_name]
+        calls = [own for own in gc.get_objects() if isinstance(own, ConstantQueries) and own._calls]
+        assert not kept
+        assert not calls
+    finally:
+        gc.enable()
 
 
 def test_running_out_of_file_descriptors_is_reported_and_logged(
