@@ -312,8 +312,8 @@ class Pool:
     def repeated(self, slot: Slot, statement: Statement) -> bool:
         """Called by `slot` when its statement has failed for lack of memory. Returns whether the statement is repeated.
 
-        It is repeated, until it has run RUNS_MAX times, if an older one runs or has failed for lack of memory meanwhile.
-        If so, makes the slot free.
+        It is repeated, at most until it has run RUNS_MAX times, if an older one runs or has failed for lack of memory
+        meanwhile. If so, makes the slot free.
         """
         with self._lock:
             if statement is next(iter(self._running.values())) and statement.number > self._exhausting:
