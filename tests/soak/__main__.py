@@ -28,6 +28,9 @@ from tests.soak.work import EXPECTED, SETUP, WORK, Session, clean_up
 LEVEL_S = 120.0  # at most, until the resources have returned to their level
 CONNECTION_S = 30.0  # about so long a connection is used
 ITEM_S = 300.0  # an item that takes longer is a hang
+WARM_UP_S = 300.0
+"""How long the sessions work before the level is measured. Caches that have limits are full after three minutes."""
+
 TOLERANCES = {
     "server_bytes": (1.15, 64 << 20),
     "server_descriptors": (1.0, 8),
@@ -159,7 +162,7 @@ async def soak(run: Run, seconds: float) -> tuple[Resources, Resources]:
     connection = await run.connect()
     await connection.execute(SETUP)
     await connection.close()
-    await run.work(min(60.0, seconds / 2), "warm")
+    await run.work(min(WARM_UP_S, seconds / 2), "warm")
     before = await run.settled()
     print(f"level: {before}", flush=True)
     run.done.clear()
