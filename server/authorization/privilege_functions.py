@@ -46,7 +46,13 @@ def evaluate_privilege_function(
     known = {privilege.value.lower(): privilege for privilege in applicable_privileges(kind)}
     if kind == "database":
         known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
-    return any(privileges.has(state, subject, object, _known(word, known)) for word in words)
+    wanted_of = [_known(word, _with_options(known)) for word in words]
+    return any(
+        privileges.has_option(state, subject, object, privilege)
+        if is_option
+        else privileges.has(state, subject, object, privilege)
+        for privilege, is_option in wanted_of
+    )
 
 
 def _has_column_privilege(
@@ -65,11 +71,22 @@ def _has_column_privilege(
             raise PgError(SqlState.UNDEFINED_COLUMN, message)
         number = names.index(column)
     known = {privilege.value.lower(): privilege for privilege in COLUMN_PRIVILEGES}
-    for privilege in [_known(word, known) for word in words]:
-        granted = privileges.columns_with(state, role, relation, privilege)
-        if privileges.has(state, role, relation, privilege) or (granted if number is None else number in granted):
+    for privilege, is_option in [_known(word, _with_options(known)) for word in words]:
+        if is_option:
+            on_all = privileges.has_option(state, role, relation, privilege)
+            granted = privileges.columns_with_option(state, role, relation, privilege)
+        else:
+            on_all = privileges.has(state, role, relation, privilege)
+            granted = privileges.columns_with(state, role, relation, privilege)
+        if on_all or (granted if number is None else number in granted):
             return True
     return False
+
+
+def _with_options(known: dict[str, Privilege]) -> dict[str, tuple[Privilege, bool]]:
+    """The privileges by name, each also with "with grant option", and whether the name has it."""
+    names = {name: (privilege, False) for name, privilege in known.items()}
+    return names | {f"{name} with grant option": (privilege, True) for name, privilege in known.items()}
 
 
 T = TypeVar("T")
@@ -83,8 +100,13 @@ def _known(word: str, known: dict[str, T]) -> T:
 
 _ROLE_RIGHTS: dict[str, Callable[[CatalogState, ObjectId, ObjectId], bool]] = {
     "member": privileges.is_member,
-    "set": privileges.is_member,
+    "set": privileges.may_set_role,
     "usage": privileges.has_rights_of,
+    **{
+        f"{right} with {option} option": privileges.is_admin_of
+        for right in ("member", "set", "usage")
+        for option in ("admin", "grant")
+    },
 }
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from catalog.acls import NONE, Acl, Privileges, grant_options
 from catalog.objects import (
     QUICKSTART,
     Database,
+    Domain,
     Index,
     Item,
     ObjectId,
@@ -23,12 +25,13 @@ from catalog.objects import (
     View,
     WrittenCollection,
 )
-from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role, Through
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_stored
+from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
 
 
@@ -69,13 +72,21 @@ def is_superuser(state: CatalogState, role: ObjectId) -> bool:
 
 
 def is_member(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
-    """Whether the role may SET ROLE to `of`."""
-    return is_superuser(state, role) or of in state.roles_of(role, inherited=False)
+    return is_superuser(state, role) or of in state.roles_of(role, Through.ALL)
+
+
+def may_set_role(state: CatalogState, role: ObjectId, to: ObjectId) -> bool:
+    return is_superuser(state, role) or to in state.roles_of(role, Through.SET)
 
 
 def has_rights_of(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
     """Whether the role has the privileges of `of` without SET ROLE."""
-    return is_superuser(state, role) or of in state.roles_of(role, inherited=True)
+    return state.has_rights_of(role, of)
+
+
+def is_admin_of(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
+    """Whether the role has ADMIN OPTION on `of`, itself or as a member of others. No role has it on itself."""
+    return is_superuser(state, role) or (role != of and state.nearest_admin(role, of, Through.ALL) is not None)
 
 
 def owns(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
@@ -85,8 +96,13 @@ def owns(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
 def has(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> bool:
     if is_superuser(state, role):
         return True
-    acl = state.acl(object)
-    return any(privilege in acl.get(grantee, ()) for grantee in (PUBLIC, *state.roles_of(role, inherited=True)))
+    granted = state.granted(object)
+    return any(privilege in granted.get(grantee, ()) for grantee in (PUBLIC, *state.roles_of(role, Through.INHERIT)))
+
+
+def has_option(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> bool:
+    """Whether the role may grant the privilege on the object."""
+    return privilege in grant_options(state.acl(object), role, state.owner(object), state.has_rights_of)
 
 
 def columns_with(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> frozenset[int]:
@@ -97,10 +113,51 @@ def columns_with(state: CatalogState, role: ObjectId, object: ObjectId, privileg
     columns = state.column_privileges.get(object)
     if not columns:
         return frozenset()
-    grantees = (PUBLIC, *state.roles_of(role, inherited=True))
+    grantees = {PUBLIC, *state.roles_of(role, Through.INHERIT)}
     return frozenset(
-        position - 1 for position, acl in columns.items() if any(privilege in acl.get(g, ()) for g in grantees)
+        position - 1
+        for position, acl in columns.items()
+        if any(privilege in item.privileges and item.grantee in grantees for item in acl)
     )
+
+
+def columns_with_option(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> frozenset[int]:
+    """As `columns_with`, for privileges that the role may grant."""
+    owner = state.owner(object)
+    return frozenset(
+        position - 1
+        for position, acl in state.column_privileges.get(object, {}).items()
+        if privilege in grant_options(acl, role, owner, state.has_rights_of)
+    )
+
+
+def is_grantee(state: CatalogState, role: ObjectId, acl: Acl) -> bool:
+    """Whether the role has any of the privileges."""
+    return any(item.grantee == PUBLIC or has_rights_of(state, role, item.grantee) for item in acl)
+
+
+def best_grantor(
+    state: CatalogState, role: ObjectId, acl: Acl, owner: ObjectId, wanted: Privileges
+) -> tuple[ObjectId, Privileges]:
+    """The role as which a role grants or revokes privileges, and those of them that it may grant.
+
+    It is the owner if the role has the owner's privileges, otherwise the role itself or one that it is a member of: the
+    first that may grant all of the privileges, or that which may grant most of them.
+    """
+    if role == owner or is_superuser(state, role):
+        return owner, wanted
+    by_grantee: dict[ObjectId, Privileges] = {}
+    for item in acl:
+        by_grantee[item.grantee] = by_grantee.get(item.grantee, NONE) | (wanted & item.grantable)
+    by_grantee[owner] = wanted
+    best, most = role, NONE
+    for grantor in state.roles_of(role, Through.INHERIT):
+        options = by_grantee.get(grantor, NONE)
+        if options == wanted:
+            return grantor, options
+        if len(options) > len(most):
+            best, most = grantor, options
+    return best, most
 
 
 def has_any(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
@@ -140,6 +197,12 @@ def require(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Pr
     """PgError 42501 without the privilege."""
     if not has(state, role, object, privilege):
         raise denied(state, object)
+
+
+def require_type(state: CatalogState, role: ObjectId, type: UserType) -> None:
+    """PgError 42501 without USAGE on a user-defined type, which the definitions of columns and domains need."""
+    if not has(state, role, type.id, Privilege.USAGE):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for type {shown_name(state, type)}")
 
 
 def require_owner(state: CatalogState, role: ObjectId, object: Item | Schema | Database) -> None:
@@ -281,4 +344,5 @@ def _refusal(what: str, state: CatalogState, object: ObjectId) -> PgError:
 def described(state: CatalogState, object: ObjectId) -> str:
     """An object as messages name it, such as `table t`."""
     described = state.object(object)
-    return f"{'table' if isinstance(described, SystemTable) else described.kind} {described.name}"
+    kind = {SystemTable.kind: "table", Domain.kind: "type"}.get(described.kind, described.kind)
+    return f"{kind} {described.name}"

@@ -245,7 +245,7 @@ class Dispatcher:
             role = state.role_named(name)
             if role is None:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
-            if not privileges.is_member(state, context.login, role.id):
+            if not privileges.may_set_role(state, context.login, role.id):
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
         if name is None:
             context.reset("role", local=local)

@@ -81,7 +81,9 @@ def _is_temporary(context: Context, statement: CreateView | CreateMaterializedVi
 def _with_rights_of(replaced: Item, before: CatalogState, state: CatalogState, id: ObjectId) -> CatalogState:
     """The object that replaces a view keeps the view's owner and privileges."""
     state = state.with_owner(id, before.owner(replaced.id))
-    return state.with_acl(id, before.acl(replaced.id)) if replaced.id in before.privileges else state
+    if replaced.id not in before.privileges and state.default_acl(id) is None:
+        return state
+    return state.with_acls({id: before.acl(replaced.id)})
 
 
 def plan_view(
