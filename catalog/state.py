@@ -140,6 +140,16 @@ class CatalogState:
         return {}
 
     @cached_property
+    def token(self) -> object:
+        """An object that no other state has, for what is remembered about this state. It does not keep the state."""
+        return object()
+
+    @cached_property
+    def usable_paths(self) -> dict[object, tuple[str, ...]]:
+        """Results of `server.authorization.privileges.usable_path`, which bounds their number."""
+        return {}
+
+    @cached_property
     def _granted(self) -> dict[ObjectId, Mapping[ObjectId, Privileges]]:
         return {}
 

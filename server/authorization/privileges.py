@@ -34,6 +34,11 @@ from server.sql.stored_query import plan_stored
 from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
 
+PATHS_MAX = 1_000
+"""The number of values of search_path, with role and database, whose usable schemas a catalog state remembers."""
+PATH_CHARS_MAX = 500
+"""The length of a remembered search_path."""
+
 
 def login(state: CatalogState, name: str, *, any_user: bool) -> ObjectId:
     """Returns the role of a session whose client sent this user name. PgError 28000.
@@ -179,6 +184,17 @@ def usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[
     """Returns `search_path` without the schemas that the role may not use."""
     if is_superuser(state, role):
         return path
+    if sum(map(len, path)) > PATH_CHARS_MAX:
+        return _usable_path(state, role, database, path)
+    known, key = state.usable_paths, (role, database, path)
+    if key not in known:
+        if len(known) >= PATHS_MAX:
+            known.clear()
+        known[key] = _usable_path(state, role, database, path)
+    return known[key]
+
+
+def _usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[str, ...]) -> tuple[str, ...]:
     current = state.database_named(database)
     id = current.id if current is not None else None
     schemas = [(name, state.schema_named(id, name)) for name in path]
@@ -280,8 +296,17 @@ def require_select(
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes.
 
-    Locking rows requires UPDATE of any column of their table.
+    Locking rows requires UPDATE of any column of their table. A plan remembers the last role that had the privileges,
+    and that state, because the same statement is often executed again.
     """
+    permitted = plan.permitted
+    if permitted.token is state.token and permitted.role == role:
+        return
+    _check_query(state, role, plan)
+    permitted.token, permitted.role = state.token, role
+
+
+def _check_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     superuser = is_superuser(state, role)
     if superuser and not any(isinstance(state.items.get(id), View) for id in plan.uses):
         return

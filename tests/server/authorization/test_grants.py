@@ -445,6 +445,38 @@ def test_random_statements_have_postgresqls_effects(cleared: Sessions, passing_s
         ours.close()
 
 
+def test_what_is_remembered_about_a_plan_ends_with_the_catalog_state(sessions: Sessions) -> None:
+    """A plan is shared by roles and transactions, and its privileges are not."""
+    boss = sessions["boss"]
+    sessions.user("ann")
+    sessions.user("bob")
+    boss.execute("CREATE SCHEMA s; CREATE TABLE s.t (a int); CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    boss.execute("PREPARE p AS SELECT a FROM public.t")
+    boss.execute("SET search_path = s, public")
+
+    def outcomes(statement: str) -> list[str]:
+        found = []
+        for role in ("ann", "bob", "ann"):
+            boss.execute(f"SET ROLE {role}".encode())
+            found.append(sessions.outcome("boss", statement))
+        boss.execute("RESET ROLE")
+        return found
+
+    denied, rows = "42501 permission denied for table t", "[(1,)]"
+    assert outcomes("EXECUTE p") == [denied] * 3
+    boss.execute("BEGIN; GRANT SELECT ON public.t TO ann; SAVEPOINT one; SET LOCAL ROLE ann")
+    assert sessions.outcome("boss", "EXECUTE p") == rows
+    boss.execute("ROLLBACK")
+    assert outcomes("EXECUTE p") == [denied] * 3
+    boss.execute("GRANT SELECT ON public.t TO ann")
+    assert outcomes("EXECUTE p") == [rows, denied, rows]
+    assert outcomes("SELECT a FROM t") == [rows, denied, rows]
+    boss.execute("GRANT USAGE ON SCHEMA s TO ann; GRANT SELECT ON s.t TO ann")
+    assert outcomes("SELECT a FROM t") == ["[]", denied, "[]"]
+    boss.execute("REVOKE SELECT ON public.t FROM ann")
+    assert outcomes("EXECUTE p") == [denied] * 3
+
+
 VIEWS = (
     "SELECT grantor, grantee, table_name, privilege_type, is_grantable FROM information_schema.table_privileges "
     "WHERE table_name = 't' AND privilege_type <> 'TRIGGER'",
