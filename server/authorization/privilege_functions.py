@@ -17,6 +17,7 @@ from server.authorization import privileges
 from server.sql.constant import COLUMN_NUMBER_PRIVILEGE
 from server.sql.scope import find_relation
 from server.sql.sequence_names import find_sequence, name_parts
+from server.sql.type_names import find_type
 
 
 def evaluate_privilege_function(
@@ -139,9 +140,17 @@ def _sequence(state: CatalogState, database: str, search_path: Sequence[str], na
     return find_sequence(state, name, database, search_path, None).id
 
 
+def _type(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    found = find_type(state, name_parts(name), database, search_path)
+    if found is None:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{name}" does not exist')
+    return found.id
+
+
 _OBJECTS = {
     "has_table_privilege": _relation,
     "has_sequence_privilege": _sequence,
+    "has_type_privilege": _type,
     "has_schema_privilege": _schema,
     "has_database_privilege": _database,
     "has_cluster_privilege": _cluster,
@@ -149,6 +158,7 @@ _OBJECTS = {
 _KINDS = {
     "has_table_privilege": "table",
     "has_sequence_privilege": "sequence",
+    "has_type_privilege": "type",
     "has_schema_privilege": "schema",
     "has_database_privilege": "database",
     "has_cluster_privilege": "cluster",

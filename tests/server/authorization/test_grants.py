@@ -109,6 +109,10 @@ boss: GRANT USAGE ON TYPE mood, positive TO ann WITH GRANT OPTION
 ann: CREATE TABLE s.m (a mood)
 ann: CREATE TABLE s.p (a positive)
 ann: GRANT USAGE ON TYPE mood TO bob
+boss: SELECT has_type_privilege('ann', 'mood', 'USAGE WITH GRANT OPTION'), has_type_privilege('bob', 'mood', 'USAGE')
+boss: SELECT has_type_privilege('cat', 'positive', 'USAGE'), has_type_privilege('positive', 'USAGE')
+boss: SELECT has_type_privilege('nothing', 'USAGE')
+boss: SELECT has_type_privilege('mood', 'SELECT')
 boss: GRANT USAGE ON DOMAIN mood TO bob
 boss: GRANT SELECT ON TYPE mood TO bob
 boss: GRANT USAGE ON TYPE nothing TO bob
