@@ -169,6 +169,51 @@ ann: REVOKE chief FROM bob
 boss: DROP OWNED BY ann
 boss: DROP ROLE chief, writers
 """,
+    "session": """
+boss: CREATE TABLE t (a int)
+boss: ALTER TABLE t OWNER TO ann
+boss: GRANT bob TO ann
+ann: SET SESSION AUTHORIZATION bob
+ann: SET SESSION AUTHORIZATION ann
+ann: SELECT current_user, session_user
+boss: SET SESSION AUTHORIZATION nobody_at_all
+boss: SET SESSION AUTHORIZATION ann
+boss: SELECT current_user, session_user
+boss: SHOW is_superuser
+boss: SHOW session_authorization
+boss: GRANT SELECT ON t TO bob WITH GRANT OPTION
+boss: SET ROLE cat
+boss: SET ROLE bob
+boss: SELECT current_user, session_user
+boss: CREATE ROLE one
+boss: RESET ROLE
+boss: SELECT current_user, session_user
+boss: SHOW is_superuser
+boss: DROP ROLE ann
+boss: SET SESSION AUTHORIZATION 'bob'
+boss: GRANT SELECT ON t TO cat
+boss: RESET ALL
+boss: SELECT current_user, session_user
+boss: RESET SESSION AUTHORIZATION
+boss: SELECT current_user, session_user
+boss: SHOW is_superuser
+boss: BEGIN
+boss: SET LOCAL SESSION AUTHORIZATION bob
+boss: SELECT current_user, session_user
+boss: COMMIT
+boss: SELECT current_user, session_user
+boss: BEGIN
+boss: SET SESSION AUTHORIZATION bob
+boss: ROLLBACK
+boss: SELECT current_user, session_user
+boss: SET SESSION AUTHORIZATION bob
+boss: DISCARD ALL
+boss: SELECT current_user, session_user
+boss: SET LOCAL SESSION AUTHORIZATION bob
+boss: SET SESSION AUTHORIZATION bob
+boss: SET SESSION AUTHORIZATION DEFAULT
+boss: SELECT current_user, session_user
+""",
     "createrole": """
 ann: CREATE ROLE one
 boss: ALTER ROLE ann CREATEROLE
@@ -479,6 +524,18 @@ def test_what_is_remembered_about_a_plan_ends_with_the_catalog_state(sessions: S
     assert outcomes("SELECT a FROM t") == ["[]", denied, "[]"]
     boss.execute("REVOKE SELECT ON public.t FROM ann")
     assert outcomes("EXECUTE p") == [denied] * 3
+
+
+def test_a_session_leaves_a_dropped_role(sessions: Sessions) -> None:
+    boss = sessions["boss"]
+    sessions.user("bob")
+    with psycopg.connect(sessions.dsn, autocommit=True) as other:
+        other.execute("SET SESSION AUTHORIZATION bob")
+        boss.execute("DROP ROLE bob")
+        with pytest.raises(errors.UndefinedObject):
+            other.execute("CREATE TABLE t (a int)")
+        other.execute("RESET SESSION AUTHORIZATION")
+        assert other.execute("SELECT session_user").fetchone() == ("materialize",)
 
 
 VIEWS = (

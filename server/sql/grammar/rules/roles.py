@@ -225,7 +225,17 @@ def parse_set_role(tokens: TokenReader, start: int, local: bool) -> SetRole:
         name = tokens.string()
     else:
         name = tokens.ident().name
-    return SetRole(*tokens.text_from(start), None if name == "none" else name, local)
+    return SetRole(*tokens.text_from(start), None if name == "none" else name, local, False)
+
+
+def parse_set_session_authorization(tokens: TokenReader, start: int, local: bool) -> SetRole:
+    if tokens.take("default"):
+        name = None
+    elif tokens.token.kind is Kind.STRING:
+        name = tokens.string()
+    else:
+        name = tokens.ident().name
+    return SetRole(*tokens.text_from(start), name, local, True)
 
 
 def parse_grant(tokens: TokenReader) -> GrantPrivileges | GrantRoles:

@@ -195,7 +195,8 @@ class DropOwned(Definition):
 
 @dataclass(frozen=True, slots=True)
 class SetRole(Parsed):
-    """SET [LOCAL] ROLE name. `name` None: NONE or DEFAULT."""
+    """SET [LOCAL] ROLE name, or with `session` SET [LOCAL] SESSION AUTHORIZATION name. `name` None: NONE or DEFAULT."""
 
     name: str | None
     local: bool
+    session: bool
