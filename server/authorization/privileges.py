@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from catalog.acls import NONE, Acl, Privileges, grant_options
+from catalog.ids import types_in
 from catalog.objects import (
     QUICKSTART,
     Database,
@@ -19,6 +20,7 @@ from catalog.objects import (
     Index,
     Item,
     ObjectId,
+    Relation,
     Schema,
     Sequence,
     SystemTable,
@@ -219,6 +221,15 @@ def require_type(state: CatalogState, role: ObjectId, type: UserType) -> None:
     """PgError 42501 without USAGE on a user-defined type, which the definitions of columns and domains need."""
     if not has(state, role, type.id, Privilege.USAGE):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for type {shown_name(state, type)}")
+
+
+def require_types(state: CatalogState, role: ObjectId, relation: Relation) -> None:
+    """PgError 42501 without USAGE on one of the user-defined types of a relation's columns."""
+    for column in relation.columns:
+        ids = types_in(column.type) if column.domain is None else (*types_in(column.type), column.domain.id)
+        for item in [state.items[id] for id in sorted(ids)]:
+            assert isinstance(item, UserType)
+            require_type(state, role, item)
 
 
 def require_owner(state: CatalogState, role: ObjectId, object: Item | Schema | Database) -> None:

@@ -57,6 +57,7 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
         created = MaterializedView(id, schema.id, name, columns, text, uses, types=types, retain_ms=retain_ms)
     else:
         created = View(id, schema.id, name, columns, text, uses, types=types)
+    privileges.require_types(state, context.role, created)
     try:
         state = state.with_item(created)
     except NameTaken as error:

@@ -104,6 +104,13 @@ boss: REVOKE USAGE ON DOMAIN positive FROM PUBLIC
 ann: CREATE TABLE s.m (a mood)
 ann: CREATE TABLE s.p (a positive)
 ann: ALTER TABLE s.u ADD COLUMN m mood
+boss: CREATE TABLE moods (a mood, b positive)
+boss: GRANT SELECT ON moods TO ann
+ann: CREATE TABLE s.copied AS SELECT a FROM moods WITH NO DATA
+ann: CREATE TABLE s.copied (LIKE moods)
+ann: CREATE DOMAIN s.d AS positive
+ann: CREATE VIEW s.v AS SELECT a FROM moods
+ann: SELECT 'sad'::mood
 ann: GRANT USAGE ON TYPE mood TO bob
 boss: GRANT USAGE ON TYPE mood, positive TO ann WITH GRANT OPTION
 ann: CREATE TABLE s.m (a mood)
