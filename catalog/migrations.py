@@ -207,6 +207,66 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             AND role_id = coalesce((SELECT owners.role_id FROM owners WHERE owners.id = privileges.id), 's1000');
         """,
     ),
+    (
+        "grant options",
+        """
+        ALTER TABLE roles ADD COLUMN create_role INTEGER NOT NULL DEFAULT 0;
+
+        CREATE TABLE memberships_13 (
+            role_id TEXT NOT NULL,
+            member TEXT NOT NULL,
+            grantor TEXT NOT NULL,
+            admin INTEGER NOT NULL,
+            inherit INTEGER NOT NULL,
+            may_set INTEGER NOT NULL,
+            PRIMARY KEY (role_id, member, grantor)
+        ) WITHOUT ROWID;
+        -- Superusers granted all memberships. The member's attribute had the effect that the option has now.
+        INSERT INTO memberships_13 SELECT member_of, memberships.id, 's1000', 0, roles.inherit, 1
+            FROM memberships JOIN roles ON roles.id = memberships.id;
+        DROP TABLE memberships;
+        ALTER TABLE memberships_13 RENAME TO memberships;
+
+        -- The privileges on an object (position 0) or on a column, counted from 1. The list is JSON, and each entry
+        -- [grantee, grantor, letters of PostgreSQL's aclitem].
+        CREATE TABLE acls (
+            id TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            acl TEXT NOT NULL,
+            PRIMARY KEY (id, position)
+        ) WITHOUT ROWID;
+        -- The owner has granted all privileges. Its entry is the first. The owner of a part is that of the whole.
+        CREATE TEMPORARY TABLE owned AS
+            SELECT id, position, role_id, privileges, coalesce(
+                (SELECT owners.role_id FROM owners WHERE owners.id = coalesce(
+                    (SELECT coalesce(json_extract(definition, '$.owner_table'), json_extract(definition, '$.source'))
+                        FROM items WHERE items.id = granted.id AND kind IN ('sequence', 'subsource')),
+                    granted.id)),
+                's1000') AS owner
+            FROM (
+                SELECT id, 0 AS position, role_id, privileges FROM privileges
+                UNION ALL SELECT id, position, role_id, privileges FROM column_privileges
+            ) AS granted;
+        INSERT INTO acls
+            SELECT id, position,
+                coalesce(json_group_array(json_array(role_id, owner, privileges)) FILTER (WHERE privileges <> ''), '[]')
+            FROM (SELECT * FROM owned ORDER BY id, position, role_id <> owner, role_id)
+            GROUP BY id, position;
+        DROP TABLE owned;
+        DROP TABLE privileges;
+        DROP TABLE column_privileges;
+
+        -- ALTER DEFAULT PRIVILEGES. The schema is '' for all of the database; the kind is defaclobjtype.
+        CREATE TABLE default_acls (
+            role_id TEXT NOT NULL,
+            database_id TEXT NOT NULL,
+            schema_id TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            acl TEXT NOT NULL,
+            PRIMARY KEY (role_id, database_id, schema_id, kind)
+        ) WITHOUT ROWID;
+        """,
+    ),
 )
 
 

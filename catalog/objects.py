@@ -146,6 +146,8 @@ class CatalogObject:
     """The kind as messages name it, such as `materialized view`."""
     privileges: ClassVar[frozenset[Privilege]] = frozenset()
     """The privileges that apply to the kind: the meaning of ALL. The owner has them by default."""
+    default_acl_kind: ClassVar[str | None] = None
+    """pg_default_acl.defaclobjtype of the kind; None if ALTER DEFAULT PRIVILEGES does not apply to it."""
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:
@@ -176,6 +178,7 @@ class Schema(CatalogObject):
 
     kind = "schema"
     privileges = _CONTAINER
+    default_acl_kind = "n"
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:
@@ -241,7 +244,7 @@ class Item(CatalogObject):
 
     @property
     def part_of(self) -> ObjectId | None:
-        """The item that this one belongs to: it has the other's owner and privileges, and is dropped with it."""
+        """The item that this one belongs to: it has the other's owner, and is dropped with it."""
         return None
 
     @property
@@ -266,6 +269,7 @@ class Relation(Item):
     columns: tuple[Column, ...]
 
     privileges = _READ_AND_WRITE
+    default_acl_kind = "r"
     is_indexable = True
 
     @property
@@ -811,6 +815,7 @@ class Sequence(Relation):
     plural = "sequences"
     relkind = "S"
     privileges = frozenset((Privilege.SELECT, Privilege.UPDATE, Privilege.USAGE))
+    default_acl_kind = "S"
     is_indexable = False
 
     @property
@@ -865,6 +870,7 @@ class EnumType(Item):
     kind = "type"
     plural = "types"
     privileges = _USAGE
+    default_acl_kind = "T"
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:
@@ -898,6 +904,7 @@ class Domain(Item):
     kind = "domain"
     plural = "types"
     privileges = _USAGE
+    default_acl_kind = "T"
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:

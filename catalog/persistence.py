@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from catalog import builtin
+from catalog.acls import Acl, from_letters, letters
 from catalog.objects import KINDS, Column, Database, Item, ObjectId, Relation, Schema, StoredItem
-from catalog.roles import MATERIALIZE, Acl, Role, from_letters, letters
+from catalog.roles import MATERIALIZE, DefaultAclKey, Membership, MembershipKey, Role
 from catalog.state import CatalogState
 from catalog.store import Store
 
@@ -32,23 +33,21 @@ def load(store: Store) -> CatalogState:
             "SELECT id, schema_id, name, kind, definition FROM items"
         )
     ]
-    member_of: dict[str, set[ObjectId]] = {}
-    for member, role_id in store.read("SELECT id, member_of FROM memberships"):
-        member_of.setdefault(member, set()).add(role_id)
     roles = {MATERIALIZE.id: MATERIALIZE}
-    for row in store.read("SELECT id, name, superuser, inherit, login, create_db FROM roles"):
-        id, name, superuser, inherit, login, create_db = row
-        groups = frozenset(member_of.get(id, ()))
-        roles[id] = Role(id, name, bool(superuser), bool(inherit), bool(login), bool(create_db), groups)
+    for id, name, *attributes in store.read(
+        "SELECT id, name, superuser, inherit, login, create_db, create_role FROM roles"
+    ):
+        superuser, inherit, login, create_db, create_role = map(bool, attributes)
+        roles[id] = Role(id, name, superuser, inherit, login, create_db, create_role)
     for id, verifier, until, limit in store.read("SELECT id, verifier, valid_until, connection_limit FROM logins"):
         roles[id] = replace(roles[id], verifier=verifier, valid_until=until, connection_limit=limit)
     privileges: dict[ObjectId, Acl] = {}
-    for id, role_id, granted in store.read("SELECT id, role_id, privileges FROM privileges"):
-        privileges[id] = {**privileges.get(id, {}), role_id: from_letters(granted)}
     columns_acl: dict[ObjectId, dict[int, Acl]] = {}
-    for id, position, role_id, granted in store.read("SELECT id, position, role_id, privileges FROM column_privileges"):
-        acls = columns_acl.setdefault(id, {})
-        acls[position] = {**acls.get(position, {}), role_id: from_letters(granted)}
+    for id, position, acl in store.read("SELECT id, position, acl FROM acls"):
+        if position:
+            columns_acl.setdefault(id, {})[position] = _restored_acl(acl)
+        else:
+            privileges[id] = _restored_acl(acl)
     meta = dict(store.read("SELECT key, value FROM meta"))
     return CatalogState(
         databases={d.id: d for d in databases},
@@ -61,6 +60,18 @@ def load(store: Store) -> CatalogState:
         owners=dict(store.read("SELECT id, role_id FROM owners")),
         privileges=privileges,
         column_privileges=columns_acl,
+        memberships={
+            MembershipKey(*key): Membership(bool(admin), bool(inherit), bool(may_set))
+            for *key, admin, inherit, may_set in store.read(
+                "SELECT role_id, member, grantor, admin, inherit, may_set FROM memberships"
+            )
+        },
+        default_acls={
+            DefaultAclKey(role_id, database_id, schema_id or None, kind): _restored_acl(acl)
+            for role_id, database_id, schema_id, kind, acl in store.read(
+                "SELECT role_id, database_id, schema_id, kind, acl FROM default_acls"
+            )
+        },
         comments={
             (id, position): text
             for id, position, text in store.read("SELECT object_id, position, comment FROM comments")
@@ -94,7 +105,6 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
                 [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
             )
     for id in old.roles.keys() - new.roles.keys():
-        tx.execute("DELETE FROM memberships WHERE id = ?", (id,))
         tx.execute("DELETE FROM logins WHERE id = ?", (id,))
     for id, role in _changed(tx, "roles", old.roles, new.roles):
         tx.execute(
@@ -103,23 +113,27 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
         )
         if id == MATERIALIZE.id:
             continue  # its attributes never change
-        attributes = (role.superuser, role.inherit, role.login, role.create_db)
-        tx.execute("INSERT OR REPLACE INTO roles VALUES (?, ?, ?, ?, ?, ?)", (id, role.name, *attributes))
-        tx.execute("DELETE FROM memberships WHERE id = ?", (id,))
-        tx.executemany("INSERT INTO memberships VALUES (?, ?)", [(id, group) for group in role.member_of])
+        attributes = (role.superuser, role.inherit, role.login, role.create_db, role.create_role)
+        tx.execute("INSERT OR REPLACE INTO roles VALUES (?, ?, ?, ?, ?, ?, ?)", (id, role.name, *attributes))
+    gone = old.memberships.keys() - new.memberships.keys()
+    tx.executemany("DELETE FROM memberships WHERE role_id = ? AND member = ? AND grantor = ?", gone)
+    for key, membership in new.memberships.items():
+        if old.memberships.get(key) != membership:
+            options = (membership.admin, membership.inherit, membership.may_set)
+            tx.execute("INSERT OR REPLACE INTO memberships VALUES (?, ?, ?, ?, ?, ?)", (*key, *options))
     for id, owner in _changed(tx, "owners", old.owners, new.owners):
         tx.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (id, owner))
-    for id, acl in _changed(tx, "privileges", old.privileges, new.privileges):
-        tx.execute("DELETE FROM privileges WHERE id = ?", (id,))
-        tx.executemany(
-            "INSERT INTO privileges VALUES (?, ?, ?)", [(id, grantee, letters(p)) for grantee, p in acl.items()]
+    if new.privileges is not old.privileges or new.column_privileges is not old.column_privileges:
+        _save_acls(tx, _acls(old), _acls(new))
+    for default in old.default_acls.keys() - new.default_acls.keys():
+        tx.execute(
+            "DELETE FROM default_acls WHERE role_id = ? AND database_id = ? AND schema_id = ? AND kind = ?",
+            _stored_key(default),
         )
-    for id, acls in _changed(tx, "column_privileges", old.column_privileges, new.column_privileges):
-        tx.execute("DELETE FROM column_privileges WHERE id = ?", (id,))
-        tx.executemany(
-            "INSERT INTO column_privileges VALUES (?, ?, ?, ?)",
-            [(id, at, grantee, letters(p)) for at, acl in acls.items() for grantee, p in acl.items()],
-        )
+    for default, acl in new.default_acls.items():
+        if old.default_acls.get(default) != acl:
+            row = (*_stored_key(default), _stored_acl(acl))
+            tx.execute("INSERT OR REPLACE INTO default_acls VALUES (?, ?, ?, ?, ?)", row)
     if new.settings != old.settings:
         tx.execute("DELETE FROM settings")
         tx.executemany("INSERT INTO settings VALUES (?, ?)", new.settings.items())
@@ -128,6 +142,32 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
         tx.executemany("INSERT INTO comments VALUES (?, ?, ?)", [(*key, text) for key, text in new.comments.items()])
     tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
     tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
+
+
+def _acls(state: CatalogState) -> dict[tuple[ObjectId, int], Acl]:
+    """The privileges by object and position: 0 for the object itself, otherwise that of a column."""
+    columns = {(id, at): acl for id, acls in state.column_privileges.items() for at, acl in acls.items()}
+    return {(id, 0): acl for id, acl in state.privileges.items()} | columns
+
+
+def _save_acls(
+    tx: sqlite3.Connection, old: dict[tuple[ObjectId, int], Acl], new: dict[tuple[ObjectId, int], Acl]
+) -> None:
+    tx.executemany("DELETE FROM acls WHERE id = ? AND position = ?", old.keys() - new.keys())
+    changed = [(*key, _stored_acl(acl)) for key, acl in new.items() if old.get(key) != acl]
+    tx.executemany("INSERT OR REPLACE INTO acls VALUES (?, ?, ?)", changed)
+
+
+def _stored_acl(acl: Acl) -> str:
+    return json.dumps([(item.grantee, item.grantor, letters(item)) for item in acl])
+
+
+def _restored_acl(text: str) -> Acl:
+    return tuple(from_letters(*entry) for entry in json.loads(text))
+
+
+def _stored_key(key: DefaultAclKey) -> tuple[str, str, str, str]:
+    return (key.role, key.database, key.schema or "", key.kind)
 
 
 def _changed(

@@ -1,15 +1,15 @@
-"""Roles and privileges. Privileges are checked in `server/authorization/privileges.py`.
+"""Roles, their memberships, and the privileges that exist. `acls` has the lists of who granted what to whom.
 
-As in PostgreSQL an object without an entry in `CatalogState.privileges` has the default privileges of its kind. The
-first GRANT or REVOKE stores them explicitly, including the owner's. There is no grant option: the grantor of all
-privileges is the object's owner.
+Privileges are checked in `server/authorization/privileges.py`. As in PostgreSQL an object without an entry in
+`CatalogState.privileges` has the default privileges of its kind. The first GRANT or REVOKE stores them explicitly,
+including the owner's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import NamedTuple
 
 from catalog.ids import ObjectId
 
@@ -42,14 +42,12 @@ LETTERS: dict[Privilege, str] = {
 COLUMN_PRIVILEGES = frozenset((Privilege.INSERT, Privilege.SELECT, Privilege.UPDATE, Privilege.REFERENCES))
 """The privileges that can be granted on a column."""
 
-Acl = Mapping[ObjectId, frozenset[Privilege]]
-"""The privileges that each role has on one object, or on one column."""
-
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`inherit`: the role has the privileges of the roles it is a member of; if false, only after SET ROLE.
+    """`inherit`: what memberships of the role have as INHERIT option unless their GRANT says another.
 
+    `create_role`: the role may create roles, and alter and drop those on which it has ADMIN OPTION.
     `verifier`: the SCRAM verifier of the password in PostgreSQL's form; None without a password. `valid_until`: when
     the password expires, in microseconds since 1970; None: never. `connection_limit`: -1 is no limit.
     """
@@ -60,28 +58,61 @@ class Role:
     inherit: bool = True
     login: bool = False
     create_db: bool = False
-    member_of: frozenset[ObjectId] = frozenset()
+    create_role: bool = False
     verifier: str | None = field(default=None, repr=False)
     valid_until: int | None = None
     connection_limit: int = -1
 
 
-MATERIALIZE = Role(ObjectId("s1000"), "materialize", superuser=True, login=True, create_db=True)
+class MembershipKey(NamedTuple):
+    """`member` is a member of `role` by a grant of `grantor`."""
+
+    role: ObjectId
+    member: ObjectId
+    grantor: ObjectId
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The options of a membership.
+
+    `admin`: the member may grant the role. `inherit`: it has the privileges of the role. `may_set`: it may SET ROLE.
+    """
+
+    admin: bool = False
+    inherit: bool = True
+    may_set: bool = True
+
+
+class Through(Enum):
+    """The memberships that lead from a role to others."""
+
+    ALL = "all"
+    INHERIT = "inherit"
+    SET = "set"
+
+    def follows(self, membership: Membership) -> bool:
+        match self:
+            case Through.INHERIT:
+                return membership.inherit
+            case Through.SET:
+                return membership.may_set
+        return True
+
+
+MATERIALIZE = Role(ObjectId("s1000"), "materialize", superuser=True, login=True, create_db=True, create_role=True)
 """The superuser that always exists, without a password. It owns all objects without another owner."""
 PUBLIC = ObjectId("p")
 """The grantee PUBLIC: all roles."""
 
 
-def letters(privileges: frozenset[Privilege]) -> str:
-    """The privileges as letters, such as `arwd`."""
-    return "".join(letter for privilege, letter in LETTERS.items() if privilege in privileges)
+class DefaultAclKey(NamedTuple):
+    """The objects to which an entry of ALTER DEFAULT PRIVILEGES applies.
 
+    These are the objects that `role` creates in a database, or only in a schema. `kind`: pg_default_acl.defaclobjtype.
+    """
 
-def from_letters(text: str) -> frozenset[Privilege]:
-    return frozenset(privilege for privilege, letter in LETTERS.items() if letter in text)
-
-
-def acl_items(acl: Acl, owner: ObjectId) -> list[str]:
-    """Materialize's mz_aclitem, `grantee=letters/grantor` with ids, PUBLIC as `p`. The owner's item is first."""
-    ordered = sorted(acl.items(), key=lambda entry: (entry[0] != owner, entry[0]))
-    return [f"{grantee}={letters(privileges)}/{owner}" for grantee, privileges in ordered if privileges]
+    role: ObjectId
+    database: ObjectId
+    schema: ObjectId | None
+    kind: str

@@ -8,12 +8,14 @@ The errors `NameTaken` and `InUse` are internal; the session translates them for
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, KeysView, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from catalog.acls import NONE, Acl, Privileges, built_in_acl, in_order, role_order, with_items, with_new_owner
 from catalog.foreign_keys import ForeignKey
 from catalog.ids import types_in
 from catalog.keys import Key
@@ -34,8 +36,9 @@ from catalog.objects import (
     Sequence,
     Table,
     View,
+    is_temporary,
 )
-from catalog.roles import MATERIALIZE, PUBLIC, Acl, Role
+from catalog.roles import MATERIALIZE, DefaultAclKey, Membership, MembershipKey, Role, Through
 
 I = TypeVar("I", bound=Item)
 
@@ -79,12 +82,16 @@ class CatalogState:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Values set by ALTER SYSTEM, by lower-case name."""
     roles: Mapping[ObjectId, Role] = field(default_factory=lambda: {MATERIALIZE.id: MATERIALIZE})
+    memberships: Mapping[MembershipKey, Membership] = field(default_factory=dict)
     owners: Mapping[ObjectId, ObjectId] = field(default_factory=dict)
     """Owner of each object. An object without an entry is owned by `materialize`."""
     privileges: Mapping[ObjectId, Acl] = field(default_factory=dict)
     """Objects with privileges other than the defaults of their kind."""
     column_privileges: Mapping[ObjectId, Mapping[int, Acl]] = field(default_factory=dict)
     """Privileges on columns: by relation and column position, counted from 1. No entry is empty."""
+    default_acls: Mapping[DefaultAclKey, Acl] = field(default_factory=dict)
+    """ALTER DEFAULT PRIVILEGES. An entry for a whole database replaces the privileges by default of a kind, one for a
+    schema adds to them."""
     comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
     """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
 
@@ -121,7 +128,29 @@ class CatalogState:
         return {role.name: role for role in self.roles.values()}
 
     @cached_property
-    def _closures(self) -> dict[tuple[ObjectId, bool], frozenset[ObjectId]]:
+    def _groups(self) -> dict[ObjectId, list[tuple[ObjectId, Membership]]]:
+        """The roles that each role is directly a member of, with the options of each membership."""
+        groups: dict[ObjectId, list[tuple[ObjectId, Membership]]] = {}
+        for key in sorted(self.memberships, key=lambda key: (role_order(key.role), role_order(key.grantor))):
+            groups.setdefault(key.member, []).append((key.role, self.memberships[key]))
+        return groups
+
+    @cached_property
+    def _closures(self) -> dict[tuple[ObjectId, Through], dict[ObjectId, None]]:
+        return {}
+
+    @cached_property
+    def token(self) -> object:
+        """An object that no other state has, for what is remembered about this state. It does not keep the state."""
+        return object()
+
+    @cached_property
+    def usable_paths(self) -> dict[object, tuple[str, ...]]:
+        """Results of `server.authorization.privileges.usable_path`, which bounds their number."""
+        return {}
+
+    @cached_property
+    def _granted(self) -> dict[ObjectId, Mapping[ObjectId, Privileges]]:
         return {}
 
     def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
@@ -236,21 +265,30 @@ class CatalogState:
     def role_named(self, name: str) -> Role | None:
         return self._role_names.get(name)
 
-    def roles_of(self, role: ObjectId, *, inherited: bool) -> frozenset[ObjectId]:
-        """The role and all roles that it is directly or indirectly a member of.
-
-        `inherited`: follows the memberships of roles with INHERIT only.
-        """
-        found = self._closures.get((role, inherited))
+    def roles_of(self, role: ObjectId, through: Through) -> KeysView[ObjectId]:
+        """The role and all roles that it is directly or indirectly a member of, the nearest ones first."""
+        found = self._closures.get((role, through))
         if found is None:
-            members, queue = {role}, [role]
+            found, queue = {role: None}, deque([role])
             while queue:
-                known = self.roles.get(queue.pop())
-                if known is not None and (known.inherit or not inherited):
-                    queue.extend(known.member_of - members)
-                    members |= known.member_of
-            found = self._closures[role, inherited] = frozenset(members)
-        return found
+                for group, membership in self._groups.get(queue.popleft(), ()):
+                    if group not in found and through.follows(membership):
+                        found[group] = None
+                        queue.append(group)
+            self._closures[role, through] = found
+        return found.keys()
+
+    def has_rights_of(self, role: ObjectId, of: ObjectId) -> bool:
+        """Whether the role has the privileges of `of` without SET ROLE."""
+        known = self.roles.get(role)
+        return (known is not None and known.superuser) or of in self.roles_of(role, Through.INHERIT)
+
+    def nearest_admin(self, role: ObjectId, of: ObjectId, through: Through) -> ObjectId | None:
+        """The role itself, or the nearest one that it is a member of, that has ADMIN OPTION on `of`."""
+        for admin in self.roles_of(role, through):
+            if any(group == of and membership.admin for group, membership in self._groups.get(admin, ())):
+                return admin
+        return None
 
     def object(self, id: ObjectId) -> Item | Schema | Database | Cluster:
         """The item, schema, database or cluster with this id."""
@@ -267,8 +305,42 @@ class CatalogState:
         if stored is not None:
             return stored
         object = self.object(id)
-        own, public = object.privileges, object.public_privileges
-        return {**({self.owner(id): own} if own else {}), **({PUBLIC: public} if public else {})}
+        return built_in_acl(self.owner(id), object.privileges, object.public_privileges)
+
+    def granted(self, id: ObjectId) -> Mapping[ObjectId, Privileges]:
+        """The privileges on an object by grantee."""
+        found = self._granted.get(id)
+        if found is None:
+            by_grantee: dict[ObjectId, Privileges] = {}
+            for item in self.acl(id):
+                by_grantee[item.grantee] = by_grantee.get(item.grantee, NONE) | item.privileges
+            found = self._granted[id] = by_grantee
+        return found
+
+    def default_acl(self, id: ObjectId) -> Acl | None:
+        """The privileges on a new object by ALTER DEFAULT PRIVILEGES of its owner; None: those of its kind."""
+        object = self.object(id)
+        kind = object.default_acl_kind
+        if not self.default_acls or kind is None:
+            return None
+        item = self.items.get(id)
+        schema = self.schemas[item.schema_id if item is not None else id]
+        owner, database = self.owner(id), schema.database_id
+        if database is None or (item is None and is_temporary(schema)):
+            return None
+        anywhere = self.default_acls.get(DefaultAclKey(owner, database, None, kind))
+        here = self.default_acls.get(DefaultAclKey(owner, database, schema.id, kind), ())
+        if anywhere is None and not here:
+            return None
+        built_in = built_in_acl(owner, object.privileges, object.public_privileges)
+        acl = with_items(built_in if anywhere is None else anywhere, here, owner, self.has_rights_of)
+        # the entry is for relations of all kinds, and some of them have fewer privileges
+        own = [
+            replace(i, privileges=i.privileges & object.privileges, grantable=i.grantable & object.privileges)
+            for i in acl
+        ]
+        ordered = in_order(tuple(i for i in own if i.privileges))
+        return None if ordered == in_order(built_in) else ordered
 
     def with_role(self, role: Role) -> CatalogState:
         """Adds or replaces a role. NameTaken if another has the name."""
@@ -278,29 +350,34 @@ class CatalogState:
         return replace(self, roles={**self.roles, role.id: role})
 
     def without_role(self, id: ObjectId) -> CatalogState:
-        """Drops a role on which nothing depends, and the memberships in it."""
-        left = {k: replace(r, member_of=r.member_of - {id}) for k, r in self.roles.items() if k != id}
-        return replace(self, roles=left)
+        """Drops a role on which nothing depends, and its memberships."""
+        roles = {k: r for k, r in self.roles.items() if k != id}
+        return replace(self.without_memberships_of(id), roles=roles)
 
-    def with_acl(self, id: ObjectId, acl: Acl) -> CatalogState:
-        """Replaces the privileges on an object.
+    def without_memberships_of(self, role: ObjectId) -> CatalogState:
+        """Removes the memberships in a role, and those that it has in others."""
+        return self.with_memberships(
+            {key: m for key, m in self.memberships.items() if role not in (key.role, key.member)}
+        )
 
-        The owner's entry is kept even when it is empty: an object without any entry has the defaults of its kind.
-        """
-        owner = self.owner(id)
-        kept = {role: granted for role, granted in acl.items() if granted and role != owner}
-        kept[owner] = acl.get(owner, frozenset())
-        return replace(self, privileges={**self.privileges, id: kept})
+    def with_memberships(self, memberships: Mapping[MembershipKey, Membership]) -> CatalogState:
+        return self if memberships == self.memberships else replace(self, memberships=memberships)
 
-    def with_column_acl(self, id: ObjectId, position: int, acl: Acl) -> CatalogState:
-        """Replaces the privileges on a column."""
-        kept = {role: granted for role, granted in acl.items() if granted}
-        columns = {at: own for at, own in self.column_privileges.get(id, {}).items() if at != position}
-        return self._with_column_acls(id, {**columns, position: kept} if kept else columns)
+    def with_acls(
+        self, acls: Mapping[ObjectId, Acl], column_acls: Mapping[ObjectId, Mapping[int, Acl]] | None = None
+    ) -> CatalogState:
+        """Replaces the privileges on objects, and those on all columns of relations."""
+        state = replace(self, privileges={**self.privileges, **acls}) if acls else self
+        if not column_acls:
+            return state
+        columns = {id: {at: acl for at, acl in own.items() if acl} for id, own in column_acls.items()}
+        kept = {id: own for id, own in {**self.column_privileges, **columns}.items() if own}
+        return replace(state, column_privileges=kept)
 
-    def _with_column_acls(self, id: ObjectId, columns: Mapping[int, Acl]) -> CatalogState:
-        others = {key: own for key, own in self.column_privileges.items() if key != id}
-        return replace(self, column_privileges={**others, id: columns} if columns else others)
+    def with_default_acls(self, acls: Mapping[DefaultAclKey, Acl | None]) -> CatalogState:
+        """Replaces entries of ALTER DEFAULT PRIVILEGES. None removes an entry."""
+        merged = {**self.default_acls, **acls}
+        return replace(self, default_acls={key: acl for key, acl in merged.items() if acl is not None})
 
     def without_column(self, id: ObjectId, gone: int) -> CatalogState:
         """Removes the comment and the privileges of the column at a position. Those after it have their new positions.
@@ -314,24 +391,32 @@ class CatalogState:
         }
         own = self.column_privileges.get(id, {})
         columns = {position - (position > gone): acl for position, acl in own.items() if position != gone}
-        return replace(self, comments=comments)._with_column_acls(id, columns)
+        state = replace(self, comments=comments)
+        return state.with_acls({}, {id: columns}) if id in self.column_privileges else state
 
     def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
-        """Changes the owner of an object. The old owner's privileges on it are transferred to the new owner."""
+        """Changes the owner of an object and of its parts.
+
+        The new owner gets the old one's privileges on them, and becomes the grantor of what the old one granted.
+        """
         old = self.owner(id)
         state = replace(self, owners={**self.owners, id: role})
-        if id in self.privileges and old != role:
-            acl = dict(self.privileges[id])
-            moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
-            state = state.with_acl(id, {**acl, role: moved})
-        for position, granted in self.column_privileges.get(id, {}).items() if old != role else ():
-            acl = dict(granted)
-            moved = acl.pop(old, frozenset()) | acl.get(role, frozenset())
-            state = state.with_column_acl(id, position, {**acl, role: moved})
-        return state
+        if old == role:
+            return state
+        owned = [id, *(user for user in self._users.get(id, ()) if self.items[user].part_of == id)]
+        acls = {key: with_new_owner(self.privileges[key], old, role) for key in owned if key in self.privileges}
+        columns = {
+            key: {at: with_new_owner(acl, old, role) for at, acl in self.column_privileges[key].items()}
+            for key in owned
+            if key in self.column_privileges
+        }
+        return state.with_acls(acls, columns)
 
     def settled(self, before: CatalogState, creator: ObjectId) -> CatalogState:
-        """The state after DDL by `creator`, who owns the new objects. Removes owners and privileges of dropped ones."""
+        """The state after DDL by `creator`, who owns the new objects. Removes owners and privileges of dropped ones.
+
+        New objects have the privileges of ALTER DEFAULT PRIVILEGES.
+        """
         old, new = before._objects(), self._objects()
         state = self
         for id in new - old:
@@ -339,11 +424,15 @@ class CatalogState:
             is_part = item is not None and item.part_of is not None
             if creator != MATERIALIZE.id and not is_part and id not in self.owners:
                 state = state.with_owner(id, creator)
+        defaults = {id: acl for id in new - old - state.privileges.keys() if (acl := state.default_acl(id)) is not None}
+        state = state.with_acls(defaults)
         if gone := old - new:
             owners = {id: role for id, role in state.owners.items() if id not in gone}
             privileges = {id: acl for id, acl in state.privileges.items() if id not in gone}
             columns = {id: acls for id, acls in state.column_privileges.items() if id not in gone}
             state = replace(state, owners=owners, privileges=privileges, column_privileges=columns)
+            ended = [key for key in state.default_acls if key.database in gone or key.schema in gone]
+            state = state.with_default_acls(dict.fromkeys(ended)) if ended else state
         return state
 
     def _objects(self) -> set[ObjectId]:

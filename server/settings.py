@@ -330,6 +330,7 @@ VARIABLES: dict[str, Variable] = {
 LISTS = ("search_path", "datestyle")
 """The variables that SET accepts several values for."""
 _OF_THE_ROLE = ("role", "is_superuser")
+_OF_THE_SESSION = ("session_authorization", *_OF_THE_ROLE)
 TRANSACTION_MODES = ("transaction_read_only", "transaction_deferrable")
 """The variables of the current transaction, with an effect in it only. They cannot be reset."""
 _DEFAULTS_OF = {name: f"default_{name}" for name in (*TRANSACTION_MODES, "transaction_isolation")}
@@ -414,6 +415,8 @@ class Settings(Mapping[str, str]):
         """`system` returns the values that ALTER SYSTEM has set."""
         self._values: dict[str, str] = {}
         self._system = system
+        self.authorized: tuple[str, bool] | None = None
+        """The role of SET SESSION AUTHORIZATION and whether it is a superuser; None: that of the login."""
         self._custom: set[str] = set()
         """The custom settings that exist: the same object in all copies."""
         self._defaults = {name: value for name, value in system().items() if not VARIABLES[name].system}
@@ -429,7 +432,7 @@ class Settings(Mapping[str, str]):
 
     def copy(self) -> Settings:
         made = Settings.__new__(Settings)
-        made._system, made._custom = self._system, self._custom
+        made._system, made._custom, made.authorized = self._system, self._custom, self.authorized
         made._values, made._defaults = dict(self._values), dict(self._defaults)
         made.revision, made._style, made._naming = self.revision, self._style, self._naming
         made._timeouts_s, made._read_only = {}, self._read_only
@@ -489,7 +492,7 @@ class Settings(Mapping[str, str]):
     def reset(self, name: str | None) -> None:
         """Resets a variable to its default; None: all but those of role and transaction, as in PostgreSQL."""
         if name is None:
-            kept = (*_OF_THE_ROLE, *TRANSACTION_MODES)
+            kept = (*_OF_THE_SESSION, *TRANSACTION_MODES)
             self._values = {key: value for key, value in self._values.items() if key in kept}
         elif name.lower() in TRANSACTION_MODES:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'parameter "{name.lower()}" cannot be reset')
@@ -497,10 +500,26 @@ class Settings(Mapping[str, str]):
             self._add_custom(name.lower(), "")
             self._values.pop(name.lower(), None)
         elif name.lower() == "role":
-            for key in _OF_THE_ROLE:
-                self._values.pop(key, None)
+            self._reset_role()
+        elif name.lower() == "session_authorization":
+            self._values.pop("session_authorization", None)
+            self.authorized = None
+            self._reset_role()
         else:
             self._values.pop(find_variable(name).name.lower(), None)
+        self._changed()
+
+    def _reset_role(self) -> None:
+        for key in _OF_THE_ROLE:
+            self._values.pop(key, None)
+        if self.authorized is not None:
+            self._values["is_superuser"] = "on" if self.authorized[1] else "off"
+
+    def authorize(self, name: str, *, superuser: bool) -> None:
+        """Sets the variables that SET SESSION AUTHORIZATION changes. The caller has checked that it is allowed."""
+        self.authorized = name, superuser
+        self._values["session_authorization"] = name
+        self._reset_role()
         self._changed()
 
     def assume_role(self, name: str, *, superuser: bool) -> None:

@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from catalog.roles import Through
+
 if TYPE_CHECKING:  # the options are read before Arrow, which the catalog imports, is configured
     from catalog.state import CatalogState
 
@@ -128,7 +130,7 @@ def _is_user(token: Token, user: str, state: CatalogState) -> bool:
 def _is_member(user: str, group: str, state: CatalogState) -> bool:
     """As in PostgreSQL, being a superuser makes no one a member."""
     member, of = state.role_named(user), state.role_named(group)
-    return member is not None and of is not None and of.id in state.roles_of(member.id, inherited=False)
+    return member is not None and of is not None and of.id in state.roles_of(member.id, Through.ALL)
 
 
 class Rules:

@@ -17,6 +17,7 @@ from server.authorization import privileges
 from server.sql.constant import COLUMN_NUMBER_PRIVILEGE
 from server.sql.scope import find_relation
 from server.sql.sequence_names import find_sequence, name_parts
+from server.sql.type_names import find_type
 
 
 def evaluate_privilege_function(
@@ -46,7 +47,13 @@ def evaluate_privilege_function(
     known = {privilege.value.lower(): privilege for privilege in applicable_privileges(kind)}
     if kind == "database":
         known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
-    return any(privileges.has(state, subject, object, _known(word, known)) for word in words)
+    wanted_of = [_known(word, _with_options(known)) for word in words]
+    return any(
+        privileges.has_option(state, subject, object, privilege)
+        if is_option
+        else privileges.has(state, subject, object, privilege)
+        for privilege, is_option in wanted_of
+    )
 
 
 def _has_column_privilege(
@@ -65,11 +72,22 @@ def _has_column_privilege(
             raise PgError(SqlState.UNDEFINED_COLUMN, message)
         number = names.index(column)
     known = {privilege.value.lower(): privilege for privilege in COLUMN_PRIVILEGES}
-    for privilege in [_known(word, known) for word in words]:
-        granted = privileges.columns_with(state, role, relation, privilege)
-        if privileges.has(state, role, relation, privilege) or (granted if number is None else number in granted):
+    for privilege, is_option in [_known(word, _with_options(known)) for word in words]:
+        if is_option:
+            on_all = privileges.has_option(state, role, relation, privilege)
+            granted = privileges.columns_with_option(state, role, relation, privilege)
+        else:
+            on_all = privileges.has(state, role, relation, privilege)
+            granted = privileges.columns_with(state, role, relation, privilege)
+        if on_all or (granted if number is None else number in granted):
             return True
     return False
+
+
+def _with_options(known: dict[str, Privilege]) -> dict[str, tuple[Privilege, bool]]:
+    """The privileges by name, each also with "with grant option", and whether the name has it."""
+    names = {name: (privilege, False) for name, privilege in known.items()}
+    return names | {f"{name} with grant option": (privilege, True) for name, privilege in known.items()}
 
 
 T = TypeVar("T")
@@ -83,8 +101,13 @@ def _known(word: str, known: dict[str, T]) -> T:
 
 _ROLE_RIGHTS: dict[str, Callable[[CatalogState, ObjectId, ObjectId], bool]] = {
     "member": privileges.is_member,
-    "set": privileges.is_member,
+    "set": privileges.may_set_role,
     "usage": privileges.has_rights_of,
+    **{
+        f"{right} with {option} option": privileges.is_admin_of
+        for right in ("member", "set", "usage")
+        for option in ("admin", "grant")
+    },
 }
 
 
@@ -117,9 +140,17 @@ def _sequence(state: CatalogState, database: str, search_path: Sequence[str], na
     return find_sequence(state, name, database, search_path, None).id
 
 
+def _type(state: CatalogState, database: str, search_path: Sequence[str], name: str) -> ObjectId:
+    found = find_type(state, name_parts(name), database, search_path)
+    if found is None:
+        raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{name}" does not exist')
+    return found.id
+
+
 _OBJECTS = {
     "has_table_privilege": _relation,
     "has_sequence_privilege": _sequence,
+    "has_type_privilege": _type,
     "has_schema_privilege": _schema,
     "has_database_privilege": _database,
     "has_cluster_privilege": _cluster,
@@ -127,6 +158,7 @@ _OBJECTS = {
 _KINDS = {
     "has_table_privilege": "table",
     "has_sequence_privilege": "sequence",
+    "has_type_privilege": "type",
     "has_schema_privilege": "schema",
     "has_database_privilege": "database",
     "has_cluster_privilege": "cluster",

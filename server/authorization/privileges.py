@@ -11,25 +11,35 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from catalog.acls import NONE, Acl, Privileges, grant_options
+from catalog.ids import types_in
 from catalog.objects import (
     QUICKSTART,
     Database,
+    Domain,
     Index,
     Item,
     ObjectId,
+    Relation,
     Schema,
     Sequence,
     SystemTable,
     View,
     WrittenCollection,
 )
-from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role, Through
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_stored
+from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
+
+PATHS_MAX = 1_000
+"""The number of values of search_path, with role and database, whose usable schemas a catalog state remembers."""
+PATH_CHARS_MAX = 500
+"""The length of a remembered search_path."""
 
 
 def login(state: CatalogState, name: str, *, any_user: bool) -> ObjectId:
@@ -69,13 +79,21 @@ def is_superuser(state: CatalogState, role: ObjectId) -> bool:
 
 
 def is_member(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
-    """Whether the role may SET ROLE to `of`."""
-    return is_superuser(state, role) or of in state.roles_of(role, inherited=False)
+    return is_superuser(state, role) or of in state.roles_of(role, Through.ALL)
+
+
+def may_set_role(state: CatalogState, role: ObjectId, to: ObjectId) -> bool:
+    return is_superuser(state, role) or to in state.roles_of(role, Through.SET)
 
 
 def has_rights_of(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
     """Whether the role has the privileges of `of` without SET ROLE."""
-    return is_superuser(state, role) or of in state.roles_of(role, inherited=True)
+    return state.has_rights_of(role, of)
+
+
+def is_admin_of(state: CatalogState, role: ObjectId, of: ObjectId) -> bool:
+    """Whether the role has ADMIN OPTION on `of`, itself or as a member of others. No role has it on itself."""
+    return is_superuser(state, role) or (role != of and state.nearest_admin(role, of, Through.ALL) is not None)
 
 
 def owns(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
@@ -85,8 +103,13 @@ def owns(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
 def has(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> bool:
     if is_superuser(state, role):
         return True
-    acl = state.acl(object)
-    return any(privilege in acl.get(grantee, ()) for grantee in (PUBLIC, *state.roles_of(role, inherited=True)))
+    granted = state.granted(object)
+    return any(privilege in granted.get(grantee, ()) for grantee in (PUBLIC, *state.roles_of(role, Through.INHERIT)))
+
+
+def has_option(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> bool:
+    """Whether the role may grant the privilege on the object."""
+    return privilege in grant_options(state.acl(object), role, state.owner(object), state.has_rights_of)
 
 
 def columns_with(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> frozenset[int]:
@@ -97,10 +120,51 @@ def columns_with(state: CatalogState, role: ObjectId, object: ObjectId, privileg
     columns = state.column_privileges.get(object)
     if not columns:
         return frozenset()
-    grantees = (PUBLIC, *state.roles_of(role, inherited=True))
+    grantees = {PUBLIC, *state.roles_of(role, Through.INHERIT)}
     return frozenset(
-        position - 1 for position, acl in columns.items() if any(privilege in acl.get(g, ()) for g in grantees)
+        position - 1
+        for position, acl in columns.items()
+        if any(privilege in item.privileges and item.grantee in grantees for item in acl)
     )
+
+
+def columns_with_option(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> frozenset[int]:
+    """As `columns_with`, for privileges that the role may grant."""
+    owner = state.owner(object)
+    return frozenset(
+        position - 1
+        for position, acl in state.column_privileges.get(object, {}).items()
+        if privilege in grant_options(acl, role, owner, state.has_rights_of)
+    )
+
+
+def is_grantee(state: CatalogState, role: ObjectId, acl: Acl) -> bool:
+    """Whether the role has any of the privileges."""
+    return any(item.grantee == PUBLIC or has_rights_of(state, role, item.grantee) for item in acl)
+
+
+def best_grantor(
+    state: CatalogState, role: ObjectId, acl: Acl, owner: ObjectId, wanted: Privileges
+) -> tuple[ObjectId, Privileges]:
+    """The role as which a role grants or revokes privileges, and those of them that it may grant.
+
+    It is the owner if the role has the owner's privileges, otherwise the role itself or one that it is a member of: the
+    first that may grant all of the privileges, or that which may grant most of them.
+    """
+    if role == owner or is_superuser(state, role):
+        return owner, wanted
+    by_grantee: dict[ObjectId, Privileges] = {}
+    for item in acl:
+        by_grantee[item.grantee] = by_grantee.get(item.grantee, NONE) | (wanted & item.grantable)
+    by_grantee[owner] = wanted
+    best, most = role, NONE
+    for grantor in state.roles_of(role, Through.INHERIT):
+        options = by_grantee.get(grantor, NONE)
+        if options == wanted:
+            return grantor, options
+        if len(options) > len(most):
+            best, most = grantor, options
+    return best, most
 
 
 def has_any(state: CatalogState, role: ObjectId, object: ObjectId) -> bool:
@@ -122,6 +186,17 @@ def usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[
     """Returns `search_path` without the schemas that the role may not use."""
     if is_superuser(state, role):
         return path
+    if sum(map(len, path)) > PATH_CHARS_MAX:
+        return _usable_path(state, role, database, path)
+    known, key = state.usable_paths, (role, database, path)
+    if key not in known:
+        if len(known) >= PATHS_MAX:
+            known.clear()
+        known[key] = _usable_path(state, role, database, path)
+    return known[key]
+
+
+def _usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[str, ...]) -> tuple[str, ...]:
     current = state.database_named(database)
     id = current.id if current is not None else None
     schemas = [(name, state.schema_named(id, name)) for name in path]
@@ -140,6 +215,21 @@ def require(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Pr
     """PgError 42501 without the privilege."""
     if not has(state, role, object, privilege):
         raise denied(state, object)
+
+
+def require_type(state: CatalogState, role: ObjectId, type: UserType) -> None:
+    """PgError 42501 without USAGE on a user-defined type, which the definitions of columns and domains need."""
+    if not has(state, role, type.id, Privilege.USAGE):
+        raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for type {shown_name(state, type)}")
+
+
+def require_types(state: CatalogState, role: ObjectId, relation: Relation) -> None:
+    """PgError 42501 without USAGE on one of the user-defined types of a relation's columns."""
+    for column in relation.columns:
+        ids = types_in(column.type) if column.domain is None else (*types_in(column.type), column.domain.id)
+        for item in [state.items[id] for id in sorted(ids)]:
+            assert isinstance(item, UserType)
+            require_type(state, role, item)
 
 
 def require_owner(state: CatalogState, role: ObjectId, object: Item | Schema | Database) -> None:
@@ -217,8 +307,17 @@ def require_select(
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes.
 
-    Locking rows requires UPDATE of any column of their table.
+    Locking rows requires UPDATE of any column of their table. A plan remembers the last role that had the privileges,
+    and that state, because the same statement is often executed again.
     """
+    permitted = plan.permitted
+    if permitted.token is state.token and permitted.role == role:
+        return
+    _check_query(state, role, plan)
+    permitted.token, permitted.role = state.token, role
+
+
+def _check_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     superuser = is_superuser(state, role)
     if superuser and not any(isinstance(state.items.get(id), View) for id in plan.uses):
         return
@@ -281,4 +380,5 @@ def _refusal(what: str, state: CatalogState, object: ObjectId) -> PgError:
 def described(state: CatalogState, object: ObjectId) -> str:
     """An object as messages name it, such as `table t`."""
     described = state.object(object)
-    return f"{'table' if isinstance(described, SystemTable) else described.kind} {described.name}"
+    kind = {SystemTable.kind: "table", Domain.kind: "type"}.get(described.kind, described.kind)
+    return f"{kind} {described.name}"

@@ -434,4 +434,4 @@ def _has_other_nulls(before: object, after: object) -> bool:
 
 def _access(state: CatalogState) -> tuple[object, ...]:
     """What privileges follow from. Equal for most changes of definitions, which keep these objects."""
-    return (state.roles, state.owners, state.privileges, state.column_privileges)
+    return (state.roles, state.memberships, state.owners, state.privileges, state.column_privileges)

@@ -131,10 +131,11 @@ def _privileges(state: CatalogState) -> list[tuple[object, ...]]:
     rows = []
     for id in (QUICKSTART.id, *state.databases, *own):
         name = _name_parts(state, id)
-        for grantee, granted in state.acl(id).items():
-            kind = object_type(state.object(id).kind)
-            rows += [(names[state.owner(id)], names[grantee], *name, kind, privilege.value) for privilege in granted]
-    return sorted(rows, key=lambda row: tuple(map(str, (row[5], *row[2:5], row[1], row[6]))))
+        kind = object_type(state.object(id).kind)
+        for item in state.acl(id):
+            grantor, grantee = names[item.grantor], names[item.grantee]
+            rows += [(grantor, grantee, *name, kind, privilege.value) for privilege in item.privileges]
+    return sorted(rows, key=lambda row: tuple(map(str, (row[5], *row[2:5], row[1], row[6], row[0]))))
 
 
 def _name_parts(state: CatalogState, id: ObjectId) -> tuple[str | None, str | None, str]:

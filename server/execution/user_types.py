@@ -8,6 +8,7 @@ from catalog.ids import types_in
 from catalog.objects import Column, Domain, EnumType, Relation, Table
 from catalog.state import CatalogState
 from protocol.pgwire.types import PgType, array_of, parse_type
+from server.authorization import privileges
 from server.session_state.context import Context
 from server.sql.grammar.statements.parts import NamedType
 from server.sql.grammar.statements.tables import ColumnDefinition
@@ -23,11 +24,12 @@ def known_type(context: Context, type: PgType) -> PgType:
 
 
 def known_column(context: Context, definition: ColumnDefinition) -> ColumnDefinition:
-    """The definition of a column with the type, and the domain, that it names. PgError 42704."""
+    """The definition of a column with the type, and the domain, that it names. PgError 42704, 42501."""
     if not isinstance(definition.type, NamedType):
         return definition
     state = context.state
     type, item = resolved(state, definition.type, context.settings["database"], context.search_path)
+    privileges.require_type(state, context.role, item)
     return replace(definition, type=type, domain=domain_use(state, item) if isinstance(item, Domain) else None)
 
 

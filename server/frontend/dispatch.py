@@ -214,6 +214,9 @@ class Dispatcher:
             case s.SetRole(local=local) if local and not context.transaction.explicit:
                 context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
                 return Result("SET")
+            case s.SetRole(name=role, local=local, session=True):
+                self._set_session_authorization(role, local)
+                return Result("SET")
             case s.SetRole(name=role, local=local):
                 self._set_role(role, local)
                 return Result("SET")
@@ -231,21 +234,33 @@ class Dispatcher:
                     context.listening.end()
                     context.advisory_locks.unlock_all(context.transaction.advisory)
                     context.settings.reset(None)
-                    context.settings.reset("role")
+                    context.settings.reset("session_authorization")
                 if target in ("ALL", "SEQUENCES"):
                     context.volatile.forget()
                 return Result(f"DISCARD {target}")
             case _:
                 assert_never(statement)
 
+    def _set_session_authorization(self, name: str | None, local: bool) -> None:
+        """PgError 22023 if the role does not exist, 42501 unless the session connected as it or as a superuser."""
+        context, state = self.context, self.context.state
+        if name is None:
+            return context.reset("session_authorization", local=local)
+        role = state.role_named(name)
+        if role is None:
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+        if role.id != context.authenticated and not privileges.is_superuser(state, context.authenticated):
+            raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set session authorization "{name}"')
+        return context.change_settings(lambda settings: settings.authorize(name, superuser=role.superuser), local=local)
+
     def _set_role(self, name: str | None, local: bool) -> None:
-        """PgError 22023 if the role does not exist, 42501 if the login role is not a member of it."""
+        """PgError 22023 if the role does not exist, 42501 if the session's role is not a member of it."""
         context, state = self.context, self.context.state
         if name is not None:
             role = state.role_named(name)
             if role is None:
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
-            if not privileges.is_member(state, context.login, role.id):
+            if not privileges.may_set_role(state, context.login, role.id):
                 raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
         if name is None:
             context.reset("role", local=local)

@@ -134,7 +134,7 @@ class Sessions:
             process_id,
             Transaction(login.settings.copy(), read_only=login.settings.read_only),
             signals=self._signals,
-            login=login.role,
+            authenticated=login.role,
         )
         self.coordinator.activity.observers[process_id] = context.observation
         return Session(context, connection, transport, self._query_cache, row_format)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from catalog import builtin, updates
+from catalog.acls import acl_items
 from catalog.objects import (
     QUICKSTART,
     Connection,
@@ -28,7 +29,6 @@ from catalog.objects import (
     View,
     object_type,
 )
-from catalog.roles import MATERIALIZE, acl_items
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.coordinator.coordinator import Coordinator, SystemSource
@@ -55,7 +55,7 @@ def _table(definition: SystemTable, rows: Iterable[tuple[object, ...]]) -> pa.Ta
 def _owned(state: CatalogState, id: ObjectId) -> tuple[object, object]:
     """Returns the columns owner_id and privileges."""
     owner = state.owner(id)
-    return owner, acl_items(state.acl(id), owner)
+    return owner, acl_items(state.acl(id))
 
 
 def _databases(coordinator: Coordinator) -> pa.Table:
@@ -81,9 +81,7 @@ def _roles(coordinator: Coordinator) -> pa.Table:
 
 
 def _role_members(coordinator: Coordinator) -> pa.Table:
-    roles = coordinator.state.roles.values()
-    rows = ((group, role.id, MATERIALIZE.id) for role in roles for group in sorted(role.member_of))
-    return _table(builtin.MZ_ROLE_MEMBERS, rows)
+    return _table(builtin.MZ_ROLE_MEMBERS, coordinator.state.memberships)
 
 
 def _columns(coordinator: Coordinator) -> pa.Table:

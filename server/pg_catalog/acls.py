@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from catalog.objects import ObjectId, Relation
-from catalog.roles import PUBLIC, Acl, Privilege, letters
+from catalog.roles import PUBLIC
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
@@ -24,16 +24,24 @@ GRANTS = pa.schema(
 )
 
 
-def acl_of(visible: Visible, id: ObjectId) -> list[str] | None:
-    """The aclitems of a database, schema or item; None if it has the default privileges of its kind."""
-    acl = visible.state.privileges.get(id)
-    return None if acl is None else _items(visible, acl, visible.state.owner(id))
-
-
 def column_acl_of(visible: Visible, id: ObjectId, position: int) -> list[str] | None:
     """The aclitems of a column; None if no privilege on it was granted."""
     acl = visible.state.column_privileges.get(id, {}).get(position)
-    return None if acl is None else _items(visible, acl, visible.state.owner(id))
+    return None if acl is None else visible.aclitems(acl)
+
+
+def default_acls(visible: Visible) -> Iterator[Row]:
+    """pg_default_acl"""
+    database = visible.state.database_named(visible.viewpoint.database)
+    for key, acl in visible.state.default_acls.items():
+        if database is not None and key.database == database.id:
+            yield {
+                "oid": oids.default_acl_oid(key),
+                "defaclrole": oids.oid_of(key.role),
+                "defaclnamespace": 0 if key.schema is None else oids.oid_of(key.schema),
+                "defaclobjtype": key.kind,
+                "defaclacl": visible.aclitems(acl),
+            }
 
 
 def grants(visible: Visible) -> Iterator[Row]:
@@ -42,41 +50,17 @@ def grants(visible: Visible) -> Iterator[Row]:
     for item in visible.listed:
         if not isinstance(item, Relation):
             continue
+        owner = state.owner(item.id)
         columns = state.column_privileges.get(item.id, {})
         for place, acl in ((0, state.acl(item.id)), *columns.items()):
-            owner = state.owner(item.id)
-            for grantee, granted in _ordered(acl, owner):
-                for privilege in sorted(granted):
+            for entry in acl:
+                has_options = entry.grantee != PUBLIC and state.has_rights_of(entry.grantee, owner)
+                for privilege in sorted(entry.privileges):
                     yield {
                         "relation": oids.oid_of(item.id),
                         "place": place,
-                        "grantor": _name(visible, owner),
-                        "grantee": _name(visible, grantee) or "PUBLIC",
+                        "grantor": visible.role_name(entry.grantor),
+                        "grantee": visible.role_name(entry.grantee) or "PUBLIC",
                         "privilege": privilege.value,
-                        "grantable": grantee == owner,
+                        "grantable": has_options or privilege in entry.grantable,
                     }
-
-
-def _ordered(acl: Acl, owner: ObjectId) -> list[tuple[ObjectId, frozenset[Privilege]]]:
-    return sorted(acl.items(), key=lambda entry: (entry[0] != owner, entry[0]))
-
-
-def _items(visible: Visible, acl: Acl, owner: ObjectId) -> list[str]:
-    """`grantee=letters/grantor`, the owner's item first. The grantee is empty for PUBLIC."""
-    return [
-        f"{_quoted(_name(visible, grantee))}={letters(granted)}/{_quoted(_name(visible, owner))}"
-        for grantee, granted in _ordered(acl, owner)
-        if granted
-    ]
-
-
-def _name(visible: Visible, role: ObjectId) -> str:
-    """The name of a role; empty for PUBLIC."""
-    return "" if role == PUBLIC else visible.state.roles[role].name
-
-
-def _quoted(name: str) -> str:
-    """The name as PostgreSQL's putid() writes it: quoted if it has other characters than letters, digits and _."""
-    if all(character.isascii() and (character.isalnum() or character == "_") for character in name):
-        return name
-    return '"' + name.replace('"', '""') + '"'

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from server.pg_catalog import oids
-from server.pg_catalog.acls import acl_of
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 
@@ -27,7 +26,7 @@ def databases(visible: Visible) -> Iterator[Row]:
             "dattablespace": 1663,
             "datcollate": "C",
             "datctype": "C",
-            "datacl": acl_of(visible, database.id),
+            "datacl": visible.acl(database.id),
         }
 
 
@@ -38,5 +37,5 @@ def namespaces(visible: Visible) -> Iterator[Row]:
             "oid": oids.oid_of(schema.id),
             "nspname": schema.name,
             "nspowner": visible.owner(schema.id),
-            "nspacl": acl_of(visible, schema.id),
+            "nspacl": visible.acl(schema.id),
         }

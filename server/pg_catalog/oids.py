@@ -1,6 +1,6 @@
 """OIDs of catalog objects, computed from object ids, so that they are stable.
 
-The ranges are disjoint while object numbers are below 2^19. Checksums, in the last two rows, may collide.
+The ranges are disjoint while object numbers are below 2^19. Checksums, in the last three rows, may collide.
 
 | what                         | OID                                             |
 |------------------------------|-------------------------------------------------|
@@ -11,7 +11,8 @@ The ranges are disjoint while object numbers are below 2^19. Checksums, in the l
 | a key and its index          | 2^31 + 32 * object's number + key's number      |
 | a foreign key                | 2^31 + 2^28 + 64 * object's number + its number |
 | a CHECK constraint           | 2^31 + 2^29 + 32 * object's number + its number |
-| a membership of a role       | 2^31 + 2^30 + checksum of both                  |
+| a membership of a role       | 2^31 + 2^30 + checksum of it                    |
+| default privileges           | 2^31 + 2^30 + checksum of what they apply to    |
 | a function                   | 2^31 + 2^30 + checksum of its signature         |
 """
 
@@ -23,7 +24,7 @@ from catalog import builtin
 from catalog.ids import USER_OBJECTS as USER_OBJECTS
 from catalog.ids import user_oid
 from catalog.objects import ObjectId
-from catalog.roles import MATERIALIZE
+from catalog.roles import MATERIALIZE, DefaultAclKey, MembershipKey
 
 PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
@@ -66,8 +67,12 @@ def function_oid(signature: str) -> int:
     return (3 << 30) + (zlib.crc32(signature.encode()) & (1 << 30) - 1)
 
 
-def membership_oid(role: ObjectId, of: ObjectId) -> int:
-    return function_oid(f"{role} in {of}")
+def membership_oid(key: MembershipKey) -> int:
+    return function_oid(f"{key.member} in {key.role} by {key.grantor}")
+
+
+def default_acl_oid(key: DefaultAclKey) -> int:
+    return function_oid(f"{key.kind} of {key.role} in {key.database} {key.schema}")
 
 
 def _number(id: ObjectId) -> int:

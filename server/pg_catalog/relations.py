@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from catalog import builtin
 from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
 from server.pg_catalog import oids
-from server.pg_catalog.acls import acl_of, column_acl_of
+from server.pg_catalog.acls import column_acl_of
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.static import BY_ID, METHODS, Row, column_type, system_type
 from server.pg_catalog.visible import Visible
@@ -80,7 +80,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             temporary=is_temporary(visible.state.schemas[item.schema_id]),
             checks=len(item.checks) if isinstance(item, Table) else 0,
             triggers=item.id in visible.with_foreign_keys,
-            acl=acl_of(visible, item.id),
+            acl=visible.acl(item.id),
             method=METHODS[item.method] if isinstance(item, Index) else 0,
         )
         for key in keys_of(item):

@@ -25,7 +25,7 @@ def roles(visible: Visible) -> Iterator[Row]:
             "rolname": role.name,
             "rolsuper": role.superuser,
             "rolinherit": role.inherit,
-            "rolcreaterole": role.superuser,
+            "rolcreaterole": role.create_role,
             "rolcreatedb": role.create_db,
             "rolcanlogin": role.login,
             "rolreplication": False,
@@ -38,14 +38,13 @@ def roles(visible: Visible) -> Iterator[Row]:
 
 def members(visible: Visible) -> Iterator[Row]:
     """pg_auth_members"""
-    for role in visible.state.roles.values():
-        for of in sorted(role.member_of):
-            yield {
-                "oid": oids.membership_oid(role.id, of),
-                "roleid": oids.oid_of(of),
-                "member": oids.oid_of(role.id),
-                "grantor": oids.OWNER,
-                "admin_option": False,
-                "inherit_option": role.inherit,
-                "set_option": True,
-            }
+    for key, membership in visible.state.memberships.items():
+        yield {
+            "oid": oids.membership_oid(key),
+            "roleid": oids.oid_of(key.role),
+            "member": oids.oid_of(key.member),
+            "grantor": oids.oid_of(key.grantor),
+            "admin_option": membership.admin,
+            "inherit_option": membership.inherit,
+            "set_option": membership.may_set,
+        }

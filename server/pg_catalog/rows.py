@@ -41,6 +41,7 @@ _ROWS: dict[str, Rows] = {
     "pg_class": relations.classes,
     "pg_constraint": indexes.constraints,
     "pg_database": databases.databases,
+    "pg_default_acl": acls.default_acls,
     "pg_depend": sequences.dependencies,
     "pg_description": comments.descriptions,
     "pg_index": indexes.indexes,

@@ -13,8 +13,8 @@ from server.pg_catalog.static import Row, types_by_name
 _INPUT_AND_OUTPUT = {"typinput": 3506, "typoutput": 3507, "typreceive": 3532, "typsend": 3533}  # enum_in, ...
 
 
-def enum_rows(item: EnumType, schema: int, owner: int) -> tuple[Row, Row]:
-    """The rows of an enumerated type and of its array type in pg_type. `schema` and `owner`: OIDs."""
+def enum_rows(item: EnumType, schema: int, owner: int, acl: list[str] | None) -> tuple[Row, Row]:
+    """The rows of an enumerated type and of its array type in pg_type. `schema` and `owner`: OIDs. `acl`: aclitems."""
     own, array = user_oid(item.id), user_oid(item.array_id)
     common = {**types_by_name()["uuid"], "typnamespace": schema, "typowner": owner}
     enum = {
@@ -28,11 +28,12 @@ def enum_rows(item: EnumType, schema: int, owner: int) -> tuple[Row, Row]:
         "typcategory": "E",
         "typarray": array,
         "typalign": "i",
+        "typacl": acl,
     }
     return enum, array_row(array, own, f"_{item.name}", schema, owner)
 
 
-def domain_row(item: Domain, base: Row, default: str | None, schema: int, owner: int) -> Row:
+def domain_row(item: Domain, base: Row, default: str | None, schema: int, owner: int, acl: list[str] | None) -> Row:
     """The row of a domain in pg_type. `base`: that of its base type. `default`: its default with names."""
     type = parse_type(item.base)
     return {
@@ -49,6 +50,7 @@ def domain_row(item: Domain, base: Row, default: str | None, schema: int, owner:
         "typbasetype": type.oid,
         "typtypmod": type.typmod,
         "typdefault": default,
+        "typacl": acl,
     }
 
 

@@ -44,6 +44,12 @@ CREATE VIEW pg.pg_stat_user_tables AS
 
 CREATE VIEW info.information_schema_catalog_name AS SELECT fn.current_database() AS catalog_name;
 CREATE VIEW info.enabled_roles AS SELECT rolname AS role_name FROM pg.pg_authid;
+CREATE VIEW info.applicable_roles AS
+  SELECT DISTINCT member.rolname AS grantee, role.rolname AS role_name,
+         CASE WHEN m.admin_option THEN 'YES' ELSE 'NO' END AS is_grantable
+  FROM pg.pg_auth_members m JOIN pg.pg_authid member ON member.oid = m.member JOIN pg.pg_authid role ON role.oid = m.roleid;
+CREATE VIEW info.administrable_role_authorizations AS
+  SELECT * FROM info.applicable_roles WHERE is_grantable = 'YES';
 CREATE VIEW info.schemata AS
   SELECT fn.current_database() AS catalog_name, nspname AS schema_name, fn.pg_get_userbyid(nspowner) AS schema_owner
   FROM pg.pg_namespace;

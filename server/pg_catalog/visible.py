@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from catalog import builtin
+from catalog.acls import Acl, letters
 from catalog.objects import Domain, EnumType, Index, Item, ObjectId, Schema, SystemTable, Table
+from catalog.roles import PUBLIC
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
@@ -71,12 +73,12 @@ class Visible:
         rows = {
             row["oid"]: row
             for item in self.enums
-            for row in enum_rows(item, oids.oid_of(item.schema_id), self.owner(item.id))
+            for row in enum_rows(item, oids.oid_of(item.schema_id), self.owner(item.id), self.acl(item.id))
         }
         for domain in self.domains:
             oid = parse_type(domain.base).oid
             default = self.text_of(domain.default) if domain.default is not None else None
-            place = oids.oid_of(domain.schema_id), self.owner(domain.id)
+            place = oids.oid_of(domain.schema_id), self.owner(domain.id), self.acl(domain.id)
             rows[oids.oid_of(domain.id)] = domain_row(domain, types_by_oid().get(oid) or rows[oid], default, *place)
         return rows
 
@@ -190,3 +192,26 @@ class Visible:
     def owner(self, id: ObjectId) -> int:
         """Returns the OID of the object's owner."""
         return oids.oid_of(self.state.owner(id))
+
+    def acl(self, id: ObjectId) -> list[str] | None:
+        """The aclitems of a database, schema or item; None if it has the default privileges of its kind."""
+        acl = self.state.privileges.get(id)
+        return None if acl is None else self.aclitems(acl)
+
+    def aclitems(self, acl: Acl) -> list[str]:
+        """`grantee=letters/grantor` for each entry. The grantee is empty for PUBLIC."""
+        return [
+            f"{_quoted(self.role_name(item.grantee))}={letters(item)}/{_quoted(self.role_name(item.grantor))}"
+            for item in acl
+        ]
+
+    def role_name(self, role: ObjectId) -> str:
+        """The name of a role; empty for PUBLIC."""
+        return "" if role == PUBLIC else self.state.roles[role].name
+
+
+def _quoted(name: str) -> str:
+    """The name as PostgreSQL's putid() writes it: quoted if it has other characters than letters, digits and _."""
+    if all(character.isascii() and (character.isalnum() or character == "_") for character in name):
+        return name
+    return '"' + name.replace('"', '""') + '"'

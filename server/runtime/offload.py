@@ -1,4 +1,4 @@
-"""Parses and plans long texts in threads, so that they do not block other sessions."""
+"""Parses and plans long texts, and computes large changes, in threads, so that they do not block other sessions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ async def offload(text: str, work: Callable[..., Result], *args: Any) -> Result:
 
     `work` must not change what other sessions see. Cancellation stops it at its next `checkpoint`, or before it begins.
     """
-    if len(text) <= TEXT_CHARS_MAX:
-        return work(*args)
+    return await in_stoppable_thread(work, *args) if len(text) > TEXT_CHARS_MAX else work(*args)
+
+
+async def in_stoppable_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """Returns `work(*args)`, which runs in a thread. See `offload`."""
     stop = threading.Event()
     try:
         return await asyncio.get_running_loop().run_in_executor(_threads, stoppable, stop.is_set, work, *args)

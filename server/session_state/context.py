@@ -59,7 +59,7 @@ def nobody_to_notify(error: PgError) -> None:
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """A session's state, without the protocol. One statement runs at a time. `user` is the name from the client.
+    """A session's state, without the protocol. One statement runs at a time. `client_user`: the name from the client.
 
     It is the owner of the session's locks.
     """
@@ -69,7 +69,7 @@ class Context:
     evaluator: Evaluator
     catalog_engine: CatalogEngine
     settings: Settings
-    user: str
+    client_user: str
     process_id: int
     transaction: Transaction
     notices: list[Notice] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Context:
     """Sends a notice while the statement runs. None: the client receives notices only with answers."""
     signals: Mapping[str, Callable[[int], bool]] = field(default_factory=dict)
     """The functions pg_cancel_backend, pg_terminate_backend and pg_reload_conf, which take a process id."""
-    login: ObjectId = MATERIALIZE.id
+    authenticated: ObjectId = MATERIALIZE.id
     """The role with which the session connected."""
     ends_at_sync: bool = False
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
@@ -103,8 +103,20 @@ class Context:
         return catalog[1] if catalog is not None else self.coordinator.state
 
     @property
+    def login(self) -> ObjectId:
+        """The session's role: that of SET SESSION AUTHORIZATION, or with which it connected. 42704 if dropped."""
+        authorized = self.settings.authorized
+        return self.authenticated if authorized is None else privileges.find_role(self.state, authorized[0]).id
+
+    @property
+    def user(self) -> str:
+        """The name of the session's role."""
+        authorized = self.settings.authorized
+        return self.client_user if authorized is None else authorized[0]
+
+    @property
     def role(self) -> ObjectId:
-        """The current role: that of SET ROLE, or the login role. 42704 if it was dropped."""
+        """The current role: that of SET ROLE, or the session's role. 42704 if it was dropped."""
         name = self.settings["role"]
         return self.login if name == "none" else privileges.find_role(self.state, name).id
 
@@ -208,7 +220,7 @@ class Context:
                 await self.catalog_engine.describe(query.sql)
 
     def signal(self, function: str, process_id: int) -> bool:
-        """Implements pg_cancel_backend and pg_terminate_backend. 42501 unless the role is a member of the session's.
+        """Implements pg_cancel_backend and pg_terminate_backend. 42501 without the privileges of the session's role.
 
         pg_reload_conf, which ignores the process id, needs a superuser.
         """
@@ -219,7 +231,7 @@ class Context:
         if function == "pg_cancel_backend" and process_id == self.process_id:
             raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         session = self.coordinator.activity.sessions.get(process_id)
-        if session is not None and not privileges.is_member(self.state, self.role, session.role):
+        if session is not None and not privileges.has_rights_of(self.state, self.role, session.role):
             known = self.state.roles.get(session.role)
             name = known.name if known is not None else session.user
             raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be a member of "{name}"')

@@ -103,7 +103,8 @@ class Prepared:
 def plan_key(context: Context) -> tuple[object, ...]:
     """A statement's plan is valid as long as this key is equal to that of the time of planning."""
     own = context.process_id if context.has_temporary else 0
-    return context.state.version, context.settings.naming, context.login, own
+    role = context.settings.authorized or context.authenticated
+    return context.state.version, context.settings.naming, role, own
 
 
 TEXT_CHARS_MIN = 64

@@ -118,6 +118,7 @@ PRIVILEGE_FUNCTIONS = (
     "has_column_privilege",
     "has_any_column_privilege",
     "has_sequence_privilege",
+    "has_type_privilege",
     "has_schema_privilege",
     "has_database_privilege",
     "has_cluster_privilege",

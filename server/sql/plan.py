@@ -12,7 +12,7 @@ raises. `raise_error('<code>:<message>')` carries PostgreSQL's SQLSTATE and mess
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeVar
 
@@ -73,6 +73,14 @@ class VolatilePlan:
     columns: tuple[int | Expression, ...]
 
 
+@dataclass(slots=True, eq=False)
+class Permitted:
+    """The role that was last found to have the privileges for a plan, and `CatalogState.token` at that time."""
+
+    token: object = None
+    role: ObjectId | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryPlan:
     """A planned query.
@@ -98,6 +106,7 @@ class QueryPlan:
     `recursive`: the recursive queries with UNION, whose rows are computed before those of the plan.
     `volatile`: set if it calls a function of `volatile` that Spark does not evaluate.
     `sequences`: those that its text names as arguments of nextval() and similar functions.
+    `permitted`: see `server.authorization.privileges.require_query`. `replace` does not copy it.
     """
 
     columns: tuple[Field, ...]
@@ -124,6 +133,7 @@ class QueryPlan:
     expanded: Callable[[], QueryPlan] | None = None
     tables: tuple[Table, ...] = ()
     types: frozenset[ObjectId] = frozenset()
+    permitted: Permitted = field(default_factory=Permitted, init=False)
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The Spark SQL, with parameters and session values as literals.

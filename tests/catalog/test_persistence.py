@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import builtin, persistence
+from catalog.acls import Acl, AclItem
 from catalog.keys import Key
 from catalog.objects import (
     SEQUENCE_COLUMNS,
@@ -34,7 +35,7 @@ from catalog.objects import (
     Table,
     View,
 )
-from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
+from catalog.roles import MATERIALIZE, PUBLIC, DefaultAclKey, Membership, MembershipKey, Privilege, Role
 from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include, Secret
 from catalog.state import CatalogState, NameTaken
 from catalog.store import Store
@@ -152,6 +153,15 @@ def source_items(draw: st.DrawFn, kind: str, id: ObjectId, schema: ObjectId, nam
     )
 
 
+def acls(state: CatalogState) -> st.SearchStrategy[Acl]:
+    """Lists of privileges. Grant options are a subset of the privileges."""
+    roles = st.sampled_from(sorted(state.roles))
+    granted = st.frozensets(st.sampled_from(list(Privilege)), min_size=1)
+    items = st.builds(AclItem, st.just(PUBLIC) | roles, roles, granted)
+    optional = st.builds(lambda item: replace(item, grantable=item.privileges), items)
+    return st.lists(items | optional, max_size=3, unique_by=lambda i: (i.grantee, i.grantor)).map(tuple)
+
+
 @st.composite
 def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     """`state` after one change of a random kind, or `state` itself if the name is taken."""
@@ -159,7 +169,8 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
     own_schemas = [s for s in state.schemas.values() if s.database_id is not None]
     own_items = [i for i in state.items.values() if i.id.startswith("u")]
     relations = [i for i in state.items.values() if not isinstance(i, Index | Hold)]
-    kinds = ["database", "schema", "settings", "role", "owner", "acl"] if state.databases else ["database"]
+    kinds = ["database", "schema", "settings", "role", "memberships", "owner", "acl", "default acl"]
+    kinds = kinds if state.databases else ["database"]
     kinds += ["table", "view", "materialized view", "index", "sequence", "drop schema"] if own_schemas else []
     kinds += ["secret", "connection", "source", "subsource", "source table"] if own_schemas else []
     kinds += ["rename", "drop", "comment", "hold"] if own_items else []
@@ -175,17 +186,28 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
             case "settings":
                 return state.with_settings(draw(st.dictionaries(names, texts, max_size=2)))
             case "role":
-                groups = draw(st.frozensets(st.sampled_from(sorted(state.roles)), max_size=2))
-                attributes = draw(st.tuples(*[st.booleans()] * 4))
-                return state.with_role(Role(id, name, *attributes, groups))
+                attributes = draw(st.tuples(*[st.booleans()] * 5))
+                return state.with_role(Role(id, name, *attributes))
+            case "memberships":
+                known = st.sampled_from(sorted(state.roles))
+                options = st.builds(Membership, st.booleans(), st.booleans(), st.booleans())
+                keys_of_members = st.builds(MembershipKey, known, known, known)
+                return state.with_memberships(draw(st.dictionaries(keys_of_members, options, max_size=3)))
             case "owner":
                 return state.with_owner(
                     draw(st.sampled_from(sorted(state.databases))), draw(st.sampled_from(sorted(state.roles)))
                 )
             case "acl":
-                granted = st.frozensets(st.sampled_from(list(Privilege)))
-                acl = draw(st.dictionaries(st.sampled_from([PUBLIC, *sorted(state.roles)]), granted, max_size=3))
-                return state.with_acl(draw(st.sampled_from(sorted(state.schemas))), acl)
+                schema_id = draw(st.sampled_from(sorted(state.schemas)))
+                columns_acl = draw(st.dictionaries(st.integers(1, 3), acls(state), max_size=2))
+                return state.with_acls({schema_id: draw(acls(state))}, {schema_id: columns_acl})
+            case "default acl":
+                known = st.sampled_from(sorted(state.roles))
+                places = st.none() | st.sampled_from(sorted(state.schemas))
+                default_keys = st.builds(
+                    DefaultAclKey, known, st.sampled_from(sorted(state.databases)), places, st.sampled_from("rSTn")
+                )
+                return state.with_default_acls(draw(st.dictionaries(default_keys, st.none() | acls(state), max_size=2)))
             case "drop role":
                 return state.without_role(draw(st.sampled_from(made_roles)))
             case "drop schema":

@@ -37,6 +37,7 @@ from tests.data import make_catalog_v7 as sample_7
 from tests.data import make_catalog_v8 as sample_8
 from tests.data import make_catalog_v9 as sample_9
 from tests.data import make_catalog_v10 as sample_10
+from tests.data import make_catalog_v12 as sample_12
 
 
 @pytest.fixture
@@ -394,7 +395,7 @@ class TestMigrations:
         assert state.comments == sample_3.COMMENTS
         assert state.roles[sample_3.ROLE.id] == sample_3.ROLE
         assert state.owner(sample_3.HOLD.id) == sample_3.ROLE.id
-        assert state.acl(sample_3.TABLE.id)[PUBLIC] == {Privilege.SELECT}
+        assert state.granted(sample_3.TABLE.id)[PUBLIC] == {Privilege.SELECT}
         assert store.read("SELECT value FROM meta WHERE key = 'downtime'") == [(60_000,)]
         log = Log(store, Payloads(directory / "payloads"))
         (old,) = log.batches(sample_3.TABLE.id)
@@ -492,6 +493,18 @@ class TestMigrations:
         assert len(persistence.salt_key(store)) == 32
         store.close()
 
+    def test_a_directory_of_format_12_is_opened(self, tmp_path: Path) -> None:
+        directory = tmp_path / "data"
+        copy_sample(sample_12.DIRECTORY, directory)
+        assert dump(directory)[0] == "12"
+        store = Store(directory)
+        state = persistence.load(store)
+        assert dict(state.memberships) == sample_12.MEMBERSHIPS
+        assert {id: state.privileges[id] for id in sample_12.ACLS} == sample_12.ACLS
+        assert dict(state.column_privileges) == sample_12.COLUMN_ACLS
+        assert (state.roles[sample_12.MEMBER].login, state.roles[sample_12.MEMBER].create_role) == (True, False)
+        store.close()
+
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
         copy_sample(sample.DIRECTORY, directory)
@@ -501,8 +514,8 @@ class TestMigrations:
         assert {sample.DB, sample.OTHER_DB} == set(state.databases.values())
         assert {sample.PUBLIC, sample.AUDIT} <= set(state.schemas.values())
         assert state.owner(sample.TABLE.id) == MATERIALIZE.id
-        assert state.acl(sample.PUBLIC.id)[PUBLIC] == {Privilege.USAGE}
-        assert PUBLIC not in state.acl(sample.AUDIT.id)
+        assert state.granted(sample.PUBLIC.id)[PUBLIC] == {Privilege.USAGE}
+        assert PUBLIC not in state.granted(sample.AUDIT.id)
         for item in (sample.TABLE, sample.VIEW, sample.MVIEW, sample.INDEX):
             assert state.items[item.id] == item
         assert state.next_id == 10

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import holds, persistence
+from catalog.acls import AclItem
 from catalog.holds import HoldPosition, Status
 from catalog.log import Frontiers, Log
 from catalog.objects import Hold, ObjectId, Timestamp
 from catalog.payloads import Payloads
-from catalog.roles import PUBLIC, Privilege, Role
+from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.store import Store
 from tests.data import make_catalog_v1 as v1
 
@@ -44,7 +45,9 @@ def main() -> None:
             new = new.with_item(item)
         for (id, position), comment in COMMENTS.items():
             new = new.with_comment(id, position, comment)
-        new = new.with_owner(HOLD.id, ROLE.id).with_acl(TABLE.id, {PUBLIC: frozenset((Privilege.SELECT,))})
+        new = new.with_owner(HOLD.id, ROLE.id).with_acls(
+            {TABLE.id: (AclItem(PUBLIC, MATERIALIZE.id, frozenset((Privilege.SELECT,))),)}
+        )
         persistence.save(tx, old, new)
         holds.save(tx, PLACES.items())
         log.create(tx, TABLE.id, Frontiers(Timestamp(500), None))

@@ -12,6 +12,7 @@ from catalog.objects import (
     Index,
     Item,
     MaterializedView,
+    Relation,
     Retained,
     Schema,
     Sequence,
@@ -26,8 +27,8 @@ from server.authorization import privileges
 from server.execution.ddl.databases import require_create_db
 from server.execution.ddl.keys import is_taken
 from server.execution.ddl.named_objects import altered_object, find_object, name_taken
+from server.execution.ddl.named_roles import role_named
 from server.execution.ddl.retention import retained_ms
-from server.execution.ddl.roles import role_named
 from server.execution.names import find_item, find_schema
 from server.execution.user_types import with_type
 from server.session_state.context import Context
@@ -134,10 +135,12 @@ def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
             hint=f"Change the ownership of the {found.kind}'s {whole} instead.",
         )
     role = role_named(context, statement.owner)
+    if isinstance(found, Relation):
+        privileges.require_owner(state, context.role, found)
     if state.owner(found.id) == role.id:
         return state
     privileges.require_owner(state, context.role, found)
-    if not privileges.is_member(state, context.role, role.id):
+    if not privileges.may_set_role(state, context.role, role.id):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{role.name}"')
     if not privileges.is_superuser(state, context.role):
         match found:  # except for superusers, ownership requires the right to create the object

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from catalog.acls import AclItem
 from catalog.objects import Database, Schema
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState, NameTaken
@@ -20,7 +21,7 @@ def create(context: Context, statement: CreateDatabase) -> CatalogState:
     require_create_db(context, "create")
     owner_name = check_options(context, statement.options)
     owner = context.role if owner_name is None else privileges.find_role(context.state, owner_name).id
-    if owner_name is not None and not privileges.is_member(context.state, context.role, owner):
+    if owner_name is not None and not privileges.may_set_role(context.state, context.role, owner):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{owner_name}"')
     id, state = context.state.new_id()
     schema_id, state = state.new_id()
@@ -32,8 +33,8 @@ def create(context: Context, statement: CreateDatabase) -> CatalogState:
         state = state.with_owner(id, owner)
     state = state.with_schema(Schema(schema_id, id, "public")).with_owner(schema_id, owner)
     # PUBLIC has USAGE on schema public, as in PostgreSQL
-    public = {owner: frozenset((Privilege.USAGE, Privilege.CREATE)), PUBLIC: frozenset((Privilege.USAGE,))}
-    return state.with_acl(schema_id, public)
+    usage = AclItem(PUBLIC, owner, frozenset((Privilege.USAGE,)))
+    return state.with_acls({schema_id: (AclItem(owner, owner, Schema.privileges), usage)})
 
 
 def require_create_db(context: Context, verb: str) -> None:

@@ -19,10 +19,13 @@ from server.execution.ddl import (
     connections,
     constraints,
     databases,
+    default_privileges,
     domains,
     drop,
     grants,
     holds,
+    memberships,
+    owned_objects,
     roles,
     schemas,
     secrets,
@@ -34,6 +37,7 @@ from server.execution.ddl import (
     view_columns,
 )
 from server.execution.ddl.kinds import KINDS
+from server.runtime.offload import in_stoppable_thread
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
@@ -51,7 +55,7 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
-from server.sql.grammar.statements.roles import AlterRole, CreateRole
+from server.sql.grammar.statements.roles import AlterDefaultPrivileges, AlterRole, CreateRole, GrantPrivileges
 from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
@@ -68,6 +72,7 @@ from server.sql.grammar.statements.tables import RenameConstraint
 from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 
 RETRIES_MAX = 10
+_PAIRS = 50  # of an object and a grantee, whose privileges a statement changes on the event loop
 
 Change = Callable[[Context, Any], CatalogState]
 """Maps the catalog as the session sees it, and a statement, to the next state. Returns the same state if nothing
@@ -97,7 +102,10 @@ _CHANGES: dict[type[Definition], Change] = {
     SetTypeSchema: types.set_schema,
     **{kind.statement: kind.create for kind in KINDS.values()},
     **roles.CHANGES,
+    **memberships.CHANGES,
+    **owned_objects.CHANGES,
     **grants.CHANGES,
+    **default_privileges.CHANGES,
 }
 
 _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
@@ -125,7 +133,10 @@ async def define(context: Context, statement: Definition) -> Result:
     for attempt in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, statement.tag)
         before = context.state
-        after = change(context, subject)
+        if _is_large(statement):
+            after = await in_stoppable_thread(change, context, subject)
+        else:
+            after = change(context, subject)
         if after is not before:
             change_catalog(context, after)
         if context.transaction.ends_later:
@@ -137,6 +148,16 @@ async def define(context: Context, statement: Definition) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(statement.tag)
+
+
+def _is_large(statement: Definition) -> bool:
+    """Whether the change can take more than a few milliseconds."""
+    match statement:
+        case GrantPrivileges(kind=kind, objects=objects, grantees=grantees):
+            return kind in grants.PARTS_OF_SCHEMAS or len(objects) * len(grantees) > _PAIRS
+        case AlterDefaultPrivileges(roles=roles, schemas=schemas, grantees=grantees):
+            return max(len(roles), 1) * max(len(schemas), 1) * len(grantees) > _PAIRS
+    return False
 
 
 async def discard_temporary(context: Context) -> None:

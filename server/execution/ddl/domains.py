@@ -138,6 +138,7 @@ def _base(context: Context, type: PgType) -> PgType:
     if not isinstance(type, NamedType):
         return type
     base, item = resolved(context.state, type, context.settings["database"], context.search_path)
+    privileges.require_type(context.state, context.role, item)
     if isinstance(item, Domain):
         hint = "Write its base type and its constraints."
         message = f"a domain over domain {item.name} is not supported"

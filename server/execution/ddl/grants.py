@@ -1,82 +1,121 @@
-"""GRANT and REVOKE of privileges on tables, schemas, databases and the cluster (aclchk.c)."""
+"""GRANT and REVOKE of privileges on relations, columns, schemas and other objects (aclchk.c)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from catalog.objects import QUICKSTART, ObjectId, Relation, Sequence, applicable_privileges, with_article
-from catalog.roles import COLUMN_PRIVILEGES, PUBLIC, Privilege
+from catalog.acls import NONE, Acl, Privileges
+from catalog.objects import QUICKSTART, Domain, ObjectId, Relation, Sequence, applicable_privileges, with_article
+from catalog.roles import COLUMN_PRIVILEGES, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
-from server.execution.ddl.named_objects import named_item, refuse_system_table
-from server.execution.ddl.roles import role_named
+from server.execution.ddl.acl_changes import AclChange, acl_change, is_unsupported, named_privilege
+from server.execution.ddl.named_objects import find_object, named_item, refuse_missing, refuse_system_table
+from server.execution.ddl.named_roles import role_named
 from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Definition, Ident, Name
-from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges, SpecialRole
+from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges
 
 _CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name of this privilege on databases
-_OTHERS = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
-"""PostgreSQL's privileges that Tidewire does not support."""
 
 
-_PARTS_OF_SCHEMAS = {GrantKind.TABLES_IN_SCHEMA: "table", GrantKind.SEQUENCES_IN_SCHEMA: "sequence"}
+PARTS_OF_SCHEMAS = {GrantKind.TABLES_IN_SCHEMA: "table", GrantKind.SEQUENCES_IN_SCHEMA: "sequence"}
 
 
 def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
     state = context.state
-    kind = _PARTS_OF_SCHEMAS.get(statement.kind, statement.kind.value)
+    kind = PARTS_OF_SCHEMAS.get(statement.kind, statement.kind.value)
+    if statement.granted_by is not None and role_named(context, statement.granted_by).id != context.role:
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "grantor must be current user")
     if statement.columns and statement.kind is not GrantKind.TABLE:
         raise PgError(SqlState.INVALID_GRANT_OPERATION, "column privileges are only valid for relations")
     wanted = _privileges(statement.privileges, kind)
     wanted_on_columns = [(_column_privileges(name), columns) for name, columns in statement.columns]
-    grantees = [
-        PUBLIC if name.special is SpecialRole.PUBLIC else role_named(context, name).id for name in statement.grantees
-    ]
+    change = acl_change(context, statement)
+    acls: dict[ObjectId, Acl] = {}
+    column_acls: dict[ObjectId, dict[int, Acl]] = {}
     for id in dict.fromkeys(id for name in statement.objects for id in _objects(context, statement.kind, name)):
+        checkpoint()
         object = state.object(id)
         if statement.privileges is not None and statement.kind is GrantKind.TABLE:
             for privilege in sorted(wanted - object.privileges):
                 _refuse_privilege(privilege, object.kind)
-        positions = [(granted, _positions(state, id, columns)) for granted, columns in wanted_on_columns]
-        if not privileges.owns(state, context.role, id):
-            columns = [column for _, named in statement.columns for column in named]
-            name = state.object(id).name
-            refused = [f'"{name}"'] if wanted or statement.privileges is None else []
-            refused += [f'column "{column.name}" of relation "{name}"' for column in columns]
-            _refuse(context, state, id, refused, revoke=statement.revoke)
-            continue
-        acl = dict(state.acl(id))
-        for grantee in grantees:
-            acl[grantee] = _changed(statement, acl.get(grantee, frozenset()), wanted & object.privileges)
-        if any(acl[grantee] != state.acl(id).get(grantee, frozenset()) for grantee in grantees):
-            state = state.with_acl(id, acl)
-        if statement.revoke and wanted:  # what is revoked on a relation is revoked on its columns, too
-            positions.append((wanted, list(state.column_privileges.get(id, {}))))
-        for granted, places in positions:
-            for position in places:
-                acl = dict(state.column_privileges.get(id, {}).get(position, {}))
-                for grantee in grantees:
-                    acl[grantee] = _changed(statement, acl.get(grantee, frozenset()), granted)
-                state = state.with_column_acl(id, position, acl)
-    return state
+        own = wanted & object.privileges
+        by_column: dict[int, Privileges] = {}
+        if statement.revoke and isinstance(object, Relation) and own & COLUMN_PRIVILEGES:
+            # what is revoked on a relation is revoked on its columns, too
+            by_column = dict.fromkeys(range(1, len(object.columns) + 1), own & COLUMN_PRIVILEGES)
+        for granted, columns in wanted_on_columns:
+            for position in _positions(state, id, columns):
+                by_column[position] = by_column.get(position, NONE) | granted
+        if own:
+            acls[id] = _changed(context, change, id, own)
+        if by_column:
+            column_acls[id] = _changed_columns(context, change, id, by_column)
+    return state.with_acls(acls, column_acls)
 
 
-def _changed(
-    statement: GrantPrivileges, old: frozenset[Privilege], wanted: frozenset[Privilege]
-) -> frozenset[Privilege]:
-    return old - wanted if statement.revoke else old | wanted
+def _changed(context: Context, change: AclChange, id: ObjectId, wanted: Privileges) -> Acl:
+    """The privileges on an object after the change. Sends warnings for what the role may not grant."""
+    state = context.state
+    acl, owner = state.acl(id), state.owner(id)
+    grantor, options = privileges.best_grantor(state, context.role, acl, owner, wanted)
+    if not options and not privileges.is_grantee(state, grantor, acl):
+        raise privileges.denied(state, id)
+    _warn(context, change, f'"{state.object(id).name}"', wanted, options, is_all=change.is_all)
+    return change.applied(state, acl, wanted & options, grantor, owner, privileges.described(state, id))
 
 
-def _column_privileges(name: Ident | None) -> frozenset[Privilege]:
+def _changed_columns(
+    context: Context, change: AclChange, id: ObjectId, by_column: dict[int, Privileges]
+) -> dict[int, Acl]:
+    """The privileges on all columns of a relation after the change of those at some positions."""
+    state = context.state
+    relation, owner, table_acl = state.relation(id), state.owner(id), state.acl(id)
+    acls = dict(state.column_privileges.get(id, {}))
+    by_table: dict[Privileges, tuple[ObjectId, Privileges]] = {}
+    for position, wanted in sorted(by_column.items()):
+        acl = acls.get(position, ())
+        if acl:
+            grantor, options = privileges.best_grantor(state, context.role, (*table_acl, *acl), owner, wanted)
+        else:
+            if wanted not in by_table:
+                by_table[wanted] = privileges.best_grantor(state, context.role, table_acl, owner, wanted)
+            grantor, options = by_table[wanted]
+        what = f'column "{relation.columns[position - 1].name}" of relation "{relation.name}"'
+        if not options and not privileges.is_grantee(state, grantor, (*table_acl, *acl)):
+            raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for {what}")
+        _warn(context, change, what, wanted, options, is_all=wanted == COLUMN_PRIVILEGES)
+        if acl or not change.revoke:
+            acls[position] = change.applied(state, acl, wanted & options, grantor, owner, what)
+    return acls
+
+
+def _warn(
+    context: Context, change: AclChange, what: str, wanted: Privileges, options: Privileges, *, is_all: bool
+) -> None:
+    """Sends a warning if the role may not grant or revoke all of the privileges."""
+    if wanted <= options or (is_all and wanted & options):
+        return
+    if change.revoke:
+        act, sqlstate = "privileges could be revoked", SqlState.PRIVILEGE_NOT_REVOKED
+    else:
+        act, sqlstate = "privileges were granted", SqlState.PRIVILEGE_NOT_GRANTED
+    number = "not all" if wanted & options else "no"
+    context.notice(Notice(f"{number} {act} for {what}", severity=Severity.WARNING, sqlstate=sqlstate))
+
+
+def _column_privileges(name: Ident | None) -> Privileges:
     """The privileges on columns that a name, or ALL, denotes. PgError 0LP01 for one that columns do not have."""
     if name is None:
         return COLUMN_PRIVILEGES
     others = {privilege.value.lower() for privilege in Privilege if privilege not in COLUMN_PRIVILEGES}
-    if name.name in others or name.name in _OTHERS:
+    if name.name in others or is_unsupported(name.name):
         message = f"invalid privilege type {name.name.upper()} for column"
         raise PgError(SqlState.INVALID_GRANT_OPERATION, message)
     return _privileges((name,), "table")
@@ -93,22 +132,14 @@ def _positions(state: CatalogState, id: ObjectId, columns: Iterable[Ident]) -> l
     return [positions[column.name] for column in columns]
 
 
-def _privileges(names: tuple[Ident, ...] | None, kind: str) -> frozenset[Privilege]:
+def _privileges(names: tuple[Ident, ...] | None, kind: str) -> Privileges:
     """PgError 0LP01 for a privilege that does not apply to this kind of object, 0A000 for an unsupported one."""
     all_of = applicable_privileges(kind)
     if names is None:
         return all_of
-    known = {privilege.value.lower(): privilege for privilege in Privilege} | (_CONNECT if kind == "database" else {})
     wanted = set()
     for ident in names:
-        privilege = known.get(ident.name)
-        if privilege is None and ident.name not in _OTHERS:
-            message = f'unrecognized privilege type "{ident.name}"'
-            raise PgError(SqlState.SYNTAX_ERROR, message)
-        if privilege is None:
-            message = f"privilege {ident.name.upper()} is not supported"
-            hint = "Omit it: nothing needs it here."
-            raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint, position=ident.position)
+        privilege = named_privilege(ident, _CONNECT if kind == "database" else {})
         if privilege not in all_of:
             # in PostgreSQL the relation could be a sequence, which has USAGE
             on = "relation" if kind == "table" and privilege is not Privilege.USAGE else kind
@@ -134,6 +165,7 @@ def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:
             return [named_item(context, ObjectKind.SEQUENCE, name).id]
         case GrantKind.TABLES_IN_SCHEMA | GrantKind.SEQUENCES_IN_SCHEMA:
             schema_id, sequences = _schema(context, name), kind is GrantKind.SEQUENCES_IN_SCHEMA
+            privileges.require_schema_usage(state, context.role, state.schemas[schema_id])
             relations = (i for i in state.items_in(schema_id) if isinstance(i, Relation))
             return [i.id for i in relations if isinstance(i, Sequence) is sequences]
         case GrantKind.SCHEMA:
@@ -149,6 +181,14 @@ def _objects(context: Context, kind: GrantKind, name: Name) -> list[ObjectId]:
             return [QUICKSTART.id]
         case GrantKind.CONNECTION | GrantKind.SECRET:
             return [named_item(context, ObjectKind(kind.value), name).id]
+        case GrantKind.TYPE | GrantKind.DOMAIN:
+            found = find_object(context, state, ObjectKind.TYPE, name)
+            if found is None:
+                refuse_missing(context, ObjectKind.TYPE, name, if_exists=False)
+            assert found is not None
+            if kind is GrantKind.DOMAIN and not isinstance(found, Domain):
+                raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{name}" is not a domain')
+            return [found.id]
 
 
 def _schema(context: Context, name: Name) -> ObjectId:
@@ -156,19 +196,6 @@ def _schema(context: Context, name: Name) -> ObjectId:
     if schema.database_id is None:
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied: "{schema.name}" is a system schema')
     return schema.id
-
-
-def _refuse(context: Context, state: CatalogState, id: ObjectId, refused: Iterable[str], *, revoke: bool) -> None:
-    """Only owners can grant. As in PostgreSQL, a role with any privilege on the object gets warnings, not an error.
-
-    `refused`: descriptions of the object and its columns, one for each warning.
-    """
-    if not privileges.has_any(state, context.role, id):
-        raise privileges.denied(state, id)
-    act = "no privileges could be revoked" if revoke else "no privileges were granted"
-    sqlstate = SqlState.PRIVILEGE_NOT_REVOKED if revoke else SqlState.PRIVILEGE_NOT_GRANTED
-    for what in refused:
-        context.notice(Notice(f"{act} for {what}", severity=Severity.WARNING, sqlstate=sqlstate))
 
 
 CHANGES: dict[type[Definition], Callable[[Context, Any], CatalogState]] = {GrantPrivileges: _grant}

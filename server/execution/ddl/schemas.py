@@ -8,7 +8,7 @@ from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl.named_objects import unless_exists
-from server.execution.ddl.roles import role_named
+from server.execution.ddl.named_roles import role_named
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import CreateSchema
 
@@ -32,7 +32,7 @@ def create(context: Context, statement: CreateSchema) -> CatalogState:
             detail='The prefixes "pg_" and "mz_" are reserved for system schemas.',
         )
     privileges.require(context.state, context.role, database.id, Privilege.CREATE)
-    if owner is not None and not privileges.is_member(context.state, context.role, owner.id):
+    if owner is not None and not privileges.may_set_role(context.state, context.role, owner.id):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{owner.name}"')
     id, state = context.state.new_id()
     try:

@@ -50,6 +50,7 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
         columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
     table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit)
+    privileges.require_types(state, context.role, table)
     definitions = [part for part in statement.columns if isinstance(part, ColumnDefinition)]
     table = with_rules(context, table, definitions, statement.rules)
     try:

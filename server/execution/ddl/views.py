@@ -57,6 +57,7 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
         created = MaterializedView(id, schema.id, name, columns, text, uses, types=types, retain_ms=retain_ms)
     else:
         created = View(id, schema.id, name, columns, text, uses, types=types)
+    privileges.require_types(state, context.role, created)
     try:
         state = state.with_item(created)
     except NameTaken as error:
@@ -81,7 +82,9 @@ def _is_temporary(context: Context, statement: CreateView | CreateMaterializedVi
 def _with_rights_of(replaced: Item, before: CatalogState, state: CatalogState, id: ObjectId) -> CatalogState:
     """The object that replaces a view keeps the view's owner and privileges."""
     state = state.with_owner(id, before.owner(replaced.id))
-    return state.with_acl(id, before.acl(replaced.id)) if replaced.id in before.privileges else state
+    if replaced.id not in before.privileges and state.default_acl(id) is None:
+        return state
+    return state.with_acls({id: before.acl(replaced.id)})
 
 
 def plan_view(

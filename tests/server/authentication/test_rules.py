@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.ids import ObjectId
-from catalog.roles import Role
+from catalog.roles import MATERIALIZE, Membership, MembershipKey, Role
 from catalog.state import CatalogState
 from server.authentication.rules import Method as M
 from server.authentication.rules import Peer, Rules, RulesError, address_of, parse_rules, read_rules, rules_of
@@ -15,7 +15,8 @@ from server.authentication.rules import Peer, Rules, RulesError, address_of, par
 STATE = (
     CatalogState({}, {}, {}, 1)
     .with_role(Role(ObjectId("u1"), "staff"))
-    .with_role(Role(ObjectId("u2"), "alice", login=True, member_of=frozenset([ObjectId("u1")])))
+    .with_role(Role(ObjectId("u2"), "alice", login=True))
+    .with_memberships({MembershipKey(ObjectId("u1"), ObjectId("u2"), MATERIALIZE.id): Membership()})
     .with_role(Role(ObjectId("u3"), "root", login=True, superuser=True))
 )
 

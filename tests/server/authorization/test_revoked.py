@@ -29,7 +29,12 @@ LOSSES = {
     "column": ("GRANT SELECT (a) ON t TO ann", "SUBSCRIBE (SELECT a FROM t)", "REVOKE SELECT (a) ON t FROM ann"),
     "public": ("GRANT SELECT ON t TO PUBLIC", "SUBSCRIBE t", "REVOKE ALL ON t FROM PUBLIC"),
     "membership": ("GRANT SELECT ON t TO bob; GRANT bob TO ann", "SUBSCRIBE t", "REVOKE bob FROM ann"),
-    "inherit": ("GRANT SELECT ON t TO bob; GRANT bob TO ann", "SUBSCRIBE t", "ALTER ROLE ann NOINHERIT"),
+    "inherit": ("GRANT SELECT ON t TO bob; GRANT bob TO ann", "SUBSCRIBE t", "REVOKE INHERIT OPTION FOR bob FROM ann"),
+    "cascade": (
+        "GRANT SELECT ON t TO bob WITH GRANT OPTION; SET ROLE bob; GRANT SELECT ON t TO ann; RESET ROLE",
+        "SUBSCRIBE t",
+        "REVOKE SELECT ON t FROM bob CASCADE",
+    ),
     "superuser": ("ALTER ROLE ann SUPERUSER", "SUBSCRIBE t", "ALTER ROLE ann NOSUPERUSER"),
     "owned": ("GRANT SELECT ON t TO ann", "SUBSCRIBE t", "DROP OWNED BY ann"),
     "schema": ("GRANT SELECT ON t TO ann", "SUBSCRIBE t", "REVOKE USAGE ON SCHEMA public FROM PUBLIC"),

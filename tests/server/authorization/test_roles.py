@@ -51,7 +51,9 @@ class Sessions:
         self.notices.clear()
         try:
             cursor = connection.execute(statement)  # type: ignore[arg-type]
-            outcome = str(sorted(cursor.fetchall())) if cursor.description is not None else str(cursor.statusmessage)
+            outcome = (
+                str(sorted(cursor.fetchall(), key=str)) if cursor.description is not None else str(cursor.statusmessage)
+            )
         except psycopg.Error as error:
             outcome = f"{error.sqlstate} {error.diag.message_primary}"
             if error.diag.message_detail is not None:

@@ -11,7 +11,8 @@ from tests.fix_server import ServerThread
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 OBJECTS = """
-    CREATE ROLE r LOGIN; CREATE ROLE q; GRANT r TO q;
+    CREATE ROLE r LOGIN; CREATE ROLE q; GRANT r TO q WITH ADMIN OPTION;
+    ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO r;
     CREATE TABLE p (a int PRIMARY KEY, b text DEFAULT 'x', CONSTRAINT positive CHECK (a > 0));
     CREATE TABLE f (id serial, a int REFERENCES p);
     GRANT SELECT (b) ON p TO r;

@@ -16,7 +16,6 @@ CHECKED = ("server", "protocol", "catalog")
 KINDS = {
     "access": "access method",
     "constraint": "constraint trigger",
-    "default": "default privileges",
     "event": "event trigger",
     "foreign": "foreign table",
     "large": "large object",
@@ -119,6 +118,7 @@ OF_POSTGRESQL = [
     "server/execution/ddl/alter.py: change_owner",
     "server/execution/ddl/alter.py: set_schema",
     "server/execution/ddl/drop.py: drop",
+    "server/execution/ddl/grants.py: _grant",
     "server/execution/ddl/index_options.py: _method",
     "server/execution/ddl/index_options.py: _order",
     "server/execution/ddl/roles.py: _rename",

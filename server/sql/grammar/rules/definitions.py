@@ -10,6 +10,7 @@ from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import UNLOGGED_HINT, parse_object_kind, parse_temporary, unsupported_kind
 from server.sql.grammar.rules.retention import STORAGE_HINT, parse_alter_retention
 from server.sql.grammar.rules.roles import (
+    parse_alter_default_privileges,
     parse_alter_role,
     parse_create_role,
     parse_drop_owned,
@@ -218,6 +219,8 @@ def parse_alter(tokens: TokenReader) -> Statement:
         return parse_alter_role(tokens, start)
     if tokens.take("system"):
         return parse_alter_system(tokens, start)
+    if tokens.at("default"):
+        return parse_alter_default_privileges(tokens, start)
     kind = parse_object_kind(tokens, "ALTER")
     exists = tokens.if_exists()
     tokens.take("only")

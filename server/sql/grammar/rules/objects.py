@@ -22,7 +22,6 @@ _HINTS = {
     "collation": (_BYTES, "collations"),
     "constraint": (_REACT, "triggers"),
     "conversion": ("The encoding is always UTF8.", "conversions"),
-    "default": ("GRANT ... ON ALL TABLES IN SCHEMA grants privileges on existing tables.", "default privileges"),
     "event": (_REACT, "triggers"),
     "extension": ("Functions such as gen_random_uuid() are built in.", "extensions that can be changed"),
     "foreign": ("CREATE SOURCE ... FROM POSTGRES keeps copies of the tables of another server.", "foreign tables"),

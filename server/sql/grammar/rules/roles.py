@@ -8,16 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.lexer import Kind, words
+from server.sql.grammar.lexer import Kind, Token, words
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.roles import (
+    AlterDefaultPrivileges,
     AlterRole,
     CreateRole,
+    DefaultKind,
     DropOwned,
     DropRoles,
     GrantKind,
     GrantPrivileges,
     GrantRoles,
+    MembershipOptions,
     Password,
     ReassignOwned,
     RenameRole,
@@ -28,17 +31,24 @@ from server.sql.grammar.statements.roles import (
 )
 from server.sql.grammar.token_reader import TokenReader
 
-_ATTRIBUTES = {"superuser": "superuser", "inherit": "inherit", "login": "login", "createdb": "create_db"}
+_ATTRIBUTES = {
+    "superuser": "superuser",
+    "inherit": "inherit",
+    "login": "login",
+    "createdb": "create_db",
+    "createrole": "create_role",
+}
 _UNSUPPORTED_ATTRIBUTES = {
-    "createrole": "Superusers manage roles.",
     "replication": "Use SUBSCRIBE to receive changes.",
     "bypassrls": "There is no row security.",
 }
-_UNSUPPORTED_OBJECTS = words(
-    """all domain foreign function language large parameter procedure routine system tablespace type"""
+_UNSUPPORTED_OBJECTS = words("""all foreign function language large parameter procedure routine system tablespace""")
+_NO_PRIVILEGES = (
+    "Omit it. Relations, columns, sequences, types, schemas, databases, connections and secrets have privileges."
 )
-_NO_PRIVILEGES = "Omit it. Relations, columns, sequences, schemas, databases, connections and secrets have privileges."
 _NO_MAPPING = "CREATE SECRET and CREATE CONNECTION have the passwords of other servers."
+_NO_FUNCTIONS = "Omit it: there are no functions of users."
+_MEMBERSHIP_OPTIONS = {"admin": "admin", "inherit": "inherit", "set": "may_set"}
 _RESERVED_PREFIXES = ("pg_", "mz_")
 
 
@@ -89,6 +99,7 @@ def parse_create_role(tokens: TokenReader, start: int) -> CreateRole:
     name = _parse_new_role_name(tokens)
     groups: tuple[RoleName, ...] = ()
     members: tuple[RoleName, ...] = ()
+    admins: tuple[RoleName, ...] = ()
     tokens.take("with")
     attributes: dict[str, Any] = {"login": True} if is_user else {}
     specified: set[str] = set()
@@ -97,9 +108,11 @@ def parse_create_role(tokens: TokenReader, start: int) -> CreateRole:
             groups += _parse_roles(tokens)
         elif tokens.take("role") or tokens.take("user"):
             members += _parse_roles(tokens)
+        elif tokens.take("admin"):
+            admins += _parse_roles(tokens)
         else:
             _parse_attribute(tokens, attributes, specified)
-    return CreateRole(*tokens.text_from(start), name, RoleAttributes(**attributes), groups, members, exists)
+    return CreateRole(*tokens.text_from(start), name, RoleAttributes(**attributes), groups, members, admins, exists)
 
 
 def _parse_login(tokens: TokenReader, attributes: dict[str, Any]) -> bool:
@@ -132,7 +145,6 @@ def _parse_attribute(tokens: TokenReader, attributes: dict[str, Any], specified:
     """Parses one attribute into `attributes`. 42601 if it was already specified (`specified`)."""
     token = tokens.token
     word = tokens.word
-    tokens.reject("ADMIN", "admin", hint="Superusers grant roles.")
     if _parse_login(tokens, attributes):
         name = next(reversed(attributes))
         if name in specified:
@@ -213,54 +225,147 @@ def parse_set_role(tokens: TokenReader, start: int, local: bool) -> SetRole:
         name = tokens.string()
     else:
         name = tokens.ident().name
-    return SetRole(*tokens.text_from(start), None if name == "none" else name, local)
+    return SetRole(*tokens.text_from(start), None if name == "none" else name, local, False)
+
+
+def parse_set_session_authorization(tokens: TokenReader, start: int, local: bool) -> SetRole:
+    if tokens.take("default"):
+        name = None
+    elif tokens.token.kind is Kind.STRING:
+        name = tokens.string()
+    else:
+        name = tokens.ident().name
+    return SetRole(*tokens.text_from(start), name, local, True)
 
 
 def parse_grant(tokens: TokenReader) -> GrantPrivileges | GrantRoles:
     start = tokens.index
     tokens.expect("grant")
-    return _parse_granted(tokens, start, "to")
+    return _parse_granted(tokens, start, "to", None)
 
 
 def parse_revoke(tokens: TokenReader) -> GrantPrivileges | GrantRoles:
     start = tokens.index
     tokens.expect("revoke")
-    if tokens.at("grant", "admin", "inherit", "set") and tokens.ahead().value == "option":
-        raise tokens.not_supported(
-            f"REVOKE {tokens.word.upper()} OPTION FOR", "Owners grant privileges, superusers roles."
-        )
-    return _parse_granted(tokens, start, "from")
+    option = None
+    if tokens.ahead().value == "option" and tokens.ahead(2).value == "for":
+        option = tokens.token
+        tokens.advance(3)
+    return _parse_granted(tokens, start, "from", option)
 
 
-def _parse_granted(tokens: TokenReader, start: int, preposition: str) -> GrantPrivileges | GrantRoles:
-    """The part of GRANT and REVOKE after the verb: privileges ON objects, or roles; then TO or FROM roles."""
+def _parse_granted(
+    tokens: TokenReader, start: int, preposition: str, option: Token | None
+) -> GrantPrivileges | GrantRoles:
+    """The part of GRANT and REVOKE after the verb: privileges ON objects, or roles; then TO or FROM roles.
+
+    `option`: the first word of OPTION FOR.
+    """
     revoke = preposition == "from"
-    privileges: tuple[Ident, ...] | None = None
-    columns: tuple[tuple[Ident | None, tuple[Ident, ...]], ...] = ()
-    is_all = tokens.take("all")
-    if is_all:
-        tokens.take("privileges")
-        if named := _parse_columns(tokens):
-            privileges, columns = (), ((None, named),)
-    else:
-        granted = tokens.comma_list(lambda: (_parse_privilege(tokens), _parse_columns(tokens)))
-        privileges = tuple(privilege for privilege, named in granted if not named)
-        columns = tuple((privilege, named) for privilege, named in granted if named)
+    privileges, columns = _parse_privileges(tokens)
     if privileges and not columns and tokens.take(preposition):
         roles = tuple(RoleName(p.name, p.position) for p in privileges)
         members = _parse_roles(tokens)
-        _reject_options(tokens)
-        if revoke:
-            tokens.drop_behavior()
-        return GrantRoles(*tokens.text_from(start), roles, members, revoke)
+        options = _parse_membership_options(tokens, revoke=revoke, option=option)
+        granted_by = _parse_granted_by(tokens)
+        cascade = revoke and tokens.drop_behavior()
+        return GrantRoles(*tokens.text_from(start), roles, members, revoke, options, granted_by, cascade)
+    if option is not None and option.value != "grant":
+        raise tokens.syntax_error()
     tokens.expect("on")
     kind, objects = _parse_granted_objects(tokens)
     tokens.expect(preposition)
     grantees = _parse_roles(tokens)
-    _reject_options(tokens)
-    if revoke:
-        tokens.drop_behavior()  # it has no effect: without grant options, nothing depends on a privilege
-    return GrantPrivileges(*tokens.text_from(start), privileges, columns, kind, objects, grantees, revoke)
+    grant_option = option is not None or (not revoke and tokens.take("with", "grant", "option"))
+    granted_by = _parse_granted_by(tokens)
+    cascade = revoke and tokens.drop_behavior()
+    return GrantPrivileges(
+        *tokens.text_from(start),
+        privileges,
+        columns,
+        kind,
+        objects,
+        grantees,
+        revoke,
+        grant_option,
+        granted_by,
+        cascade,
+    )
+
+
+Columns = tuple[tuple[Ident | None, tuple[Ident, ...]], ...]
+
+
+def _parse_privileges(tokens: TokenReader) -> tuple[tuple[Ident, ...] | None, Columns]:
+    """ALL [PRIVILEGES], or a list of privileges or roles. The second result has the privileges on columns."""
+    if tokens.take("all"):
+        tokens.take("privileges")
+        named = _parse_columns(tokens)
+        return ((), ((None, named),)) if named else (None, ())
+    granted = tokens.comma_list(lambda: (_parse_privilege(tokens), _parse_columns(tokens)))
+    privileges = tuple(privilege for privilege, named in granted if not named)
+    return privileges, tuple((privilege, named) for privilege, named in granted if named)
+
+
+def _parse_membership_options(tokens: TokenReader, *, revoke: bool, option: Token | None) -> MembershipOptions:
+    """[WITH option { OPTION | TRUE | FALSE }, ...], or the option of OPTION FOR."""
+    if option is not None:
+        return MembershipOptions(**{_membership_option(option): True})
+    options: dict[str, bool] = {}
+    if not revoke and tokens.take("with"):
+        for name, value in tokens.comma_list(lambda: _parse_membership_option(tokens)):
+            options[name] = value
+    return MembershipOptions(**options)
+
+
+def _parse_membership_option(tokens: TokenReader) -> tuple[str, bool]:
+    name = tokens.token
+    tokens.ident(not_names=frozenset())
+    value = tokens.choose("option", "true", "false") != "false"
+    return _membership_option(name), value
+
+
+def _membership_option(token: Token) -> str:
+    if token.value not in _MEMBERSHIP_OPTIONS:
+        message = f'unrecognized role option "{token.value}"'
+        raise PgError(SqlState.SYNTAX_ERROR, message, position=token.start + 1)
+    return _MEMBERSHIP_OPTIONS[token.value]
+
+
+def _parse_granted_by(tokens: TokenReader) -> RoleName | None:
+    return parse_role(tokens) if tokens.take("granted", "by") else None
+
+
+def parse_alter_default_privileges(tokens: TokenReader, start: int) -> AlterDefaultPrivileges:
+    tokens.expect("default", "privileges")
+    roles: tuple[RoleName, ...] = ()
+    schemas: tuple[Name, ...] = ()
+    while tokens.at("for", "in"):
+        position = tokens.token.start + 1
+        is_twice = bool(roles if tokens.at("for") else schemas)
+        if tokens.take("for"):
+            tokens.choose("role", "user")
+            roles = _parse_roles(tokens)
+        else:
+            tokens.expect("in", "schema")
+            schemas = tokens.comma_list(lambda: tokens.name(2))
+        if is_twice:
+            raise PgError(SqlState.SYNTAX_ERROR, "conflicting or redundant options", position=position)
+    revoke = tokens.choose("grant", "revoke") == "revoke"
+    grant_option = revoke and tokens.take("grant", "option", "for")
+    privileges, columns = _parse_privileges(tokens)
+    if columns:
+        raise PgError(SqlState.INVALID_GRANT_OPERATION, "default privileges cannot be set for columns")
+    tokens.expect("on")
+    tokens.reject("ALTER DEFAULT PRIVILEGES ... ON FUNCTIONS", "functions", "routines", hint=_NO_FUNCTIONS)
+    kind = DefaultKind(tokens.choose(*DefaultKind))
+    tokens.expect("from" if revoke else "to")
+    grantees = _parse_roles(tokens)
+    grant_option = grant_option or (not revoke and tokens.take("with", "grant", "option"))
+    cascade = revoke and tokens.drop_behavior()
+    return AlterDefaultPrivileges(
+        *tokens.text_from(start), roles, schemas, privileges, kind, grantees, revoke, grant_option, cascade
+    )
 
 
 def _parse_columns(tokens: TokenReader) -> tuple[Ident, ...]:
@@ -277,11 +382,6 @@ def _parse_privilege(tokens: TokenReader) -> Ident:
     return tokens.ident(not_names=frozenset())
 
 
-def _reject_options(tokens: TokenReader) -> None:
-    tokens.reject("GRANT ... WITH OPTION", "with", hint="Owners grant privileges, superusers roles.")
-    tokens.reject("GRANTED BY", "granted", hint="Omit it: the owner of the object is the grantor.")
-
-
 def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, ...]]:
     if tokens.take("all", "tables", "in", "schema"):
         return GrantKind.TABLES_IN_SCHEMA, tokens.comma_list(lambda: tokens.name(2))
@@ -296,7 +396,7 @@ def _parse_granted_objects(tokens: TokenReader) -> tuple[GrantKind, tuple[Name, 
         return GrantKind.DATABASE, tokens.comma_list(lambda: tokens.name(1))
     if follows_name and tokens.take("cluster"):
         return GrantKind.CLUSTER, tokens.comma_list(lambda: tokens.name(1))
-    for kind in (GrantKind.CONNECTION, GrantKind.SECRET, GrantKind.SEQUENCE):
+    for kind in (GrantKind.CONNECTION, GrantKind.SECRET, GrantKind.SEQUENCE, GrantKind.TYPE, GrantKind.DOMAIN):
         if follows_name and tokens.take(kind.value):
             return kind, tokens.comma_list(tokens.name)
     tokens.take("table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from server.sql.grammar.lexer import RESERVED_WORDS, Kind
-from server.sql.grammar.rules.roles import parse_set_role
+from server.sql.grammar.rules.roles import parse_set_role, parse_set_session_authorization
 from server.sql.grammar.rules.transactions import parse_transaction_modes
 from server.sql.grammar.statements.roles import SetRole
 from server.sql.grammar.statements.settings import AlterSystem, Discard, ResetVariable, SetVariable
@@ -38,10 +38,11 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstrai
         deferred = tokens.choose("deferred", "immediate") == "deferred"
         return SetConstraints(*tokens.text_from(start), names, deferred)
     local = tokens.take("local")
-    if not local and tokens.at("session") and tokens.ahead().value not in ("=", "to", "."):
+    scope_given = not local and tokens.at("session") and tokens.ahead().value not in ("=", "to", ".")
+    if scope_given:
         tokens.advance()
-    if tokens.at("authorization") and tokens.ahead().value not in ("=", "to", "."):
-        raise tokens.not_supported("SET SESSION AUTHORIZATION", "Use SET ROLE, or connect as the other role.")
+    if tokens.take("session", "authorization") or (scope_given and tokens.take("authorization")):
+        return parse_set_session_authorization(tokens, start, local)
     if tokens.take("xml", "option"):
         option = tokens.choose("content", "document")
         return SetVariable(*tokens.text_from(start), "xmloption", (option,), local, False)

@@ -44,6 +44,7 @@ from server.sql.grammar.statements.objects import (
 from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
 from server.sql.grammar.statements.queries import Select
 from server.sql.grammar.statements.roles import (
+    AlterDefaultPrivileges,
     AlterRole,
     CreateRole,
     DropOwned,
@@ -91,6 +92,7 @@ __all__ = [
     "AddSubsources",
     "AdvanceHold",
     "AlterConnection",
+    "AlterDefaultPrivileges",
     "AlterOwner",
     "AlterRename",
     "AlterRetention",
@@ -237,6 +239,7 @@ Statement = (
     | RenameRole
     | DropRoles
     | GrantRoles
+    | AlterDefaultPrivileges
     | GrantPrivileges
     | ReassignOwned
     | DropOwned

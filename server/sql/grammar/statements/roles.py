@@ -40,6 +40,7 @@ class RoleAttributes:
     inherit: bool | None = None
     login: bool | None = None
     create_db: bool | None = None
+    create_role: bool | None = None
     password: Password | None = None
     valid_until: str | None = None
     connection_limit: int | None = None
@@ -57,11 +58,31 @@ class GrantKind(StrEnum):
     CLUSTER = "cluster"
     CONNECTION = "connection"
     SECRET = "secret"
+    TYPE = "type"
+    DOMAIN = "domain"
+
+
+class DefaultKind(StrEnum):
+    """The kinds of object in ALTER DEFAULT PRIVILEGES. TABLES includes every kind of relation except sequences."""
+
+    TABLES = "tables"
+    SEQUENCES = "sequences"
+    TYPES = "types"
+    SCHEMAS = "schemas"
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipOptions:
+    """WITH ADMIN, INHERIT and SET of GRANT role; None: not specified. In REVOKE, the option that is revoked is true."""
+
+    admin: bool | None = None
+    inherit: bool | None = None
+    may_set: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateRole(Definition):
-    """CREATE ROLE, or CREATE USER, which implies LOGIN. `groups`: IN ROLE; `members`: ROLE."""
+    """CREATE ROLE, or CREATE USER, which implies LOGIN. `groups`: IN ROLE; `members`: ROLE; `admins`: ADMIN."""
 
     tag = "CREATE ROLE"
 
@@ -69,6 +90,7 @@ class CreateRole(Definition):
     attributes: RoleAttributes
     groups: tuple[RoleName, ...]
     members: tuple[RoleName, ...]
+    admins: tuple[RoleName, ...]
     if_not_exists: bool
 
 
@@ -98,11 +120,14 @@ class DropRoles(Definition):
 
 @dataclass(frozen=True, slots=True)
 class GrantRoles(Definition):
-    """GRANT roles TO members, or with `revoke` REVOKE roles FROM members."""
+    """GRANT roles TO members, or with `revoke` REVOKE [option OPTION FOR] roles FROM members."""
 
     roles: tuple[RoleName, ...]
     members: tuple[RoleName, ...]
     revoke: bool
+    options: MembershipOptions
+    granted_by: RoleName | None
+    cascade: bool
 
     @property
     def tag(self) -> str:  # type: ignore[override]
@@ -114,6 +139,7 @@ class GrantPrivileges(Definition):
     """GRANT privileges ON objects TO grantees, or with `revoke` REVOKE ... FROM. `privileges` None: ALL.
 
     `columns`: the privileges on columns, None for ALL, each with its columns. They are not among `privileges`.
+    `grant_option`: WITH GRANT OPTION, or REVOKE GRANT OPTION FOR.
     """
 
     privileges: tuple[Ident, ...] | None
@@ -122,10 +148,29 @@ class GrantPrivileges(Definition):
     objects: tuple[Name, ...]
     grantees: tuple[RoleName, ...]
     revoke: bool
+    grant_option: bool
+    granted_by: RoleName | None
+    cascade: bool
 
     @property
     def tag(self) -> str:  # type: ignore[override]
         return "REVOKE" if self.revoke else "GRANT"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDefaultPrivileges(Definition):
+    """ALTER DEFAULT PRIVILEGES. `roles` empty: the current role; `schemas` empty: all; `privileges` None: ALL."""
+
+    tag = "ALTER DEFAULT PRIVILEGES"
+
+    roles: tuple[RoleName, ...]
+    schemas: tuple[Name, ...]
+    privileges: tuple[Ident, ...] | None
+    kind: DefaultKind
+    grantees: tuple[RoleName, ...]
+    revoke: bool
+    grant_option: bool
+    cascade: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +195,8 @@ class DropOwned(Definition):
 
 @dataclass(frozen=True, slots=True)
 class SetRole(Parsed):
-    """SET [LOCAL] ROLE name. `name` None: NONE or DEFAULT."""
+    """SET [LOCAL] ROLE name, or with `session` SET [LOCAL] SESSION AUTHORIZATION name. `name` None: NONE or DEFAULT."""
 
     name: str | None
     local: bool
+    session: bool
