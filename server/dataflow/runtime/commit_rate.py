@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import exp
 
 SHORT_STEP_S = 0.02
@@ -37,3 +38,13 @@ class CommitRate:
         if self.per_s > OFTEN and waiting <= WAITING_MAX:
             pause_s = max(pause_s, min(self.per_s * PAUSE_S_PER_RATE, PAUSE_S_MAX))
         return pause_s
+
+
+async def pause(duration_s: float, awaited: asyncio.Event) -> None:
+    """Waits for this duration, or until the event is set. Clears the event."""
+    waiting = asyncio.ensure_future(awaited.wait())
+    try:
+        await asyncio.wait((waiting,), timeout=duration_s)
+    finally:
+        waiting.cancel()
+    awaited.clear()

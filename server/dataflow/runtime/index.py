@@ -8,6 +8,7 @@ hydrated, and at earlier times, `find` returns None and the caller reads the rel
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -24,6 +25,7 @@ from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
+from server.dataflow.runtime.commit_rate import CommitRate
 from server.dataflow.runtime.computation import Ticks
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import in_thread, to_the_end
@@ -82,6 +84,7 @@ class LogIndex:
         self.index = index
         self.ticks = Ticks()
         self.hydrated = False
+        self._rate = CommitRate(monotonic())
         self._reads = inputs
         self._frontiers = frontiers
         since = frontiers.since(index.id)
@@ -97,7 +100,10 @@ class LogIndex:
         return self._lease.arrangement
 
     async def run(self) -> None:
-        """Runs until cancelled, then releases the rows."""
+        """Runs until cancelled, then releases the rows.
+
+        Frequent commits are inserted together after a pause: a lookup inserts them before if it needs them.
+        """
         on = frozenset((self.index.on,))
         try:
             while True:
@@ -110,7 +116,11 @@ class LogIndex:
                     self.hydrated = True
                     self._holder.advance(upper - 1)
                     self._lease.advance(self._frontiers.since(self.index.id))
+                now, changed = monotonic(), len(self._reads.change_times(self.index.on, self.upper, upper))
+                self._rate.add(changed, now)
                 self.upper = upper
+                if changed:
+                    await asyncio.sleep(self._rate.pause_s(now - begun, 1))
         finally:
             self.hydrated = False
             self._lease.release()
@@ -165,6 +175,7 @@ class IndexSink:
         self.index = index
         self.arrangement: Arrangement | None = None
         self.upper = frontiers.since(index.id)
+        self.awaited = asyncio.Event()
         self._layout = layout
         self._inputs = inputs
         self._frontiers = frontiers
@@ -242,6 +253,7 @@ class IndexSink:
             while self.hydrated and self.upper <= as_of:
                 if self._failed_upper is not None and as_of < self._failed_upper:
                     return None  # the caller computes the query and gets the error
+                self.awaited.set()
                 await self._frontiers.moved.wait()
             if self.arrangement is None or as_of < self.arrangement.since:
                 return None

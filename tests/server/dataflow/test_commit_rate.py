@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from server.dataflow.runtime.commit_rate import PAUSE_S_MAX, WAITING_MAX, CommitRate
+from server.dataflow.runtime.commit_rate import PAUSE_S_MAX, WAITING_MAX, CommitRate, pause
 
 
 def rate_of(commits_per_s: float, step_s: float, seconds: float = 5.0) -> CommitRate:
@@ -47,3 +49,11 @@ def test_there_is_no_pause_without_commits_or_with_a_lag() -> None:
     rate = rate_of(400, 0.01)
     assert rate.pause_s(0.005, 0) == 0.0
     assert rate.pause_s(0.2, WAITING_MAX + 1) == 0.0
+
+
+async def test_a_reader_ends_a_pause() -> None:
+    awaited = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, awaited.set)
+    await asyncio.wait_for(pause(600, awaited), 30)
+    assert not awaited.is_set()
+    await pause(0.001, awaited)
