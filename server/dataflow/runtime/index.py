@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -32,6 +33,9 @@ from server.runtime.threads import in_thread, to_the_end
 from server.timeline.frontiers import Frontiers
 
 log = structlog.get_logger()
+
+WAITING_MAX = 64  # times whose changes an `IndexSink` inserts together
+WAITING_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,10 @@ class LogIndex:
 
 
 class IndexSink:
-    """The rows of a query, arranged by the keys of an index. They are computed again after a restart."""
+    """The rows of a query, arranged by the keys of an index. They are computed again after a restart.
+
+    The changes of several times are inserted together: when they are many, and before a lookup.
+    """
 
     retries = True
 
@@ -184,6 +191,9 @@ class IndexSink:
         self._failed_upper: Timestamp | None = None
         """While the query fails: it has no rows at times in [upper, _failed_upper)."""
         self._lost = False
+        self._waiting: list[tuple[Timestamp, pa.Table]] = []
+        """Changes that are not inserted yet, in the order of their times."""
+        self._inserting = asyncio.Lock()
 
     @property
     def hydrated(self) -> bool:
@@ -197,6 +207,7 @@ class IndexSink:
 
     async def rows(self) -> pa.Table | None:
         """As `Sink.rows`."""
+        await self._insert()
         return None if self.arrangement is None else await _found(self.arrangement, None, Timestamp(self.upper - 1))
 
     async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
@@ -205,20 +216,39 @@ class IndexSink:
         await self.write(time, changes)
 
     async def write(self, time: Timestamp, changes: pa.Table) -> None:
-        """As `Sink.write`. An arrangement whose disk is full may be incomplete: the next call replaces the index."""
+        """As `Sink.write`. After an error of an insert, the arrangement may be incomplete: the index is replaced."""
         if self._lost:
             self._restart()
             return
         arrangement = self.arrangement or self._arranger.arrangement(self._layout.sorting, self._layout.schema, time)
+        self.arrangement = arrangement
         if changes.num_rows:
+            self._waiting.append((time, changes))
+            if len(self._waiting) >= WAITING_MAX or sum(table.nbytes for _, table in self._waiting) > WAITING_BYTES:
+                await self._insert()
+        self._complete(arrangement, time, Timestamp(time + 1))
+
+    async def _insert(self) -> None:
+        """Inserts the changes that wait. OSError if the disk is full. After any error, the index is lost.
+
+        Cancel safety: all changes are inserted, or the index is lost.
+        """
+        if self._waiting or self._inserting.locked():
+            await to_the_end(self._insert_waiting())
+
+    async def _insert_waiting(self) -> None:
+        async with self._inserting:
+            waiting, self._waiting = self._waiting, []
+            if not waiting or self.arrangement is None:
+                return
+            times = np.repeat([time for time, _ in waiting], [changes.num_rows for _, changes in waiting])
+            changes = pa.concat_tables([changes for _, changes in waiting])
             try:
-                await to_the_end(arrangement.insert(changes, int(time)))
-            except OSError:
+                await self.arrangement.insert(changes, int(times[-1]), times)
+            except Exception:  # the arrangement may be incomplete
                 self._lost = True
                 self.arrangement = None
                 raise
-        self.arrangement = arrangement
-        self._complete(arrangement, time, Timestamp(time + 1))
 
     def advance(self, upper: Timestamp) -> None:
         """As `Sink.advance`."""
@@ -231,7 +261,8 @@ class IndexSink:
             self._failed_upper = None
         self.upper = upper
         self._frontiers.index_reached(self.index.id, upper)
-        arrangement.advance(self._frontiers.since(self.index.id))
+        since = self._frontiers.since(self.index.id)
+        arrangement.advance(min(since, self._waiting[0][0]) if self._waiting else since)
 
     def failed(self, error: PgError, upper: Timestamp) -> None:
         """As `Sink.failed`."""
@@ -239,6 +270,7 @@ class IndexSink:
 
     def close(self) -> None:
         """As `Sink.close`. Lookups return None from now on."""
+        self._waiting.clear()
         if self.arrangement is not None:
             self.arrangement.close()
             self.arrangement = None
@@ -255,6 +287,12 @@ class IndexSink:
                     return None  # the caller computes the query and gets the error
                 self.awaited.set()
                 await self._frontiers.moved.wait()
+            try:
+                await self._insert()
+            except OSError as error:
+                raise_if_cancelled()
+                log.error("index not written", index=self.index.name, id=self.index.id, error=str(error))
+                self._restart()
             if self.arrangement is None or as_of < self.arrangement.since:
                 return None
             rows = await _found(self.arrangement, key_hashes, as_of)
