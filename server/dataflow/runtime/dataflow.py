@@ -186,12 +186,10 @@ class Dataflow:
         """Waits if an input has changed meanwhile (`CommitRate.pause_s`), or if no reader needs the next step yet."""
         upper, awaited = self._frontiers.least_upper(self.inputs), self.sink.awaited
         waiting = len(self.computation.times(self.processed_upper, upper))
-        pause_s = self._rate.pause_s(duration_s, waiting if awaited is None else max(waiting, 1))
-        if awaited is None:
-            if pause_s:
-                await asyncio.sleep(pause_s)
-        elif pause_s:
-            await pause(pause_s, awaited)
+        if awaited is not None:
+            await pause(self._rate.unread_pause_s(duration_s, waiting), awaited)
+        elif pause_s := self._rate.pause_s(duration_s, waiting):
+            await asyncio.sleep(pause_s)
 
     @property
     def is_resting(self) -> bool:

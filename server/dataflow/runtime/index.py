@@ -124,7 +124,7 @@ class LogIndex:
                 self._rate.add(changed, now)
                 self.upper = upper
                 if changed:
-                    await asyncio.sleep(self._rate.pause_s(now - begun, 1))
+                    await asyncio.sleep(self._rate.unread_pause_s(now - begun, 0))
         finally:
             self.hydrated = False
             self._lease.release()
