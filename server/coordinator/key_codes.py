@@ -7,7 +7,7 @@ code with a probability of 2⁻¹²⁸. A row whose key contains a NULL has no c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,7 +57,7 @@ class KeyLayout:
 
     @cached_property
     def has_scalars(self) -> bool:
-        """Whether `code` works: all values are integers, booleans, strings or bytes, as Python scalars, too."""
+        """Whether `code` works: as Python scalars all values are integers, booleans, strings or bytes."""
         return all(map(_is_scalar, self.types))
 
     def code(self, row: Sequence[Any]) -> int | None:
@@ -73,6 +73,14 @@ class KeyLayout:
         nulls = (0,) * len(values) if not self.nulls_distinct else ()
         reverse = [_reversed(value) for value in reversed(values)]
         return row_hash((*values, *nulls)) << 64 | row_hash((*nulls, *reverse))
+
+    def row_counts(self, rows: Iterable[Sequence[Any]]) -> dict[int, int]:
+        """The number of rows of Python scalars with each code. Requires `has_scalars`."""
+        found: dict[int, int] = {}
+        for row in rows:
+            if (code := self.code(row)) is not None:
+                found[code] = found.get(code, 0) + 1
+        return found
 
     def codes(self, rows: pa.Table) -> Codes:
         """The codes of rows, or of changes, whose diffs are ignored."""
@@ -105,7 +113,8 @@ def _hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes:
 
 def _is_scalar(type: pa.DataType) -> bool:
     is_text = pa.types.is_string(type) or pa.types.is_binary(type)
-    return bool(is_text or pa.types.is_integer(type) or pa.types.is_boolean(type))
+    is_time = pa.types.is_temporal(type) and not pa.types.is_interval(type)
+    return bool(is_text or is_time or pa.types.is_integer(type) or pa.types.is_boolean(type))
 
 
 def _reversed(value: int | str | bytes) -> int | bytes:

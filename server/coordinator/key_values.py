@@ -7,7 +7,6 @@ itself. That of a computed key has the values of the key, the numbers of the row
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from server.coordinator.key_codes import Codes
-from server.coordinator.key_indexes import EnforcedKey
+from server.coordinator.key_counts import Changes
+from server.coordinator.key_indexes import EnforcedKey, changes_in
 from server.dataflow.runtime.spark_rows import shaped
 from server.spark import Runner
 from server.sql.computed_keys import ROWS, ComputedKey
@@ -43,20 +43,42 @@ def cheap_key_tables(key: EnforcedKey, tables: Sequence[pa.Table]) -> Sequence[p
     return None if None in found else [table for table in found if table is not None]
 
 
-def key_table_of(computed: ComputedKey, rows: Sequence[tuple[Any, ...]]) -> pa.Table | None:
-    """The key table of rows of Python scalars; None if it is not cheap."""
+def row_changes(key: EnforcedKey, rows: Sequence[tuple[Any, ...]]) -> Changes | None:
+    """The changes of a computed key by new rows of Python scalars; None if it is not cheap."""
+    assert key.computed is not None
+    found = _values(key.computed, rows)
+    if found is None:
+        return None
+    values, positions = found
+    if key.layout.has_scalars:
+        return key.layout.row_counts(values)
+    return changes_in(key.layout, [_value_table(key.computed, values, positions, None)])
+
+
+def _values(
+    computed: ComputedKey, rows: Sequence[tuple[Any, ...]]
+) -> tuple[Sequence[tuple[Any, ...]], Sequence[int]] | None:
+    """The keys of rows of Python scalars, with the positions of the rows that have one; None if it is not cheap."""
     if not computed.is_cheap or len(rows) > FEW_ROWS:
         return None
     values, positions = [], []
-    with contextlib.suppress(NotCheap):
+    try:
         for position, row in enumerate(rows):
             if (value := computed.value_of([row[number] for number in computed.numbers])) is not None:
                 values.append(value)
                 positions.append(position)
-        columns = zip(*values, strict=True) if values else ((),) * len(computed.types)
-        arrays = [pa.array(column, type.arrow) for column, type in zip(columns, computed.types, strict=True)]
-        return _named([*arrays, pa.array(positions, pa.int64())], None)
-    return None
+    except NotCheap:
+        return None
+    return values, positions
+
+
+def _value_table(
+    computed: ComputedKey, values: Sequence[tuple[Any, ...]], positions: Sequence[int], table: pa.Table | None
+) -> pa.Table:
+    """The key table of these keys. `table`: as in `_named`."""
+    columns = zip(*values, strict=True) if values else ((),) * len(computed.types)
+    arrays = [pa.array(column, type.arrow) for column, type in zip(columns, computed.types, strict=True)]
+    return _named([*arrays, pa.array(positions, pa.int64())], table)
 
 
 def codes_of(key: EnforcedKey, table: pa.Table) -> Codes:
@@ -100,8 +122,8 @@ def _cheap_key_table(computed: ComputedKey, table: pa.Table) -> pa.Table | None:
     width = max(computed.numbers, default=-1) + 1
     empty = [None] * table.num_rows
     rows = list(zip(*(known.get(number, empty) for number in range(width)), strict=True)) or [()] * table.num_rows
-    found = key_table_of(computed, rows)
-    return found if found is None else _named(found.columns, table)
+    found = _values(computed, rows)
+    return None if found is None else _value_table(computed, *found, table)
 
 
 def _named(columns: Sequence[Any], table: pa.Table | None) -> pa.Table:

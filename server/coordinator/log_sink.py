@@ -19,6 +19,7 @@ class LogSink:
     """Writes the changes of a materialized view to its log. `upper` is the view's."""
 
     retries = True
+    awaited = None
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ A SELECT over system relations alone (`server.execution.catalog_query`) runs in 
     `engine`    describes and runs queries in worker processes
     `rewrite`   translates the query to DuckDB's SQL with PostgreSQL's semantics
     `types`     maps between PostgreSQL's types, DuckDB's types and the types sent to clients
-    `outputs`   determines names and types of output columns where DuckDB does not know PostgreSQL's
+    `outputs`   determines names and types of columns and arrays where DuckDB does not know PostgreSQL's
     `visible`   the objects of the catalog that are visible in a database, and their names
     `rows`      the system tables as Arrow, from `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`,
                 `user_types` and `definitions`, with `oids`; `static` has the rows that every PostgreSQL database has

@@ -183,6 +183,27 @@ CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
 CREATE MACRO fn.array_upper(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);
 CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
 CREATE MACRO fn.array_length(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);
+CREATE MACRO fn.array_ndims(p_array) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
+CREATE MACRO fn.array_dims(p_array) AS ('[1:' || nullif(len(p_array), 0) || ']');
+CREATE MACRO fn.array_element(p_array, p_subscript, p_first) AS (
+  CASE WHEN p_subscript >= p_first THEN list_extract(p_array, p_subscript + 1 - p_first) END);
+CREATE MACRO fn.array_slice(p_array, p_low, p_high, p_first) AS (
+  CASE WHEN p_low IS NULL OR p_high IS NULL THEN NULL WHEN p_high < p_first THEN p_array[1:0]
+       ELSE list_slice(p_array, greatest(p_low, p_first) + 1 - p_first, p_high + 1 - p_first) END);
+CREATE MACRO fn.array_text(p_array) AS (
+  '{' || array_to_string(list_transform(p_array::VARCHAR[], lambda e: CASE
+    WHEN e IS NULL THEN 'NULL'
+    WHEN e = '' OR lower(e) = 'null' OR regexp_matches(e, '[{},"\\\s]')
+    THEN '"' || replace(replace(e, '\', '\\'), '"', '\"') || '"' ELSE e END), ',') || '}');
+CREATE MACRO fn.subscripts(p_first, p_array, p_dimension) AS (
+    CASE WHEN p_dimension = 1 THEN generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END),
+  (p_first, p_array, p_dimension, p_reverse) AS (CASE WHEN p_dimension <> 1 THEN NULL WHEN p_reverse
+    THEN list_reverse(generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[])
+    ELSE generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END);
+CREATE MACRO fn.string_to_array(p_text, p_between) AS (
+    CASE WHEN p_text = '' THEN []::VARCHAR[] ELSE string_split(p_text, coalesce(p_between, '')) END),
+  (p_text, p_between, p_null) AS (CASE WHEN p_text = '' THEN []::VARCHAR[]
+    ELSE list_transform(string_split(p_text, coalesce(p_between, '')), lambda e: nullif(e, p_null)) END);
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);
@@ -195,6 +216,17 @@ CREATE MACRO fn.array_to_string(p_array, p_between) AS (
     END);
 CREATE MACRO fn._pg_expandarray(p_array) AS (
   unnest(list_transform(p_array, lambda e, i: {'x': e, 'n': i::INTEGER})));
+-- int2vector and oidvector: lists whose subscripts begin at 0, also empty ones
+CREATE MACRO fn.vector_text(p_vector) AS (array_to_string(p_vector::VARCHAR[], ' '));
+CREATE MACRO fn.vector_array_lower(p_vector, p_dimension) AS (
+  CASE WHEN p_dimension = 1 AND p_vector IS NOT NULL THEN 0 END);
+CREATE MACRO fn.vector_array_upper(p_vector, p_dimension) AS (
+  CASE WHEN p_dimension = 1 THEN len(p_vector)::INTEGER - 1 END);
+CREATE MACRO fn.vector_array_length(p_vector, p_dimension) AS (
+  CASE WHEN p_dimension = 1 THEN len(p_vector)::INTEGER END);
+CREATE MACRO fn.vector_array_ndims(p_vector) AS (CASE WHEN p_vector IS NOT NULL THEN 1 END);
+CREATE MACRO fn.vector_array_dims(p_vector) AS ('[0:' || (len(p_vector) - 1) || ']');
+CREATE MACRO fn.vector_array_position(p_vector, p_value) AS (list_position(p_vector, p_value)::INTEGER - 1);
 CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last)));
 CREATE MACRO fn.pg_get_keywords() AS TABLE
   SELECT word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'can be bare label' AS baredesc

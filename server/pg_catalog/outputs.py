@@ -1,7 +1,7 @@
-"""PostgreSQL's names and types of a query's output columns, where they derive from columns of system relations.
+"""PostgreSQL's names and types of a query's columns and expressions, where they derive from system relations.
 
-DuckDB describes any query, but it has no types `name` and `"char"`, and names some columns differently from PostgreSQL.
-This module traces plain columns, stars and casts through subqueries and WITH to their relation.
+DuckDB describes any query, but it has no types `name`, `"char"` and `int2vector`, and names some columns differently
+from PostgreSQL. This module traces columns, stars, casts and arrays through subqueries and WITH to their relation.
 """
 
 from __future__ import annotations
@@ -25,70 +25,168 @@ class Output(NamedTuple):
 Outputs = Sequence[Output]
 FindRelation = Callable[[exp.Table], PgRelation | None]
 
-
-def outputs_of(
-    query: exp.Expr,
-    relation: FindRelation,
-    type_name: Callable[[exp.DataType], str],
-    ctes: Mapping[str, Outputs | None] = {},
-) -> Outputs | None:
-    """Returns the output columns of a query; None if their number cannot be determined here."""
-    ctes = dict(ctes)
-    if isinstance(query, exp.Query):
-        for cte in query.ctes:
-            ctes[cte.alias] = None  # a recursive query's reference to itself
-            ctes[cte.alias] = _renamed(outputs_of(cte.this, relation, type_name, ctes), cte.args["alias"])
-    if isinstance(query, exp.SetOperation | exp.Subquery):
-        return outputs_of(query.this, relation, type_name, ctes)
-    if not isinstance(query, exp.Select):
-        return None
-    sources = dict(_sources(query, relation, type_name, ctes))
-    found: list[Output] = []
-    for item in query.expressions:
-        tree = item.unalias()
-        if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
-            named = [tree.table] if isinstance(tree, exp.Column) else list(sources)
-            for source in named:
-                columns = sources.get(source)
-                if columns is None:
-                    return None
-                found.extend(columns)
-            continue
-        name = item.alias if isinstance(item, exp.Alias) else output_name(item).strip('"')
-        found.append(Output(name, _type(tree, sources, type_name)))
-    return found
-
+VECTORS: Mapping[str, str] = {"int2vector": "int2", "oidvector": "oid"}
+"""The types of arrays whose subscripts begin at 0, with the types of their elements."""
 
 _FUNCTIONS = {
     **dict.fromkeys(("current_database", "current_schema", "pg_encoding_to_char", "pg_get_userbyid"), "name"),
     "current_schemas": "name[]",
+    "string_to_array": "text[]",
 }
-"""Functions whose results have type text in DuckDB, with PostgreSQL's result types."""
+"""Functions whose results have another type, or no known one, in DuckDB, with PostgreSQL's result types."""
 
 
-def _type(
-    tree: exp.Expr, sources: Mapping[str, Outputs | None], type_name: Callable[[exp.DataType], str]
-) -> str | None:
-    if isinstance(tree, exp.Cast):
-        type = type_name(tree.to)
-        return type if not type.startswith("reg") else None
-    if isinstance(tree, exp.Case | exp.Paren) or _is_call(tree, "coalesce"):
-        return _common(_branches(tree), sources, type_name)
-    if isinstance(tree, exp.Dot):
-        tree = tree.expression
-    if isinstance(tree, exp.Anonymous):
-        return _FUNCTIONS.get(tree.name.lower())
-    if isinstance(tree, exp.CurrentUser | exp.SessionUser | exp.CurrentRole | exp.CurrentSchema | exp.CurrentCatalog):
-        return "name"
-    if not isinstance(tree, exp.Column):
+class Types:
+    """The types in one query, which must not be changed meanwhile."""
+
+    def __init__(self, query: exp.Expr, relation: FindRelation, type_name: Callable[[exp.DataType], str]) -> None:
+        self._relation, self._type_name = relation, type_name
+        self._ctes: dict[str, Outputs | None] = {}
+        self._sources: dict[int, dict[str, Outputs | None]] = {}  # of each SELECT
+        self.outputs = self._outputs(query)
+        """The output columns of the query; None if their number cannot be determined here."""
+
+    def type_of(self, tree: exp.Expr | None) -> str | None:
+        """PostgreSQL's name of the type of an expression; None if it cannot be determined here."""
+        match tree:
+            case exp.Cast():
+                type = self._type_name(tree.to)
+                return type if not type.startswith("reg") else None
+            case exp.Case() | exp.Paren():
+                return self._common(_branches(tree))
+            case exp.Dot():
+                return self.type_of(tree.expression)
+            case exp.Anonymous():
+                return self._type_of_call(tree)
+            case exp.CurrentUser() | exp.SessionUser() | exp.CurrentRole() | exp.CurrentSchema() | exp.CurrentCatalog():
+                return "name"
+            case exp.Column():
+                return self._type_of_column(tree)
+            case exp.Bracket():
+                array = self.type_of(tree.this)
+                element = element_of(array)
+                is_slice = isinstance(tree.expressions[0], exp.Slice)
+                return f"{element}[]" if element is not None and is_slice else element
+            case exp.Subquery():
+                outputs = self._outputs(tree)
+                return outputs[0].type if outputs is not None and len(outputs) == 1 else None
         return None
-    named = [tree.table] if tree.table else list(sources)
-    types = {column.type for source in named for column in sources.get(source) or () if column.name == tree.name}
-    return types.pop() if len(types) == 1 else None
+
+    def counts_from_0(self, tree: exp.Expr) -> bool:
+        """Whether it is an array whose subscripts begin at 0."""
+        if isinstance(tree, exp.Paren):
+            return self.counts_from_0(tree.this)
+        if isinstance(tree, exp.Cast) and self._type_name(tree.to).endswith("[]"):
+            return self.counts_from_0(tree.this)
+        return self.type_of(tree) in VECTORS
+
+    def _outputs(self, query: exp.Expr) -> Outputs | None:
+        if isinstance(query, exp.Query):
+            for cte in query.ctes:
+                self._ctes[cte.alias] = None  # a recursive query's reference to itself
+                self._ctes[cte.alias] = _renamed(self._outputs(cte.this), cte.args["alias"])
+        if isinstance(query, exp.SetOperation | exp.Subquery):
+            return self._outputs(query.this)
+        if not isinstance(query, exp.Select):
+            return None
+        sources = self._sources_of(query)
+        found: list[Output] = []
+        for item in query.expressions:
+            tree = item.unalias()
+            if isinstance(tree, exp.Star) or (isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star)):
+                named = [tree.table] if isinstance(tree, exp.Column) else list(sources)
+                for source in named:
+                    columns = sources.get(source)
+                    if columns is None:
+                        return None
+                    found.extend(columns)
+                continue
+            name = item.alias if isinstance(item, exp.Alias) else output_name(item).strip('"')
+            found.append(Output(name, self.type_of(tree)))
+        return found
+
+    def _type_of_column(self, column: exp.Column) -> str | None:
+        """The type in the innermost SELECT that has such a column."""
+        select = column.find_ancestor(exp.Select)
+        while select is not None:
+            sources = self._sources_of(select)
+            named = [column.table] if column.table else list(sources)
+            types = {each.type for source in named for each in sources.get(source) or () if each.name == column.name}
+            if types:
+                return types.pop() if len(types) == 1 else None
+            select = select.find_ancestor(exp.Select)
+        return None
+
+    def _type_of_call(self, call: exp.Anonymous) -> str | None:
+        name, arguments = call.name.lower(), call.expressions
+        if name == "coalesce":
+            return self._common(_branches(call))
+        if name == "array_agg" and arguments:
+            value = arguments[0].this if isinstance(arguments[0], exp.Order) else arguments[0]
+            type = self.type_of(value)
+            return None if type is None else f"{type}[]"
+        if name == "array" and arguments and isinstance(arguments[0], exp.Query):
+            outputs = self._outputs(arguments[0])
+            type = outputs[0].type if outputs else None
+            return None if type is None else f"{type}[]"
+        if name in ("unnest", "any_value", "min", "max") and arguments:
+            type = self.type_of(arguments[0])
+            return element_of(type) if name == "unnest" else type
+        return _FUNCTIONS.get(name)
+
+    def _common(self, trees: Sequence[exp.Expr | None]) -> str | None:
+        """The common type of all expressions except literals and NULL; None if they differ."""
+        typed = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Literal | exp.Null)]
+        types = {self.type_of(tree) for tree in typed}
+        return types.pop() if len(types) == 1 else None
+
+    def _sources_of(self, select: exp.Select) -> dict[str, Outputs | None]:
+        """The alias and the columns of each source in FROM."""
+        known = self._sources.get(id(select))
+        if known is not None:
+            return known
+        found = self._sources[id(select)] = {}  # a lateral source sees those before it
+        first = select.args.get("from_")
+        joins = select.args.get("joins") or []
+        merged = any(join.args.get("using") or join.method == "NATURAL" for join in joins)
+        for node in [*([first] if first is not None else []), *joins, *(select.args.get("laterals") or [])]:
+            source = node if isinstance(node, exp.Lateral) else node.this
+            query = source.this if isinstance(source, exp.Lateral) else source
+            columns: Outputs | None = None
+            if isinstance(source, exp.Table):
+                relation = self._relation(source)
+                if relation is not None:
+                    columns = [Output(column.name, column.type) for column in relation.columns]
+                elif not source.db:
+                    columns = self._ctes.get(source.name)
+            elif isinstance(query, exp.Subquery):
+                columns = self._outputs(query)
+            elif isinstance(query, exp.Unnest):
+                columns = self._unnested(query, source.args.get("alias"))
+            found[source.alias_or_name] = _renamed(columns, source.args.get("alias"))
+        # The star of a join with USING has each merged column once, first. The None leaves the description to DuckDB,
+        # which expands it the same way.
+        if merged:
+            found[""] = None
+        return found
+
+    def _unnested(self, unnest: exp.Unnest, alias: exp.Expr | None) -> Outputs | None:
+        """The columns of unnest() in FROM."""
+        lists, ordinality = unnest.expressions, unnest.args.get("offset")
+        names = [name.name for name in (alias.args.get("columns") or ())] if isinstance(alias, exp.TableAlias) else []
+        if isinstance(alias, exp.TableAlias) and not names and len(lists) == 1:
+            names = [alias.name]
+        if len(names) < len(lists):
+            return None
+        columns = [Output(name, element_of(self.type_of(each))) for name, each in zip(names, lists, strict=False)]
+        return [*columns, Output(ordinality.name, "int8")] if isinstance(ordinality, exp.Expr) else columns
 
 
-def _is_call(tree: exp.Expr, name: str) -> bool:
-    return isinstance(tree, exp.Anonymous) and tree.name.lower() == name
+def element_of(array: str | None) -> str | None:
+    """The type of an array's elements; None if it is no array."""
+    if array is None or array in VECTORS:
+        return None if array is None else VECTORS[array]
+    return array[:-2] if array.endswith("[]") else None
 
 
 def _branches(tree: exp.Expr) -> list[exp.Expr | None]:
@@ -99,46 +197,6 @@ def _branches(tree: exp.Expr) -> list[exp.Expr | None]:
             return list(tree.expressions)
         case _:
             return [tree.this]
-
-
-def _common(
-    trees: Sequence[exp.Expr | None],
-    sources: Mapping[str, Outputs | None],
-    type_name: Callable[[exp.DataType], str],
-) -> str | None:
-    """Returns the common type of all expressions except literals and NULL; None if they differ."""
-    typed = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Literal | exp.Null)]
-    types = {_type(tree, sources, type_name) for tree in typed}
-    return types.pop() if len(types) == 1 else None
-
-
-def _sources(
-    select: exp.Select,
-    relation: FindRelation,
-    type_name: Callable[[exp.DataType], str],
-    ctes: Mapping[str, Outputs | None],
-) -> list[tuple[str, Outputs | None]]:
-    """Returns the alias and the columns of each source in FROM."""
-    first = select.args.get("from_")
-    joins = select.args.get("joins") or []
-    merged = any(join.args.get("using") or join.method == "NATURAL" for join in joins)
-    found: list[tuple[str, Outputs | None]] = []
-    for node in [*([first] if first is not None else []), *joins, *(select.args.get("laterals") or [])]:
-        source = node if isinstance(node, exp.Lateral) else node.this
-        query = source.this if isinstance(source, exp.Lateral) else source
-        columns: Outputs | None = None
-        if isinstance(source, exp.Table):
-            known = relation(source)
-            if known is not None:
-                columns = [Output(column.name, column.type) for column in known.columns]
-            elif not source.db:
-                columns = ctes.get(source.name)
-        elif isinstance(query, exp.Subquery):
-            columns = outputs_of(query, relation, type_name, ctes)
-        found.append((source.alias_or_name, _renamed(columns, source.args.get("alias"))))
-    # The star of a join with USING has each merged column once, first. The None leaves the description to DuckDB, which
-    # expands it the same way.
-    return found if not merged else [*found, ("", None)]
 
 
 def _renamed(columns: Outputs | None, alias: exp.Expr | None) -> Outputs | None:

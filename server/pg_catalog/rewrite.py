@@ -23,7 +23,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import TEXT, PgType, array_of
 from server.pg_catalog.database import SCHEMAS, is_function
-from server.pg_catalog.outputs import Outputs, outputs_of
+from server.pg_catalog.outputs import VECTORS, Outputs, Types
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.sql.grammar.lexer import words
 
@@ -31,12 +31,17 @@ from server.sql.grammar.lexer import words
 _SAME = words(
     """
     abs all any array_agg avg bool_and bool_or ceil ceiling coalesce concat concat_ws count every floor
-    generate_subscripts greatest least left length lower lpad ltrim max md5 min mod nullif rank repeat replace
+    greatest least left length lower lpad ltrim max md5 min mod nullif rank repeat replace
     reverse right round row_number rpad rtrim some split_part starts_with string_agg strpos substr sum trim
     unnest upper array dense_rank first_value last_value lag lead chr ascii
     """
 )
-_RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": "length", "array_cat": "list_concat"}
+_RENAMED = {
+    "btrim": "trim",
+    "json_build_object": "json_object",
+    "char_length": "length",
+    "array_cat": "list_concat",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Names:
 
 @dataclass(slots=True)
 class Rewritten:
-    """`parameters`: number -> type. `outputs`: the columns, None if `outputs_of` cannot determine them."""
+    """`parameters`: number -> type. `outputs`: the columns, None if `Types` cannot determine them."""
 
     sql: str
     parameters: dict[int, PgType] = field(default_factory=dict)
@@ -80,13 +85,15 @@ class _Rewriter:
         self._ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
         for table in tree.find_all(exp.Table):
             self._note(table)
-        outputs = outputs_of(tree, self._pg_relation, type_name)
+        types = Types(tree, self._pg_relation, type_name)
+        for node in tree.walk():
+            _note_array(node, types)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
             self._parameter_of_array(quantified)
         text = self._visit(tree).sql(dialect="duckdb", identify=True, normalize_functions=False)
-        return Rewritten(_with_function_names(text, outputs), self.parameters, outputs)
+        return Rewritten(_with_function_names(text, types.outputs), self.parameters, types.outputs)
 
     # -- analysis of the unchanged tree -------------------------------------------------------------------------------
 
@@ -181,6 +188,8 @@ class _Rewriter:
         if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
             call.replace(listed)
             name, call = "unnest", listed
+        if name == "generate_subscripts":
+            name, call = "unnest", _listed(call)
         if name in ("generate_series", "unnest"):
             if not alias.args.get("columns"):
                 alias.set("columns", [exp.to_identifier(alias.name, quoted=True)])
@@ -245,6 +254,12 @@ class _Rewriter:
             return self._format(call)
         if name == "regexp_replace":
             return _replacing(call)
+        if call.meta.get(_FROM_0) and name in _OF_VECTORS:
+            return _function(f"vector_{name}", *call.expressions)
+        if name == "generate_subscripts":
+            return _listed(call)
+        if name in ("json_agg", "jsonb_agg"):
+            return exp.Anonymous(this="to_json", expressions=[exp.Anonymous(this="list", expressions=call.expressions)])
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=call.expressions)
         if is_function(name):
@@ -341,7 +356,13 @@ class _Rewriter:
         if name.endswith("[]") and isinstance(inner, exp.Literal):
             type = parameter_type(name)
             return value_tree(type, parse_text(type, inner.name))
-        return cast_to(self._visit(inner), duckdb_type(name))
+        if name in VECTORS and isinstance(inner, exp.Literal):
+            return _vector(name, inner)
+        array = cast.meta.get(_ARRAY)
+        value = self._visit(inner)
+        if array is not None and name in ("text", "varchar"):
+            value = _function("vector_text" if array in VECTORS else "array_text", value)
+        return cast_to(value, duckdb_type(name))
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
         """Rewrites a cast to a registered type to an OID, or to the object's name where the context needs text."""
@@ -397,8 +418,22 @@ class _Rewriter:
         return operand
 
     def _bracket(self, bracket: exp.Bracket) -> exp.Expr:
-        bracket.set("offset", 1)
-        return bracket
+        """Subscripts, which are outside the array if they are less than the first one."""
+        (subscript,) = bracket.expressions
+        if isinstance(subscript, exp.Literal) and subscript.is_string:
+            return bracket
+        first = exp.Literal.number(0 if bracket.meta.get(_FROM_0) else 1)
+        if isinstance(subscript, exp.Slice):
+            low, high = subscript.this or first, subscript.expression or exp.Literal.number(_SUBSCRIPT_MAX)
+            return _function("array_slice", bracket.this, low, high, first)
+        return _function("array_element", bracket.this, subscript, first)
+
+    def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
+        """A literal that is compared with a vector is one, too."""
+        for side in (node.this, node.expression):
+            if isinstance(side, exp.Literal) and side.is_string and node.meta.get(_ARRAY) in VECTORS:
+                side.replace(_vector(node.meta[_ARRAY], side))
+        return None
 
     def _select(self, select: exp.Select) -> exp.Expr:
         if not select.expressions:
@@ -422,6 +457,8 @@ _SESSION_NODES: dict[type[exp.Expr], str] = {
 _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.Table: _Rewriter._table,
     exp.All: _Rewriter._elements,
+    exp.EQ: _Rewriter._equality,
+    exp.NEQ: _Rewriter._equality,
     exp.Anonymous: _Rewriter._special_call,
     exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
@@ -441,6 +478,43 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Select: _Rewriter._select,
     **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
 }
+
+
+_ARRAY, _FROM_0 = "array", "from_0"
+"""What `_note_array` records of a node: the type of its array, and whether its subscripts begin at 0."""
+_OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims array_position")
+"""Functions of arrays with another result for a vector."""
+_SUBSCRIPT_MAX = 2**31 - 2
+
+
+def _note_array(node: exp.Expr, types: Types) -> None:
+    """Records the array that a node has as an operand, in the unchanged tree."""
+    match node:
+        case exp.Bracket() | exp.Cast():
+            arrays = [node.this]
+        case exp.EQ() | exp.NEQ():
+            arrays = [node.this, node.expression]
+        case exp.Anonymous() if node.expressions and node.name.lower() in (*_OF_VECTORS, "generate_subscripts"):
+            arrays = [node.expressions[0]]
+        case _:
+            return
+    for array in arrays:
+        type = types.type_of(array)
+        if type is not None and (type in VECTORS or type.endswith("[]")):
+            node.meta[_ARRAY] = type
+            node.meta[_FROM_0] = types.counts_from_0(array)
+
+
+def _vector(type: str, literal: exp.Expr) -> exp.Expr:
+    """The elements of a literal of type int2vector or oidvector."""
+    array = array_of(parameter_type(VECTORS[type]))
+    return value_tree(array, parse_text(array, "{" + ",".join(literal.name.split()) + "}"))
+
+
+def _listed(call: exp.Expr) -> exp.Anonymous:
+    """generate_subscripts(array, dimension [, reverse]) as unnest() of a list of the subscripts."""
+    first = exp.Literal.number(0 if call.meta.get(_FROM_0) else 1)
+    return exp.Anonymous(this="unnest", expressions=[_function("subscripts", first, *call.expressions)])
 
 
 _OF_RELATIONS = words(

@@ -22,7 +22,7 @@ from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_codes import Codes
 from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, first_duplicate, is_many, violation
-from server.coordinator.key_values import cheap_key_tables, key_table_of, key_tables, position_of
+from server.coordinator.key_values import cheap_key_tables, key_tables, position_of, row_changes
 from server.coordinator.row_buffer import table_of
 from server.session_state.transaction import Transaction
 from server.settings import Settings
@@ -163,15 +163,12 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
         layout = key.layout
         changes: Changes
         if key.computed is not None:
-            values = key_table_of(key.computed, rows)
-            if values is None:
+            computed = row_changes(key, rows)
+            if computed is None:
                 return False
-            changes = changes_in(layout, [values])
+            changes = computed
         elif layout.has_scalars:
-            changes = {}
-            for row in rows:
-                if (code := layout.code(row)) is not None:
-                    changes[code] = changes.get(code, 0) + 1
+            changes = layout.row_counts(rows)
         else:
             table = table if table is not None else table_of(rows, schema)
             changes = changes_in(layout, [table])

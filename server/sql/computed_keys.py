@@ -10,15 +10,16 @@ from typing import Any
 from catalog.objects import Column as CatalogColumn
 from catalog.objects import ObjectId
 from protocol.pgwire.types import INT8, PgType
-from server.sql.constant import Bindings, Evaluate, compiled_expression
+from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Column, ColumnRef, Expression, walk
 from server.sql.index_keys import bound_columns, index_condition, index_keys
 from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import Filter, Project, Relation, Scan
-from server.sql.row_conditions import compiled_condition
+from server.sql.row_expressions import compiled_row_expression
 
 ROWS = ObjectId("rows")
 """The relation that `ComputedKey.plan` reads. It exists only in this plan."""
+_BINDINGS = Bindings()
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class ComputedKey:
     @cached_property
     def _evaluators(self) -> tuple[Evaluate | None, tuple[Evaluate, ...]] | None:
         row = {column.id: number for number, column in enumerate(self.columns)}
-        values = [compiled_expression(value, row) for value in self.values]
-        condition = None if self.condition is None else compiled_condition(self.condition, row)
+        values = [compiled_row_expression(value, row) for value in self.values]
+        condition = None if self.condition is None else compiled_row_expression(self.condition, row)
         found = tuple(value for value in values if value is not None)
         if len(found) < len(values) or (condition is None and self.condition is not None):
             return None
@@ -71,10 +72,10 @@ class ComputedKey:
         """The key of a row of Python scalars, which are those of `columns`; None if it has none. NotCheap, PgError."""
         assert self._evaluators is not None
         condition, values = self._evaluators
-        cells, bindings = tuple(row), Bindings()
-        if condition is not None and condition(bindings, cells) is not True:
+        cells = tuple(row)
+        if condition is not None and condition(_BINDINGS, cells) is not True:
             return None
-        return tuple(value(bindings, cells) for value in values)
+        return tuple([value(_BINDINGS, cells) for value in values])
 
 
 @lru_cache(1024)

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -139,6 +140,10 @@ SETTING_OR_NULL = "current_setting(text, boolean)"
 
 Evaluate = Callable[[Bindings, tuple[Any, ...]], Any]
 """A compiled expression. The arguments are the bindings and the input row; the result is a Python scalar."""
+Positions = Mapping[int, int]
+"""The indexes of columns in the input row, by the ids of the columns."""
+Form = Callable[[Expression, Positions, Callable[[Expression, Positions], Evaluate]], Evaluate | None]
+"""Compiles a further kind of expression; None for others. The last argument compiles an operand."""
 
 
 LENGTH_MAX = 1_000
@@ -155,6 +160,7 @@ _EXPENSIVE = frozenset(("^", "power", "pow", "exp", "ln", "log", "log10", "sqrt"
 _LINEAR = frozenset(
     (*("=", "<>", "<", "<=", ">", ">=", "||", "lower", "upper", "length", "char_length", "character_length"),
      *("octet_length", "left", "right", "substr", "substring", "position", "strpos", "btrim", "ltrim", "rtrim"),
+     *("coalesce", "greatest", "least", "IS NULL", "IS NOT NULL"),
      *("quote_ident", "quote_literal", "concat", "concat_ws", "starts_with", "md5", "array_length", "cardinality",
       "extract", "date_part", "date_trunc", "timezone"))
 )  # fmt: skip
@@ -270,11 +276,11 @@ def _volatile(call: Volatile, arguments: Sequence[Evaluate]) -> Evaluate:
     return evaluate
 
 
-def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool) -> Evaluate:
-    """The closure for an expression. `row` maps column ids to indexes in the input row.
-
-    `bounded`: the closure raises NotCheap for values that are too long.
-    """
+def _evaluator(expression: Expression, row: Positions, *, bounded: bool, form: Form | None = None) -> Evaluate:
+    """The closure for an expression. `bounded`: it raises NotCheap for values that are too long."""
+    compiled = partial(_evaluator, bounded=bounded, form=form)
+    if form is not None and (found := form(expression, row, compiled)) is not None:
+        return found
     match expression:
         case Literal(value=value):
             return lambda bindings, row: value
@@ -286,21 +292,21 @@ def _evaluator(expression: Expression, row: Mapping[int, int], *, bounded: bool)
             value_of = _SESSION[name]
             return lambda bindings, row: value_of(bindings)
         case SessionValue(argument=argument, name=name) if argument is not None:
-            value_of_argument = _evaluator(argument, row, bounded=bounded)
+            value_of_argument = compiled(argument, row)
             make = _FUNCTIONS.get(name)
             return _setting(value_of_argument) if make is None else make(name, value_of_argument)
         case Volatile(arguments=arguments):
-            return _volatile(expression, [_evaluator(a, row, bounded=bounded) for a in arguments])
+            return _volatile(expression, [compiled(a, row) for a in arguments])
         case ColumnRef(column=column) if column.id in row:
             number = row[column.id]
             return lambda bindings, row: row[number]
         case Array(elements=elements):
-            items = [_evaluator(e, row, bounded=bounded) for e in elements]
+            items = [compiled(e, row) for e in elements]
             return lambda bindings, row: [item(bindings, row) for item in items]
         case Cast(operand=operand):
-            return _cast(expression, _evaluator(operand, row, bounded=bounded), bounded=bounded)
+            return _cast(expression, compiled(operand, row), bounded=bounded)
         case Call(function=function, arguments=arguments) if function.python is not None:
-            return _call(expression, [_evaluator(a, row, bounded=bounded) for a in arguments], bounded=bounded)
+            return _call(expression, [compiled(a, row) for a in arguments], bounded=bounded)
     raise _NotConstant
 
 
@@ -365,16 +371,16 @@ def _is_cheap(node: Any) -> bool:
     return True
 
 
-def compiled_expression(expression: Expression, row: Mapping[int, int]) -> Evaluate | None:
+def compiled_expression(expression: Expression, row: Positions, form: Form | None = None) -> Evaluate | None:
     """The function that evaluates an expression for a row on the event loop. It raises NotCheap.
 
-    None if the expression is not cheap, needs Spark, or depends on the session. `row`: the columns' numbers, by id.
+    None if the expression is not cheap, needs Spark, or depends on the session.
     """
     nodes = list(islice(walk(expression), CELLS_MAX + 1))
     if len(nodes) > CELLS_MAX or not all(_is_cheap(n) and not isinstance(n, SessionValue) for n in nodes):
         return None
     try:
-        return _evaluator(expression, row, bounded=True)
+        return _evaluator(expression, row, bounded=True, form=form)
     except _NotConstant:
         return None
 

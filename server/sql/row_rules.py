@@ -22,7 +22,7 @@ from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, SessionValue, Volatile, transform, walk
 from server.sql.grammar.parse import parse_expression
 from server.sql.grammar.statements.parts import Expr
-from server.sql.row_conditions import compiled_condition
+from server.sql.row_expressions import compiled_row_expression
 from server.sql.scope import Entry, Scope
 
 
@@ -50,7 +50,7 @@ class RowRules:
         found = []
         row = {column.id: number for number, column in enumerate(self.columns)}
         for rule, expression in self.checks:
-            evaluate = compiled_condition(expression, row)
+            evaluate = compiled_row_expression(expression, row)
             if evaluate is None:
                 return None
             found.append((rule, evaluate))

@@ -249,6 +249,23 @@ def _distinct(make: Maker, depth: int) -> Relation:
     return make.named(f"SELECT DISTINCT {_list(shown)} FROM {inner.sql}", [type for _, type in shown])
 
 
+def _rows(make: Maker, depth: int) -> Relation:
+    """Whole rows that one operator passes to another, of which a column is selected again."""
+    inner = make.relation(depth - 1)
+    alias = inner.sql.rpartition(") ")[2].partition("(")[0]
+    shown = [inner.of(make.draw) for _ in range(2)]
+    select = make.draw.choice(
+        (
+            f"SELECT DISTINCT {alias} AS r FROM {inner.sql}",
+            f"SELECT {alias} AS r FROM {inner.sql} GROUP BY {alias} HAVING count(*) <> 2",
+            f"SELECT {alias} AS r FROM {inner.sql} UNION SELECT {alias} FROM {inner.sql} WHERE {shown[0][0]} IS NULL",
+            f"SELECT {alias} AS r FROM {inner.sql} ORDER BY {alias} LIMIT 4",
+        )
+    )
+    fields = ", ".join(f"(r).{name}" for name, _ in shown)
+    return make.named(f"SELECT {fields} FROM ({select}) x", [type for _, type in shown])
+
+
 def _first_of_each(make: Maker, depth: int) -> Relation:
     """The first row of each group by DISTINCT ON, or the first rows by row_number(), or by rank() over a column with
     ties."""
@@ -358,7 +375,7 @@ def _shared(make: Maker, depth: int) -> Relation:
 
 
 _OPERATORS: Sequence[Callable[[Maker, int], Relation]] = (
-    _filter, _project, _join, _join, _join, _group, _group, _group, _distinct, _set_operation, _window, _limit,
+    _filter, _project, _join, _join, _join, _group, _group, _group, _distinct, _rows, _set_operation, _window, _limit,
     _first_of_each, _lateral, _subquery, _subquery, _shared, _joins, _series, _top_by_number, _view,
 )  # fmt: skip
 

@@ -83,6 +83,11 @@ SELECT id, string_to_array(s, ','), string_to_array(s, ','), string_to_array(s, 
 SELECT string_to_array('xx~~yy~~zz', '~~'), string_to_array('xx~~yy~~zz', '~~', 'yy'), string_to_array('', ','), string_to_array(NULL, ','), string_to_array('abc', NULL), string_to_array('äö', NULL, 'ö');
 SELECT string_to_array('a,b,', ','), string_to_array(',', ','), string_to_array('aXbXc', 'x'), string_to_array('a,NULL', ',', 'NULL'), string_to_array('abc', '', 'abc');
 -- subscripts and slices
+SELECT ia[1][1], ia[1][1][1], ia[1:2][1:1], ia[1][1:2], ia[:][:], (ta)[1][2] IS NULL FROM lists;
+SELECT (ARRAY[1,2])[1][2], (ARRAY[1,2])[2][1:1], ('{}'::int[])[1][1], (NULL::int[])[1:1][1:1];
+SELECT (ARRAY[1,2])['x'][1];
+SELECT (ARRAY[1,2])[1][true];
+SELECT (5)[1][2];
 SELECT id, ia[1], ia[2], ia[0], ia[-1], ia[100], ia[id], ta[1], na[2], fa[1], da[1], ba[2] FROM lists;
 SELECT id, ia[1:2], ia[2:], ia[:2], ia[:], ia[0:1], ia[3:2], ia[NULL:2], ta[2:3], na[1:1], ia[id:id+1] FROM lists;
 SELECT (ARRAY[1,2,3])[2], (ARRAY[1,2,3])[4], (ARRAY['a','b'])[NULL], ('{5,6}'::int[])[1], (string_to_array('a b c', ' '))[3];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import exp
 
 SHORT_STEP_S = 0.02
@@ -9,6 +10,7 @@ PAUSE_SHARE = 2.0  # of the duration of a short step, while commits follow each 
 OFTEN = 50.0  # commits per second from which on the pause depends on the rate
 PAUSE_S_PER_RATE = 1e-4  # 0.1 ms for each commit per second: 50 ms, and 25 commits, at 500 per second
 PAUSE_S_MAX = 0.05
+UNREAD_PAUSE_S = 0.1
 WAITING_MAX = 64  # commits; a dataflow that lags more does not pause because of the rate
 
 
@@ -37,3 +39,19 @@ class CommitRate:
         if self.per_s > OFTEN and waiting <= WAITING_MAX:
             pause_s = max(pause_s, min(self.per_s * PAUSE_S_PER_RATE, PAUSE_S_MAX))
         return pause_s
+
+    def unread_pause_s(self, step_s: float, waiting: int) -> float:
+        """As `pause_s`, for a result that nobody reads unless a reader ends the pause."""
+        if self.per_s > OFTEN and waiting <= WAITING_MAX:
+            return UNREAD_PAUSE_S
+        return self.pause_s(step_s, max(waiting, 1))
+
+
+async def pause(duration_s: float, awaited: asyncio.Event) -> None:
+    """Waits for this duration, or until the event is set. Clears the event."""
+    waiting = asyncio.ensure_future(awaited.wait())
+    try:
+        await asyncio.wait((waiting,), timeout=duration_s)
+    finally:
+        waiting.cancel()
+    awaited.clear()

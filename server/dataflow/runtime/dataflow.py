@@ -35,7 +35,7 @@ from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.dataflow.plan.relevance import KeyValues
-from server.dataflow.runtime.commit_rate import CommitRate
+from server.dataflow.runtime.commit_rate import CommitRate, pause
 from server.dataflow.runtime.computation import Computation, Ticks, advanced
 from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.hydration import watched
@@ -53,6 +53,11 @@ class Sink(Protocol):
 
     retries: bool
     """Whether the dataflow continues after an error, of the query or of a write."""
+
+    @property
+    def awaited(self) -> asyncio.Event | None:
+        """Set while a reader waits for `upper`. None if readers follow each change."""
+        ...
 
     @property
     def upper(self) -> Timestamp:
@@ -178,10 +183,12 @@ class Dataflow:
             await self.computation.closed()
 
     async def _pause_after_step(self, duration_s: float) -> None:
-        """Waits if an input has changed meanwhile (`CommitRate.pause_s`)."""
-        upper = self._frontiers.least_upper(self.inputs)
-        pause_s = self._rate.pause_s(duration_s, len(self.computation.times(self.processed_upper, upper)))
-        if pause_s:
+        """Waits if an input has changed meanwhile (`CommitRate.pause_s`), or if no reader needs the next step yet."""
+        upper, awaited = self._frontiers.least_upper(self.inputs), self.sink.awaited
+        waiting = len(self.computation.times(self.processed_upper, upper))
+        if awaited is not None:
+            await pause(self._rate.unread_pause_s(duration_s, waiting), awaited)
+        elif pause_s := self._rate.pause_s(duration_s, waiting):
             await asyncio.sleep(pause_s)
 
     @property

@@ -8,11 +8,13 @@ hydrated, and at earlier times, `find` returns None and the caller reads the rel
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -24,12 +26,16 @@ from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
+from server.dataflow.runtime.commit_rate import CommitRate
 from server.dataflow.runtime.computation import Ticks
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import in_thread, to_the_end
 from server.timeline.frontiers import Frontiers
 
 log = structlog.get_logger()
+
+WAITING_MAX = 64  # times whose changes an `IndexSink` inserts together
+WAITING_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class LogIndex:
         self.index = index
         self.ticks = Ticks()
         self.hydrated = False
+        self._rate = CommitRate(monotonic())
         self._reads = inputs
         self._frontiers = frontiers
         since = frontiers.since(index.id)
@@ -97,7 +104,10 @@ class LogIndex:
         return self._lease.arrangement
 
     async def run(self) -> None:
-        """Runs until cancelled, then releases the rows."""
+        """Runs until cancelled, then releases the rows.
+
+        Frequent commits are inserted together after a pause: a lookup inserts them before if it needs them.
+        """
         on = frozenset((self.index.on,))
         try:
             while True:
@@ -110,7 +120,11 @@ class LogIndex:
                     self.hydrated = True
                     self._holder.advance(upper - 1)
                     self._lease.advance(self._frontiers.since(self.index.id))
+                now, changed = monotonic(), len(self._reads.change_times(self.index.on, self.upper, upper))
+                self._rate.add(changed, now)
                 self.upper = upper
+                if changed:
+                    await asyncio.sleep(self._rate.unread_pause_s(now - begun, 0))
         finally:
             self.hydrated = False
             self._lease.release()
@@ -148,7 +162,10 @@ class LogIndex:
 
 
 class IndexSink:
-    """The rows of a query, arranged by the keys of an index. They are computed again after a restart."""
+    """The rows of a query, arranged by the keys of an index. They are computed again after a restart.
+
+    The changes of several times are inserted together: when they are many, and before a lookup.
+    """
 
     retries = True
 
@@ -165,6 +182,7 @@ class IndexSink:
         self.index = index
         self.arrangement: Arrangement | None = None
         self.upper = frontiers.since(index.id)
+        self.awaited = asyncio.Event()
         self._layout = layout
         self._inputs = inputs
         self._frontiers = frontiers
@@ -173,6 +191,9 @@ class IndexSink:
         self._failed_upper: Timestamp | None = None
         """While the query fails: it has no rows at times in [upper, _failed_upper)."""
         self._lost = False
+        self._waiting: list[tuple[Timestamp, pa.Table]] = []
+        """Changes that are not inserted yet, in the order of their times."""
+        self._inserting = asyncio.Lock()
 
     @property
     def hydrated(self) -> bool:
@@ -186,6 +207,7 @@ class IndexSink:
 
     async def rows(self) -> pa.Table | None:
         """As `Sink.rows`."""
+        await self._insert()
         return None if self.arrangement is None else await _found(self.arrangement, None, Timestamp(self.upper - 1))
 
     async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
@@ -194,20 +216,39 @@ class IndexSink:
         await self.write(time, changes)
 
     async def write(self, time: Timestamp, changes: pa.Table) -> None:
-        """As `Sink.write`. An arrangement whose disk is full may be incomplete: the next call replaces the index."""
+        """As `Sink.write`. After an error of an insert, the arrangement may be incomplete: the index is replaced."""
         if self._lost:
             self._restart()
             return
         arrangement = self.arrangement or self._arranger.arrangement(self._layout.sorting, self._layout.schema, time)
+        self.arrangement = arrangement
         if changes.num_rows:
+            self._waiting.append((time, changes))
+            if len(self._waiting) >= WAITING_MAX or sum(table.nbytes for _, table in self._waiting) > WAITING_BYTES:
+                await self._insert()
+        self._complete(arrangement, time, Timestamp(time + 1))
+
+    async def _insert(self) -> None:
+        """Inserts the changes that wait. OSError if the disk is full. After any error, the index is lost.
+
+        Cancel safety: all changes are inserted, or the index is lost.
+        """
+        if self._waiting or self._inserting.locked():
+            await to_the_end(self._insert_waiting())
+
+    async def _insert_waiting(self) -> None:
+        async with self._inserting:
+            waiting, self._waiting = self._waiting, []
+            if not waiting or self.arrangement is None:
+                return
+            times = np.repeat([time for time, _ in waiting], [changes.num_rows for _, changes in waiting])
+            changes = pa.concat_tables([changes for _, changes in waiting])
             try:
-                await to_the_end(arrangement.insert(changes, int(time)))
-            except OSError:
+                await self.arrangement.insert(changes, int(times[-1]), times)
+            except Exception:  # the arrangement may be incomplete
                 self._lost = True
                 self.arrangement = None
                 raise
-        self.arrangement = arrangement
-        self._complete(arrangement, time, Timestamp(time + 1))
 
     def advance(self, upper: Timestamp) -> None:
         """As `Sink.advance`."""
@@ -220,7 +261,8 @@ class IndexSink:
             self._failed_upper = None
         self.upper = upper
         self._frontiers.index_reached(self.index.id, upper)
-        arrangement.advance(self._frontiers.since(self.index.id))
+        since = self._frontiers.since(self.index.id)
+        arrangement.advance(min(since, self._waiting[0][0]) if self._waiting else since)
 
     def failed(self, error: PgError, upper: Timestamp) -> None:
         """As `Sink.failed`."""
@@ -228,6 +270,7 @@ class IndexSink:
 
     def close(self) -> None:
         """As `Sink.close`. Lookups return None from now on."""
+        self._waiting.clear()
         if self.arrangement is not None:
             self.arrangement.close()
             self.arrangement = None
@@ -242,7 +285,14 @@ class IndexSink:
             while self.hydrated and self.upper <= as_of:
                 if self._failed_upper is not None and as_of < self._failed_upper:
                     return None  # the caller computes the query and gets the error
+                self.awaited.set()
                 await self._frontiers.moved.wait()
+            try:
+                await self._insert()
+            except OSError as error:
+                raise_if_cancelled()
+                log.error("index not written", index=self.index.name, id=self.index.id, error=str(error))
+                self._restart()
             if self.arrangement is None or as_of < self.arrangement.since:
                 return None
             rows = await _found(self.arrangement, key_hashes, as_of)

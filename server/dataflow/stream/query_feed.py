@@ -14,6 +14,7 @@ class QueryFeed(Feed):
     """A query's rows at one time, and its changes at each later time. After an error the feed has failed."""
 
     retries = False
+    awaited = None
     _accumulated: Accumulated | None = None
 
     @property

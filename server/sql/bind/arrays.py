@@ -102,16 +102,16 @@ def _with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[Sor
 
 @form(exp.Bracket)
 def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
-    """array[n], array[m:n] and jsonb['key']. 42804; 0A000 for a second dimension."""
+    """array[n], array[m:n], jsonb['key'], and array[n][m], which is NULL. 42804."""
+    if (several := _several_subscripts(binder, tree, scope)) is not None:
+        return several
     array = binder.expression(tree.this, scope)
     if array.type == JSONB and not isinstance(tree.expressions[0], exp.Slice):
         return _json_subscript(binder, array, tree, scope)
     if array.type.element is None:
         message = f"cannot subscript type {array.type.base_display} because it does not support subscripting"
         raise PgError(SqlState.DATATYPE_MISMATCH, message, position=binder.at(tree))
-    if len(tree.expressions) != 1 or (isinstance(tree.this, exp.Bracket) and not isinstance(tree.this, exp.Paren)):
-        raise several_dimensions(binder, tree)
-    subscript = tree.expressions[0]
+    (subscript,) = tree.expressions
     if isinstance(subscript, exp.Slice):
         bounds = (
             Literal(default, INT4) if bound is None else _array_index(binder, bound, scope)
@@ -122,6 +122,31 @@ def subscripted(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression:
     if (group := group_of_match(array, index)) is not None:
         return group
     return Call(syntax.SUBSCRIPT, (array, index), array.type.element, True, array.type.element.precision or 0)
+
+
+def _several_subscripts(binder: Binder, tree: exp.Bracket, scope: Scope) -> Expression | None:
+    """array[n][m] and array[k:l][m:n]: NULL and an empty array, because no array has a second dimension.
+
+    None for a single subscript, and for subscripts of what is no array.
+    """
+    subscripts: list[exp.Expr] = []
+    inner: exp.Expr = tree
+    while isinstance(inner, exp.Bracket):
+        subscripts += inner.expressions
+        inner = inner.this
+    if len(subscripts) == 1:
+        return None
+    array = binder.expression(inner, scope)
+    if array.type.element is None:
+        return None
+    for subscript in subscripts:
+        bounds = [subscript.this, subscript.expression] if isinstance(subscript, exp.Slice) else [subscript]
+        for bound in bounds:
+            if bound is not None:
+                _array_index(binder, bound, scope)
+    if any(isinstance(subscript, exp.Slice) for subscript in subscripts):
+        return call_of(syntax.SLICE, (array, Literal(1, INT4), Literal(0, INT4)), array.type)
+    return Literal(None, array.type.element)
 
 
 def _array_index(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:

@@ -172,13 +172,16 @@ def _output_of(binder: Binder, argument: Expression) -> Expression:
     return Case(((argument, letters[0]), (is_false, letters[1])), Literal(None, TEXT), TEXT)
 
 
+_INSTEAD = {"array_agg(anyarray)": "Nest the arrays in a jsonb: jsonb_agg(array)."}
+
+
 def check_available(binder: Binder, function: Function) -> None:
     """0A000 for a function that is not implemented, or not in the session's time zone."""
     if function.spark is None and function.python is None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"{function} is not supported",
-            hint="The functions that can be called are listed by \\df in psql.",
+            hint=_INSTEAD.get(str(function), "The functions that can be called are listed by \\df in psql."),
         )
     if function.zoned:
         if function.python is None and not binder.is_utc:

@@ -59,7 +59,7 @@ def _selected(args: Sequence[Expression], texts: Sequence[str]) -> str:
 row(GRAMMAR, "row", "any", "record", _struct, nulls=Nulls.NEVER, variadic=True, typed=True,
     python=lambda *values, types: values)  # fmt: skip
 row(GRAMMAR, "field", "record int4", "any", _selected, nulls=Nulls.OPTIONAL, python=lambda row, number: row[number])
-(ROW,), (_FIELD,) = GRAMMAR["row"], GRAMMAR["field"]
+(ROW,), (FIELD,) = GRAMMAR["row"], GRAMMAR["field"]
 
 
 def field_of(row: Expression, number: int) -> Expression:
@@ -69,7 +69,7 @@ def field_of(row: Expression, number: int) -> Expression:
     assert row.type.fields is not None
     type = row.type.fields[number][1]
     digits = (type.precision or 38) if type.name == "numeric" else 0
-    return Call(_FIELD, (row, Literal(number, INT4)), type, True, digits)
+    return Call(FIELD, (row, Literal(number, INT4)), type, True, digits)
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ delta rule are recomputed from the result too, so snapshots, steps and recomputa
     scalars      turns aggregates in subqueries correlated by equality into outer joins with a grouped aggregate
     unnested     turns all other subqueries into joins
     one_row      turns an outer join with a relation of exactly one row into a cross join
+    rows         passes rows from node to node as their fields
     filters      pushes conditions down to their inputs and into cross joins
     joins        orders inner joins so that intermediate results are small
     spreads      computes variances and standard deviations of exact numbers from sums
@@ -33,6 +34,7 @@ from server.sql.rewrite.joins import Sizes, joins_ordered
 from server.sql.rewrite.keys import keyed
 from server.sql.rewrite.one_row import crossed
 from server.sql.rewrite.orders import ordered
+from server.sql.rewrite.rows import rows_split
 from server.sql.rewrite.scalars import scalars_joined
 from server.sql.rewrite.semijoins import semijoined
 from server.sql.rewrite.sorts import sorts_of_limits
@@ -53,6 +55,7 @@ def passes(sizes: Sizes) -> tuple[tuple[str, Pass], ...]:
         ("scalars", scalars_joined),
         ("unnested", _unnested),
         ("one_row", crossed),
+        ("rows", rows_split),
         ("filters", filters_down),
         ("joins", partial(joins_ordered, sizes=sizes)),
         ("spreads", spreads_from_sums),

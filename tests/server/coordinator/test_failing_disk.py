@@ -112,6 +112,7 @@ class FullSink:
     """A sink whose first two writes fail."""
 
     retries = True
+    awaited = None
 
     def __init__(self) -> None:
         self.upper = Timestamp(1)

@@ -25,13 +25,14 @@ SCALARS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
     pa.string(): st.text(max_size=20) | st.sampled_from(["", "a", "a" * 300, "\0", "\0\0"]),
     pa.binary(): st.binary(max_size=20),
+    pa.timestamp("us", "UTC"): st.integers(-3, 3),
+    pa.time64("us"): st.integers(0, 3),
+    pa.date32(): st.integers(-3, 3),
 }
 OTHERS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.float64(): st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf")]),
     pa.float32(): st.sampled_from([0.0, -0.0, 1.5, float("nan")]),
     pa.decimal128(38, 18): st.sampled_from([Decimal("1.0"), Decimal("1.00"), Decimal("-1"), Decimal(2**64)]),
-    pa.timestamp("us", "UTC"): st.integers(0, 3),
-    pa.date32(): st.integers(0, 3),
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from server.dataflow.runtime.commit_rate import PAUSE_S_MAX, WAITING_MAX, CommitRate
+from server.dataflow.runtime.commit_rate import PAUSE_S_MAX, UNREAD_PAUSE_S, WAITING_MAX, CommitRate, pause
 
 
 def rate_of(commits_per_s: float, step_s: float, seconds: float = 5.0) -> CommitRate:
@@ -47,3 +49,17 @@ def test_there_is_no_pause_without_commits_or_with_a_lag() -> None:
     rate = rate_of(400, 0.01)
     assert rate.pause_s(0.005, 0) == 0.0
     assert rate.pause_s(0.2, WAITING_MAX + 1) == 0.0
+
+
+def test_an_unread_result_pauses_longer_while_commits_are_frequent() -> None:
+    assert rate_of(60, 0.01).unread_pause_s(0.002, 0) == UNREAD_PAUSE_S
+    assert rate_of(60, 0.01).unread_pause_s(0.002, WAITING_MAX + 1) < UNREAD_PAUSE_S
+    assert rate_of(20, 0.01).unread_pause_s(0.002, 0) == 0.004
+
+
+async def test_a_reader_ends_a_pause() -> None:
+    awaited = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, awaited.set)
+    await asyncio.wait_for(pause(600, awaited), 30)
+    assert not awaited.is_set()
+    await pause(0.001, awaited)

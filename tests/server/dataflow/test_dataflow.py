@@ -164,6 +164,7 @@ class Log:
     """The sink of a view, in the order of `LogWriter`."""
 
     retries = True
+    awaited = None
 
     def __init__(self, world: World, id: ObjectId) -> None:
         self._world, self._id = world, id

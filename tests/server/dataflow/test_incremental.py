@@ -107,6 +107,17 @@ QUERIES = [
     "SELECT k FROM t INTERSECT ALL SELECT x FROM w",
     "SELECT k FROM t EXCEPT SELECT k FROM u",
     "SELECT k FROM t EXCEPT ALL SELECT x FROM w",
+    # whole rows
+    "SELECT DISTINCT t FROM t",
+    "SELECT t, v, count(*) FROM t GROUP BY t, v",
+    "SELECT (r).k, (r).w FROM (SELECT DISTINCT u AS r FROM t LEFT JOIN u ON t.k = u.k) q",
+    "SELECT u, count(*) FROM t LEFT JOIN u ON t.k = u.k GROUP BY u",
+    "SELECT ROW(k, s) FROM t UNION SELECT ROW(x, 'x') FROM w WHERE x > 0",
+    "SELECT ROW(k, ROW(s)) FROM t INTERSECT ALL SELECT ROW(k, ROW(s)) FROM t WHERE v > 0",
+    "SELECT (a).f2, (b).x FROM (SELECT ROW(v, s) a, k FROM t) q JOIN (SELECT w AS b, w.k FROM w) p ON p.k = q.k",
+    "SELECT DISTINCT ON (t.k) t.k, u FROM t JOIN u ON t.k = u.k ORDER BY t.k, u DESC, t DESC",
+    "SELECT t FROM t ORDER BY t LIMIT 3",
+    "SELECT (r).f1, n FROM (SELECT r, rank() OVER (PARTITION BY r ORDER BY v) n FROM (SELECT ROW(k) r, v FROM t) p) q",
     # windows and limits
     "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s), sum(v) OVER (PARTITION BY k) FROM t",
     "SELECT v, rank() OVER (ORDER BY v) FROM t",

@@ -597,3 +597,30 @@ def test_every_index_has_a_dataflow(db: Connection, server: ServerThread) -> Non
     coordinator = server.app.coordinator
     indexes = {id for id, item in coordinator.state.items.items() if isinstance(item, Index)}
     assert coordinator.indexes.arranged.keys() == indexes
+
+
+def test_frequent_commits_are_inserted_together_and_found_at_once(
+    db: Connection, server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = server.app.coordinator.arrangements.arranger
+    store, stored = storage.store, [0]  # type: ignore[attr-defined]
+
+    def counted(run: Any) -> Any:
+        stored[0] += 1
+        return store(run)
+
+    db.execute("CREATE TABLE often (k int, v text)")
+    db.execute("CREATE INDEX plain ON often (k); CREATE INDEX computed ON often (lower(v))")
+    await_hydrated(db, "plain", "computed")
+    monkeypatch.setattr(storage, "store", counted)
+    commits = 400
+    for number in range(commits):
+        db.execute("INSERT INTO often VALUES (%s, %s)", (number, f"V{number}"), prepare=True)
+    assert 0 < stored[0] < commits / 2  # of two indexes, with merges
+    names = "SELECT id FROM mz_indexes WHERE name IN ('plain', 'computed')"
+    ((steps,),) = rows(db, f"SELECT sum(ticks)::int FROM mz_internal.mz_dataflows WHERE object_id IN ({names})")
+    assert 0 < steps < commits / 2  # of two indexes
+    for number in range(commits, commits + 20):
+        db.execute("INSERT INTO often VALUES (%s, %s)", (number, f"V{number}"))
+        assert rows(db, "SELECT v FROM often WHERE k = %s", number) == [(f"V{number}",)]
+        assert rows(db, "SELECT k FROM often WHERE lower(v) = %s", f"v{number}") == [(number,)]

@@ -70,6 +70,9 @@ def test_queries_that_pass_rows_on_are_maintained(connection: psycopg.Connection
     connection.execute("DELETE FROM parts WHERE id = 2")
     assert connection.execute("SELECT * FROM latest ORDER BY of").fetchall() == [(1, 1), (2, 4)]
     explained = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {query}".encode()))
+    assert "Distinct: id, of" in explained
+    assert "recomputed" not in explained
+    explained = "\n".join(line for (line,) in connection.execute("EXPLAIN SELECT count(DISTINCT p) FROM parts AS p"))
     assert "recomputed when an input changes, because there is no rule for rows between two operators" in explained
 
 

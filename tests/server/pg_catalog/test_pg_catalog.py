@@ -250,7 +250,7 @@ QUERIES = (Path(__file__).parent / "pg_catalog.sql").read_text().removesuffix(";
 
 
 # The types that clients see for types that Tidewire sends as text: regproc, pg_node_tree, aclitem, regclass, ...
-_TOLD = {24: 25, 194: 25, 1034: 1009, 2205: 25, 2206: 25, 2277: 25}
+TEXT_TYPES = {24: 25, 194: 25, 1034: 1009, 2205: 25, 2206: 25, 2277: 25}
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -260,7 +260,9 @@ def test_queries_give_what_postgresql_gives(tidewire: ServerThread, oracle: str,
         with psycopg.connect(dsn, autocommit=True) as connection:
             cursor = connection.execute(query.encode())
             assert cursor.description is not None
-            columns = [(column.name, _TOLD.get(column.type_code, column.type_code)) for column in cursor.description]
+            columns = [
+                (column.name, TEXT_TYPES.get(column.type_code, column.type_code)) for column in cursor.description
+            ]
             answers.append((columns, cursor.fetchall()))
     assert answers[0] == answers[1]
 

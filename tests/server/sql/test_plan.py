@@ -490,6 +490,8 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
     ("sql", "hint"),
     [
         ("select array[array[1], array[2]]", "jsonb"),
+        ("select array_agg(array[a]) from t", "jsonb_agg(array)"),
+        ("select '{{1},{2}}'::int[]", "jsonb"),
         ("select '1'::money", "numeric(12, 2)"),
         ("select '[1,2)'::int4range", "two columns"),
         ("select ctid from t", "a key of the table"),
