@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 ROWS = 100_000
-TIMEOUT_S = 10
+TIMEOUT_S = 6
 CANCELLED_WITHIN_S = 20.0
 """How long Spark may take to end a statement after its timeout, on a busy machine."""
 GROWTH_MAX = 300 << 20  # of the server's memory
