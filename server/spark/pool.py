@@ -36,6 +36,7 @@ from server.spark.errors import Failure, out_of_memory, pg_error
 from server.spark.session_path import Disconnected, SessionPath
 
 RUNS_MAX = 3  # of a statement. It runs alone the last time, and is the cause if the driver is lost again
+ALONE_S = 60.0  # how long a last run waits for the others to end, and how long others then wait for it
 VIEWS_MAX = 64  # views kept per slot between statements
 VIEW_BYTES_MAX = 64 << 20  # total bytes of the views kept per slot
 TEXTS_MAX = 256  # remembered statement texts per slot; the session may have plans for them
@@ -55,6 +56,7 @@ class Statement:
         "number",
         "parts",
         "patient",
+        "run_s",
         "runs",
         "sql",
         "views",
@@ -72,6 +74,8 @@ class Statement:
         self.number = 0  # of the last run, among all runs of the pool
         self.group = ""  # of the last run
         self.begun_s = time.monotonic()
+        self.run_s = 0.0
+        """When the last run began or, after it, when the statement was queued again."""
         self.parts: dict[str, float] = {}  # durations of the phases of the last run, in seconds
         self.future: Future[pa.Table] = Future()
         self.future.set_running_or_notify_cancel()  # prevents Future.cancel: only the pool may change its state
@@ -347,16 +351,36 @@ class Pool:
         statement.future.set_exception(refusal or (out_of_memory() if no_memory else _lost_too_often(statement)))
 
     def _queue_again(self, statement: Statement) -> None:
+        statement.run_s = time.monotonic()
+        if statement.runs == RUNS_MAX - 1:
+            self._dispatch_later()
         (self._background if statement.background else self._waiting).appendleft(statement)
+
+    def _dispatch_later(self) -> None:
+        """Dispatches after ALONE_S: a statement may have waited long enough then."""
+
+        def dispatch() -> None:
+            with self._lock:
+                self._dispatch()
+
+        timer = threading.Timer(ALONE_S, dispatch)
+        timer.daemon = True
+        timer.start()
 
     def _dispatch(self) -> None:
         """Assigns queued statements to free slots. The caller holds the lock.
 
-        The last run of a statement is alone, so that it does not fail because of another statement.
+        The last run of a statement is alone, so that it does not fail because of another statement. This delays other
+        statements by at most ALONE_S, or twice that: it may be the last run of one that does not end.
         """
-        while self._free and not any(running.runs == RUNS_MAX for running in self._running.values()):
+        now_s = time.monotonic()
+
+        def is_last(statement: Statement, runs: int) -> bool:
+            return statement.runs == runs and now_s - statement.run_s < ALONE_S
+
+        while self._free and not any(is_last(running, RUNS_MAX) for running in self._running.values()):
             if self._waiting:
-                if self._waiting[0].runs == RUNS_MAX - 1 and self._running:
+                if self._running and is_last(self._waiting[0], RUNS_MAX - 1):
                     return
                 statement = self._waiting.popleft()
             elif self._background and not self._running:
@@ -369,6 +393,9 @@ class Pool:
             self._runs += 1
             statement.number = self._runs
             statement.runs += 1
+            statement.run_s = now_s
+            if statement.runs == RUNS_MAX:
+                self._dispatch_later()
             slot.runs += 1
             statement.group = f"{slot.name}/{slot.runs}"
             slot.give(statement)

@@ -339,6 +339,39 @@ def test_the_oldest_statement_fails_at_once_if_it_has_no_memory(stage: Stage) ->
     assert younger.future.result(DEADLINE_S) is ROWS
 
 
+def test_others_wait_for_a_last_attempt_for_a_limited_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = stage.submit("last")
+    for number in range(rules.RUNS_MAX - 1):
+        stage.open(f"slot-{number}")
+        stage.next()[4].set_exception(Disconnected())
+    while not stage.pool.waiting:
+        time.sleep(0.001)
+    monkeypatch.setattr(rules, "ALONE_S", 0.2)
+    stage.open("a", "b")
+    *_, last_end = stage.next()
+    stage.submit("other")
+    _, sql, *_, end = stage.next()
+    assert sql == "other"
+    for each in (end, last_end):
+        each.set_result(ROWS)
+    assert last.future.result(DEADLINE_S) is ROWS
+
+
+def test_a_last_attempt_waits_for_others_for_a_limited_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.open("a", "b")
+    endless = stage.submit("endless")
+    *_, endless_end = stage.next()
+    monkeypatch.setattr(rules, "ALONE_S", 0.2)
+    last = stage.submit("last")
+    for _ in range(rules.RUNS_MAX - 1):
+        stage.next()[4].set_exception(NO_MEMORY)
+    _, sql, *_, end = stage.next()
+    assert sql == "last"
+    for each in (end, endless_end):
+        each.set_result(ROWS)
+    assert (last.future.result(DEADLINE_S), endless.future.result(DEADLINE_S)) == (ROWS, ROWS)
+
+
 def test_statements_no_longer_wait_for_a_last_attempt_that_was_cancelled(stage: Stage) -> None:
     last = stage.submit("last")
     stage.open("a")
