@@ -98,6 +98,7 @@ class QueryPlan:
     `recursive`: the recursive queries with UNION, whose rows are computed before those of the plan.
     `volatile`: set if it calls a function of `volatile` that Spark does not evaluate.
     `sequences`: those that its text names as arguments of nextval() and similar functions.
+    `size`: the number of columns and expressions, those of views included.
     """
 
     columns: tuple[Field, ...]
@@ -124,6 +125,7 @@ class QueryPlan:
     expanded: Callable[[], QueryPlan] | None = None
     tables: tuple[Table, ...] = ()
     types: frozenset[ObjectId] = frozenset()
+    size: int = 0
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The Spark SQL, with parameters and session values as literals.
@@ -268,6 +270,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         reads=frozenset(binder.reads),
         sequences=frozenset(binder.sequences),
         row_locks=binder.row_locks,
+        size=binder.size,
         tables=tuple(item for id in binder.inputs if isinstance(item := items.get(id), Table)),
     )
     plan = _with_relation(plan, relation)
