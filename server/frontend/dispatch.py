@@ -61,8 +61,6 @@ from server.sql.grammar.statements.parts import Definition, Ident, Name
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
-CURSOR_BYTES_MAX = 8 << 20  # of the rows of a cursor that are kept in memory
-
 
 class Dispatcher:
     """Executes the statements of one session, and has its prepared statements, portals and transactions."""
@@ -361,8 +359,10 @@ class Dispatcher:
         result = await self.execute(cursor.prepared, cursor.parameters)
         assert result.rows is not None
         table, fields = await result.rows.take(None), result.rows.fields
-        if declare.hold or table.nbytes > CURSOR_BYTES_MAX:
+        if declare.hold or not self.portals.fits_in_memory(table.nbytes):
             table = await asyncio.to_thread(spill.on_disk, table, self.context.coordinator.scratch)
+        else:
+            cursor.rows_bytes = table.nbytes
         if keyed is not None:
             _, locked, numbers = keyed
             width = len(fields) - len(numbers)

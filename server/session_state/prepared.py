@@ -109,8 +109,9 @@ def plan_key(context: Context) -> tuple[object, ...]:
 TEXT_CHARS_MIN = 64
 """What a text counts for at least, whether a statement or an entry of a cache."""
 PREPARED_CHARS_MAX = 1 << 20
-"""Of the texts of a session's named statements: the plan of one takes up to 400 bytes for each character. A statement
-whose plan has more columns and expressions than its text has characters, because it names views, counts for these."""
+"""Of the names and texts of a session's named statements: the plan of one takes up to 400 bytes for each character. A
+statement whose plan has more columns and expressions than its text has characters, because it names views, counts for
+these."""
 
 
 class PreparedStatements:
@@ -145,13 +146,13 @@ class PreparedStatements:
     def put(self, name: str, prepared: Prepared) -> None:
         """Adds a statement, which replaces the unnamed one. PgError 54000 if the others have too much text."""
         if name:
-            chars = self._chars + weight(prepared)
+            chars = self._chars + len(name) + weight(prepared)
             if self._chars and chars > PREPARED_CHARS_MAX:
                 raise PgError(
                     SqlState.PROGRAM_LIMIT_EXCEEDED,
                     "too many prepared statements",
-                    detail=f"The texts of a session's prepared statements, with the views that they name, may have "
-                    f"{PREPARED_CHARS_MAX} characters.",
+                    detail="The names and texts of a session's prepared statements, with the views that they name, may "
+                    f"have {PREPARED_CHARS_MAX} characters.",
                     hint="Use DEALLOCATE for those that are not needed any more.",
                 )
             self._chars = chars
@@ -161,7 +162,7 @@ class PreparedStatements:
         """Removes and returns the statement with this name, if there is one."""
         removed = self._by_name.pop(name, None)
         if name and removed is not None:
-            self._chars -= weight(removed)
+            self._chars -= len(name) + weight(removed)
         return removed
 
     def clear(self) -> None:
