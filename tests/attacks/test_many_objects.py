@@ -1,0 +1,80 @@
+"""Thousands of objects in the catalog. What drops them at the same time takes time linear in their number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.attacks.clients import watched
+from tests.fix_server import ServerProcess
+
+pytestmark = pytest.mark.attacks
+
+OBJECTS = 1_500
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server without Spark."""
+    server = ServerProcess(tmp_path_factory.mktemp("server"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        yield connection
+
+
+def create(connection: psycopg.Connection[Any], text: str) -> None:
+    """Executes `text` for each number of an object, in one transaction."""
+    connection.execute(f"BEGIN; {'; '.join(text.format(number) for number in range(OBJECTS))}; COMMIT".encode())
+
+
+def relations(connection: psycopg.Connection[Any], prefix: str) -> int:
+    names = connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE %s", [f"{prefix}%"]).fetchone()
+    assert names is not None
+    return int(names[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "drop"),
+    [("SCHEMA", "DROP SCHEMA large CASCADE"), ("DATABASE", "DROP DATABASE large CASCADE")],
+    ids=["schema", "database"],
+)
+@pytest.mark.parametrize(
+    "text", ["CREATE TABLE {}.many{{0}} (a int)", "CREATE DOMAIN {}.many{{0}} AS int"], ids=["tables", "domains"]
+)
+def test_dropping_many_objects_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any], kind: str, drop: str, text: str
+) -> None:
+    connection.execute(f"CREATE {kind} large".encode())
+    create(connection, text.format("large" if kind == "SCHEMA" else "large.public"))
+    with watched(server):
+        connection.execute(drop.encode())
+    assert relations(connection, "many") == 0
+
+
+def test_the_end_of_a_session_with_many_temporary_tables_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    with watched(server):
+        with psycopg.connect(server.dsn, autocommit=True) as other:
+            create(other, "CREATE TEMPORARY TABLE own{} (a int)")
+            assert relations(connection, "own") == OBJECTS
+        deadline = time.monotonic() + 30
+        while relations(connection, "own"):
+            assert time.monotonic() < deadline
+
+
+def test_temporary_tables_that_end_with_their_transaction_delay_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    with watched(server):
+        create(connection, "CREATE TEMPORARY TABLE brief{} (a int) ON COMMIT DROP")
+    assert relations(connection, "brief") == 0
