@@ -1,4 +1,4 @@
-"""Thousands of objects in the catalog. What drops them at the same time takes time linear in their number."""
+"""Thousands of objects in the catalog, or of names in a statement. The time is linear in their number."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess
@@ -78,3 +79,24 @@ def test_temporary_tables_that_end_with_their_transaction_delay_no_other_session
     with watched(server):
         create(connection, "CREATE TEMPORARY TABLE brief{} (a int) ON COMMIT DROP")
     assert relations(connection, "brief") == 0
+
+
+def test_a_type_with_many_labels_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    labels = ", ".join(f"'{number}'" for number in range(60_000))
+    with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="an enum can have at most"):
+        connection.execute(f"CREATE TYPE large AS ENUM ({labels})".encode())
+
+
+@pytest.mark.parametrize("name", ["search_path", "DateStyle", "application_name", "TimeZone"])
+def test_long_values_of_settings_are_refused(
+    server: ServerProcess, connection: psycopg.Connection[Any], name: str
+) -> None:
+    """Each statement searches the schemas of search_path."""
+    before = connection.execute(f"SHOW {name}".encode()).fetchone()
+    with watched(server):
+        for statement in ("SET {} = '{}'", "SELECT set_config('{}', '{}', false)"):
+            with pytest.raises(errors.ProgramLimitExceeded, match=f'value of parameter "{name}" is too long'):
+                connection.execute(statement.format(name, "a, " * 100_000).encode())
+    assert connection.execute(f"SHOW {name}".encode()).fetchone() == before
