@@ -8,6 +8,7 @@ times cannot be read any more. The actions of a statement are applied one after 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -112,6 +113,7 @@ async def _alter(context: Context, statement: AlterTable) -> Result:
             table = _table(context, statement)
             if table is not None:
                 await _apply(context, table, action)
+                await asyncio.sleep(0)  # many actions must not delay other sessions
     return Result("ALTER TABLE")
 
 

@@ -89,6 +89,31 @@ def test_a_type_with_many_labels_delays_no_other_session(
         connection.execute(f"CREATE TYPE large AS ENUM ({labels})".encode())
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"CREATE TABLE checked (a int, {', '.join(f'CHECK (a > {number})' for number in range(20_000))})",
+        f"CREATE DOMAIN checked AS int {' '.join(f'CHECK (value > {number})' for number in range(20_000))}",
+    ],
+    ids=["table", "domain"],
+)
+def test_check_constraints_are_limited(
+    server: ServerProcess, connection: psycopg.Connection[Any], statement: str
+) -> None:
+    with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="can have at most 500 check constraints"):
+        connection.execute(statement.encode())
+
+
+def test_many_actions_of_an_alter_table_delay_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute("CREATE TABLE altered (a int)")
+    connection.execute("SET statement_timeout = '2s'")
+    actions = ", ".join(f"ALTER a SET DEFAULT {number}" for number in range(20_000))
+    with watched(server), pytest.raises(errors.QueryCanceled):
+        connection.execute(f"ALTER TABLE altered {actions}".encode())
+
+
 @pytest.mark.parametrize("name", ["search_path", "DateStyle", "application_name", "TimeZone"])
 def test_long_values_of_settings_are_refused(
     server: ServerProcess, connection: psycopg.Connection[Any], name: str
