@@ -338,6 +338,7 @@ _DEFAULTS_OF = {name: f"default_{name}" for name in (*TRANSACTION_MODES, "transa
 
 
 CUSTOM_SETTINGS_MAX = 128
+VALUE_CHARS_MAX = 8_192  # of a setting that is not custom: each statement searches the schemas of search_path
 CUSTOM_CHARACTERS_MAX = 65_536
 """The limits of a session's custom settings: their number, and the length of all names and values."""
 _CUSTOM_NAME = re.compile(
@@ -368,7 +369,7 @@ def find_variable(name: str) -> Variable:
 
 
 def checked_value(name: str, value: str, before: str | None = None) -> str:
-    """Returns a variable's value in the form that is kept. PgError 42704, 55P02 or 22023.
+    """Returns a variable's value in the form that is kept. PgError 42704, 55P02, 22023 or 54000.
 
     `before`: the value now, of which DateStyle keeps what `value` does not name; None: the default.
     """
@@ -378,6 +379,12 @@ def checked_value(name: str, value: str, before: str | None = None) -> str:
     variable = find_variable(name)
     if variable.fixed:
         raise PgError(SqlState.CANT_CHANGE_RUNTIME_PARAM, f'parameter "{variable.name}" cannot be changed')
+    if len(value) > VALUE_CHARS_MAX:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            f'value of parameter "{variable.name}" is too long',
+            detail=f"It has {len(value)} characters; the limit is {VALUE_CHARS_MAX}.",
+        )
     message = f'invalid value for parameter "{variable.name}": "{value}"'
     try:
         parsed = variable.parse(value)

@@ -123,6 +123,8 @@ class Coordinator:
         self.frontiers = frontiers = Frontiers()
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
+        self.definitions = asyncio.Lock()
+        """Held by a statement that changes the catalog while no others may begin to."""
         self.sequences = Sequences(store)
         self.notifications = Notifications()
         self.row_batches = RowBatches(engine)

@@ -8,6 +8,7 @@ times cannot be read any more. The actions of a statement are applied one after 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ from server.execution.add_key import add_to_table, enforce
 from server.execution.ddl.checks import with_rules
 from server.execution.ddl.columns import COLUMNS_MAX, NO_COLUMNS_HINT
 from server.execution.ddl.constraints import drop_constraint
-from server.execution.ddl.define import change_catalog
+from server.execution.ddl.define import change_catalog, in_catalog
 from server.execution.ddl.drop import report_cascade
 from server.execution.ddl.foreign_keys import check_types, referenced_column_users, with_references
 from server.execution.ddl.index_options import check_classes
@@ -112,6 +113,7 @@ async def _alter(context: Context, statement: AlterTable) -> Result:
             table = _table(context, statement)
             if table is not None:
                 await _apply(context, table, action)
+                await asyncio.sleep(0)  # many actions must not delay other sessions
     return Result("ALTER TABLE")
 
 
@@ -218,17 +220,21 @@ async def _replace(
     `converted`: converts the transaction's own changes of the table. `rows`: changes the rows. Keys on columns whose
     position or type has changed are checked with all rows.
     """
-    state = (state or context.state).with_item(after)
-    if change is not None:
-        state = with_views(state, before, change)
-    state = _with_nulls(state, after.id)
+
+    def derived() -> CatalogState:
+        derived = (state or context.state).with_item(after)
+        if change is not None:
+            derived = with_views(derived, before, change)
+        return _with_nulls(derived, after.id)
+
+    next_state = await in_catalog(context, "", derived)
     known = {key.id for key in enforced_keys(context.state, after.id)}
     if converted is not None:
         context.transaction.convert(after.id, converted, layout_of(after))
-    change_catalog(context, state)
+    change_catalog(context, next_state)
     if rows is not None:
         await rows()
-    for key in enforced_keys(state, after.id):
+    for key in enforced_keys(next_state, after.id):
         if key.id not in known:
             await enforce(context, after, key, ())
 
@@ -381,7 +387,7 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
             detail="\n".join(f"column {other} {whole} depends on column {name} {whole}" for other in computed),
             hint="Use DROP ... CASCADE to drop the dependent objects too.",
         )
-    users = _users(state, table, name)
+    users = await in_catalog(context, "", lambda: _users(state, table, name))
     if (users or referenced_column_users(state, table.id, name)) and not action.cascade:
         raise _depended_on(state, table, name, users)
     for user in users:
@@ -530,7 +536,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
     at = _position(table, action.column)
     column, type = table.columns[at], _plain_type(context, action.type)
     action = replace(action, type=type)
-    _refuse_users(context.state, table, column.name)
+    await in_catalog(context, "", lambda: _refuse_users(context.state, table, column.name))
     _refuse_computed(table, column)
     for computed in table.columns:
         if computed.generated and column.name in key_columns(computed.generated):

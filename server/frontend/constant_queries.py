@@ -100,7 +100,7 @@ class ConstantQueries:
         if not self._cache.keeps(context, text) or self._cache.answer(context, text) is not None:
             return
         with suppress(NotCheap):
-            self._cache.put_answer(context, text, _whole_answer(plan, plan.constant, context))
+            self._cache.put_answer(context, text, prepared, _whole_answer(plan, plan.constant, context))
 
     def insert_literals(self, text: str) -> CallAnswer | None:
         """Executes a Query message that is an INSERT of few literal rows. The caller commits, then sends the answer."""

@@ -61,8 +61,6 @@ from server.sql.grammar.statements.parts import Definition, Ident, Name
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
-CURSOR_BYTES_MAX = 8 << 20  # of the rows of a cursor that are kept in memory
-
 
 class Dispatcher:
     """Executes the statements of one session, and has its prepared statements, portals and transactions."""
@@ -111,7 +109,7 @@ class Dispatcher:
         try:
             return await self._execute(prepared, parameters)
         except AlteredError:
-            current = self.revalidated(prepared)
+            current = await offload("", self.revalidated, prepared)
             if current is prepared:
                 raise
             return await self._execute(current, parameters)
@@ -273,10 +271,11 @@ class Dispatcher:
             case s.Prepare(name=name, types=types, statement=inner):
                 self.statements.check_unused(name.name)
                 declared = [known_type(self.context, type) for type in types]
-                self.statements.put(name.name, prepare(self.context, inner, declared))
+                prepared = await offload("" if inner is None else inner.text, prepare, self.context, inner, declared)
+                self.statements.put(name.name, prepared)
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
-                prepared = self._revalidated_statement(name.name)
+                prepared = await offload("", self._revalidated_statement, name.name)
                 values = await execute_arguments(self.context, name.name, arguments, prepared.parameters)
                 return await self.execute(prepared, values)
             case s.Deallocate(name=None):
@@ -329,7 +328,7 @@ class Dispatcher:
                         SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"
                     )
                 formats = (BINARY_FORMAT,) if statement.binary else ()
-                cursor = Portal(Prepared(inner, None, declared=types), parameters, formats, cursor=True, hold=hold)
+                cursor = Portal(Prepared(inner, (), declared=types), parameters, formats, cursor=True, hold=hold)
                 self.portals.check_unused(name.name)
                 if not isinstance(inner, s.Subscribe):
                     await self._run_cursor(cursor, statement)
@@ -369,14 +368,16 @@ class Dispatcher:
         """Executes the query of a cursor, and keeps its rows. Large ones are kept on disk."""
         keyed = with_key(self.context, declare.statement)
         if keyed is not None:
-            cursor.prepared = Prepared(keyed[0], None, declared=cursor.prepared.declared)
+            cursor.prepared = Prepared(keyed[0], (), declared=cursor.prepared.declared)
         await offload(declare.statement.text, self.plan_cursor, cursor)
         _check_row_locks(declare, cursor.prepared)
         result = await self.execute(cursor.prepared, cursor.parameters)
         assert result.rows is not None
         table, fields = await result.rows.take(None), result.rows.fields
-        if declare.hold or table.nbytes > CURSOR_BYTES_MAX:
+        if declare.hold or not self.portals.fits_in_memory(table.nbytes):
             table = await asyncio.to_thread(spill.on_disk, table, self.context.coordinator.scratch)
+        else:
+            cursor.rows_bytes = table.nbytes
         if keyed is not None:
             _, locked, numbers = keyed
             width = len(fields) - len(numbers)

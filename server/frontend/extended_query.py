@@ -24,12 +24,13 @@ from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import Responses, kind_of
 from server.frontend.statement_task import Work
-from server.runtime.offload import TEXT_CHARS_MAX, offload
+from server.runtime.offload import at_once, in_stoppable_thread
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared
 from server.session_state.sender import Sender
 from server.sql.constant import is_short
 from server.sql.grammar import statements as s
+from server.sql.grammar.checkpoint import Stopped
 from server.sql.plan import Field
 from server.sql.type_names import type_with_oid
 
@@ -67,13 +68,14 @@ class ExtendedQuery:
         prepared = None
         if not self._context.transaction.failed:
             prepared = self._cache.plan(self._context, message.text, message.parameter_oids)
-        if prepared is None and len(message.text) > TEXT_CHARS_MAX:
-            return self._parse_long(message)
-        self._put_statement(message, prepared or self._prepare(message))
+        try:
+            self._put_statement(message, prepared or at_once(message.text, self._prepare, message))
+        except Stopped:
+            return self._parse_in_thread(message)
         return None
 
-    async def _parse_long(self, message: Parse) -> None:
-        prepared = await self._context.described(lambda: offload(message.text, self._prepare, message))
+    async def _parse_in_thread(self, message: Parse) -> None:
+        prepared = await self._context.described(lambda: in_stoppable_thread(self._prepare, message))
         self._put_statement(message, prepared)
 
     def _prepare(self, message: Parse) -> Prepared:
@@ -99,7 +101,19 @@ class ExtendedQuery:
     def bind(self, message: Bind) -> Work | None:
         statement = self._dispatcher.statements.get(message.statement)
         self._responses.kind = kind_of(statement.statement)
-        prepared = self._dispatcher.revalidated(statement)
+        try:
+            prepared = at_once("", self._dispatcher.revalidated, statement)
+        except Stopped:
+            return self._bind_in_thread(message, statement)
+        return self._bind(message, prepared)
+
+    async def _bind_in_thread(self, message: Bind, statement: Prepared) -> None:
+        """Plans the statement again in a thread, because the catalog has changed and its plan is expensive."""
+        prepared = await self._context.described(lambda: in_stoppable_thread(self._dispatcher.revalidated, statement))
+        if (work := self._bind(message, prepared)) is not None:
+            await work
+
+    def _bind(self, message: Bind, prepared: Prepared) -> Work | None:
         self._dispatcher.transactions.check_not_failed(prepared.statement)
         given, wanted = len(message.parameters), len(prepared.parameters)
         if given != wanted:
@@ -143,15 +157,16 @@ class ExtendedQuery:
         if cursor is not None and cursor.is_unplanned:
             statement = cursor.prepared.statement
             assert statement is not None
-            if len(statement.text) > TEXT_CHARS_MAX:
-                return self._describe_long(message, cursor, statement.text)
-            self._dispatcher.plan_cursor(cursor)
+            try:
+                at_once(statement.text, self._dispatcher.plan_cursor, cursor)
+            except Stopped:
+                return self._describe_in_thread(message, cursor)
         self._describe(message)
         return None
 
-    async def _describe_long(self, message: Describe, cursor: Portal, text: str) -> None:
-        """Plans a cursor's long statement in a thread, then describes it."""
-        await self._context.described(lambda: offload(text, self._dispatcher.plan_cursor, cursor))
+    async def _describe_in_thread(self, message: Describe, cursor: Portal) -> None:
+        """Plans a cursor's statement in a thread, then describes it."""
+        await self._context.described(lambda: in_stoppable_thread(self._dispatcher.plan_cursor, cursor))
         self._describe(message)
 
     def _described_cursor(self, message: Describe) -> Portal | None:

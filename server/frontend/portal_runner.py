@@ -15,7 +15,7 @@ from server.frontend.copy import copy_from, copy_to
 from server.frontend.dispatch import Dispatcher
 from server.session_state.context import Context
 from server.session_state.portals import Portal
-from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows, row_description
+from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows, TableRows, row_description
 from server.session_state.row_format import RowFormat
 from server.session_state.sender import Sender
 from server.sql.grammar import statements as s
@@ -110,10 +110,22 @@ class PortalRunner:
             await sender.write_table(table, encode)
             sent += table.num_rows
         if limit and sent == limit:
+            await self._keep_rows(portal, rows)
             sender.connection.send(PortalSuspended())
         else:
             portal.done = True
             sender.connection.send(CommandComplete(result.tag.format(sent)))
+
+    async def _keep_rows(self, portal: Portal, rows: Rows) -> None:
+        """Moves the rows of a suspended portal to disk if those of all portals would take too much memory."""
+        portals = self._dispatcher.portals
+        if not isinstance(rows, TableRows) or rows.is_on_disk:
+            return
+        portals.keep_rows(portal, 0)
+        if portals.keeps_rows and not portals.fits_in_memory(rows.memory_bytes):
+            await asyncio.to_thread(rows.move_to_disk, self._context.coordinator.scratch)
+        else:
+            portals.keep_rows(portal, rows.memory_bytes)
 
 
 _RUNTIME_ERRORS = ("21", "22", "53", "54", "57", "58", "XX")  # classes of SQLSTATE

@@ -4,7 +4,7 @@ Plans of writes are kept if they have parameters: the text of a write without pa
 
 All keys contain the session's `plan_key`, so an entry is not found after a change of the catalog or of the session's
 name resolution. Long texts are not kept. A tree with its plan takes up to 400 bytes for each character of the text, so
-the caches are limited by the lengths of their texts.
+the caches are limited by the lengths of their texts, and of those of the views in their plans (`weight`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TypeVar
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import PgType
 from server.pg_catalog.engine import Undescribed
-from server.runtime.offload import TEXT_CHARS_MAX
+from server.runtime.offload import TEXT_CHARS_MAX, at_once
 from server.session_state.context import Context
-from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key
+from server.session_state.prepared import TEXT_CHARS_MIN, Prepared, plan_key, weight
 from server.sql.constant import is_short
+from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.parse import parse
 from server.sql.grammar.shared_text import SharedText, shared_text
 from server.sql.grammar.statements import Delete, Insert, Select, Statement, Subscribe, Update
@@ -93,7 +94,8 @@ class QueryCache:
         is_write = isinstance(prepared.statement, Insert | Update | Delete) and bool(prepared.parameters)
         if (is_write or isinstance(prepared.statement, Select | Subscribe)) and self.keeps(context, text):
             self._forget_before(context.state.version)
-            self._plans.put((text, parameter_oids, *plan_key(context)), prepared, len(text))
+            # The catalog may have changed since the statement was planned, if a thread did it.
+            self._plans.put((text, parameter_oids, *prepared.key), prepared, weight(prepared))
 
     def _forget_before(self, version: int) -> None:
         """Removes what was kept for earlier versions of the catalog: it will not be found again."""
@@ -118,14 +120,14 @@ class QueryCache:
         try:
             if prepared is None and key not in self._unshared:
                 (statement,) = self.parsed(shared.text)
-                prepared = prepare(statement, shared.types)
+                prepared = at_once(text, prepare, statement, shared.types)
                 self.put_plan(context, shared.text, prepared, oids)
             if prepared is not None and _is_shared(prepared, shared):
                 if isinstance(prepared.plan, WritePlan) and context.transaction.read_only:
                     return None  # an error of a constant precedes that of the transaction
                 values = shared.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
                 return (prepared, values) if all(map(is_short, values)) else None
-        except (PgError, Undescribed):
+        except (PgError, Undescribed, Stopped):
             pass
         self._unshared.put(key, True, len(text))
         return None
@@ -134,7 +136,7 @@ class QueryCache:
         """Returns the encoded answer to a Query message, up to ReadyForQuery."""
         return self._answers.get((text, context.settings.output_style, *plan_key(context)))
 
-    def put_answer(self, context: Context, text: str, answer: bytes) -> None:
+    def put_answer(self, context: Context, text: str, prepared: Prepared, answer: bytes) -> None:
         """Keeps an answer whose text is kept (`keeps`)."""
         self._forget_before(context.state.version)
-        self._answers.put((text, context.settings.output_style, *plan_key(context)), answer, len(text) + len(answer))
+        self._answers.put((text, context.settings.output_style, *prepared.key), answer, len(text) + len(answer))

@@ -1,4 +1,4 @@
-"""Parses and plans long texts, and computes large changes, in threads, so that they do not block other sessions."""
+"""Parses and plans expensive statements, and computes large changes, in threads: they do not block other sessions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any, TypeVar
 
-from server.sql.grammar.checkpoint import stoppable
+from server.sql.grammar.checkpoint import Stopped, stoppable
 
-TEXT_CHARS_MAX = 8_192  # a text of this length is parsed and planned on the event loop in a few milliseconds
-THREADS_MAX = 4  # bounds the memory of long texts; separate from the default executor, whose threads do file IO
+TEXT_CHARS_MAX = 8_192  # a text of this length is usually parsed and planned on the event loop in a few milliseconds
+LOOP_S = 0.02
+"""How long the event loop works on a text. A short text can have a large plan: each view and item of WITH can double
+that of the one that it names."""
+THREADS_MAX = 4  # bounds the memory of such texts; separate from the default executor, whose threads do file IO
 
 Result = TypeVar("Result")
 
-_threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="long-text")
+_threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="planning")
 
 
 def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
@@ -25,11 +29,28 @@ def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
 
 
 async def offload(text: str, work: Callable[..., Result], *args: Any) -> Result:
-    """Returns `work(*args)`, which parses or plans `text`. If the text is long, `work` runs in a thread.
+    """Returns `work(*args)`, which parses or plans `text`. If that is expensive, `work` runs in a thread.
 
-    `work` must not change what other sessions see. Cancellation stops it at its next `checkpoint`, or before it begins.
+    `work` may begin twice, and must not change what other sessions see. Cancellation stops it at its next
+    `checkpoint`, or before it begins.
     """
-    return await in_stoppable_thread(work, *args) if len(text) > TEXT_CHARS_MAX else work(*args)
+    try:
+        return at_once(text, work, *args)
+    except Stopped:
+        pass  # outside of the handler, the frames of the stopped work are freed
+    return await in_stoppable_thread(work, *args)
+
+
+def at_once(text: str, work: Callable[..., Result], *args: Any) -> Result:
+    """Returns `work(*args)`, which parses or plans `text`, on the event loop.
+
+    Raises Stopped if the text is long, or at the first `checkpoint` after LOOP_S. The caller then calls
+    `in_stoppable_thread`.
+    """
+    if len(text) > TEXT_CHARS_MAX:
+        raise Stopped
+    end = monotonic() + LOOP_S
+    return stoppable(lambda: monotonic() > end, work, *args)
 
 
 async def in_stoppable_thread(work: Callable[..., Result], *args: Any) -> Result:

@@ -459,16 +459,17 @@ class Context:
     def _end_temporary(self, transaction: Transaction) -> None:
         """Drops and empties the temporary tables with ON COMMIT. No transaction leaves rows in them."""
         before, own = self.state, self.temporary_schema
-        state = before
+        dropped: list[ObjectId] = []
         tables = [] if own is None else [item for item in before.items_of(Table) if item.schema_id == own.id]
         for table in tables:
-            if table.on_commit is OnCommit.DROP and table.id in state.items:
-                state = state.without_item(table.id, cascade=True)
+            if table.on_commit is OnCommit.DROP:
+                dropped.append(table.id)
             elif table.on_commit is OnCommit.DELETE_ROWS:
                 for payload in transaction.forget(table.id):
                     self.coordinator.log.discard(payload)
-        if state is not before:
+        if dropped:
             base = before if transaction.catalog is None else transaction.catalog[0]
+            state = before.without_items(dropped)
             transaction.catalog = (base, replace(state.settled(before, self.role), version=base.version + 1))
 
     def begin_commit(self) -> asyncio.Future[Commit] | None:

@@ -42,6 +42,10 @@ class Portal:
     failure: PgError | None = None
     """The error for the next FETCH, if the stream was cancelled between two of them."""
     _formats: list[int] | None = None
+    kept_bytes: int = 0
+    """Of its name and parameters, if it is open and has a name."""
+    rows_bytes: int = 0
+    """Of the rows that it keeps in memory between two statements."""
 
     @property
     def is_unplanned(self) -> bool:
@@ -76,17 +80,68 @@ class Portal:
             self.result.rows.close()
 
 
+ROWS_BYTES_MAX = 8 << 20
+"""Of the rows of a session's cursors and suspended portals that are kept in memory. Others are kept on disk."""
+PORTALS_BYTES_MAX = 64 << 20
+"""Of a session's named portals."""
+PORTAL_BYTES_MIN = 1_024
+"""What a named portal counts for at least."""
+
+
+def size_of(value: object) -> int:
+    """The approximate size of a parameter's value in memory, in bytes."""
+    match value:
+        case str() | bytes():
+            return len(value)
+        case list() | tuple() | dict():
+            return 16 + sum(map(size_of, value))
+        case _:
+            return 16
+
+
 class Portals:
     """A session's portals by name. The unnamed portal's name is empty."""
 
     def __init__(self) -> None:
         self._portals: dict[str, Portal] = {}
+        self._bytes = 0  # of the named portals
+        self._rows_bytes = 0
 
     def add(self, name: str, portal: Portal) -> None:
-        """Adds a portal. 42P03 if the name is in use; the unnamed portal is replaced."""
+        """Adds a portal. The unnamed portal is replaced.
+
+        42P03 if the name is in use; 53200 if the names and parameters of the others are too large.
+        """
         self.check_unused(name)
         self.close(name)
+        if name:
+            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + size_of(portal.parameters)
+            if self._bytes and self._bytes + portal.kept_bytes > PORTALS_BYTES_MAX:
+                portal.close()
+                raise PgError(
+                    SqlState.OUT_OF_MEMORY,
+                    "out of memory",
+                    detail=f"The names and parameters of a session's open portals and cursors may have "
+                    f"{PORTALS_BYTES_MAX} bytes.",
+                    hint="Close those that are not needed any more.",
+                )
+            self._bytes += portal.kept_bytes
+        self._rows_bytes += portal.rows_bytes
         self._portals[name] = portal
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether open portals have rows in memory."""
+        return self._rows_bytes > 0
+
+    def fits_in_memory(self, rows_bytes: int) -> bool:
+        """Whether rows of this size may be kept in memory, in addition to those of the open portals."""
+        return self._rows_bytes + rows_bytes <= ROWS_BYTES_MAX
+
+    def keep_rows(self, portal: Portal, rows_bytes: int) -> None:
+        """Counts the rows of an open portal in `fits_in_memory` until it is closed."""
+        self._rows_bytes += rows_bytes - portal.rows_bytes
+        portal.rows_bytes = rows_bytes
 
     def check_unused(self, name: str) -> None:
         """42P03 if a portal has this name."""
@@ -114,6 +169,8 @@ class Portals:
     def close(self, name: str) -> None:
         portal = self._portals.pop(name, None)
         if portal is not None:
+            self._bytes -= portal.kept_bytes
+            self._rows_bytes -= portal.rows_bytes
             portal.close()
 
     def cancel_streams(self, reason: PgError) -> None:

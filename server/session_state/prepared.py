@@ -74,8 +74,8 @@ class Prepared:
     """A planned statement. `statement` None: the empty query. `fields` None: the statement returns no rows."""
 
     statement: Statement | None
-    key: object
-    """The `plan_key` of the time of planning."""
+    key: tuple[object, ...]
+    """The `plan_key` of the time of planning; empty if the statement is not planned."""
     parameters: tuple[PgType, ...] = ()
     fields: tuple[Field, ...] | None = None
     plan: Plan | None = None
@@ -110,7 +110,9 @@ def plan_key(context: Context) -> tuple[object, ...]:
 TEXT_CHARS_MIN = 64
 """What a text counts for at least, whether a statement or an entry of a cache."""
 PREPARED_CHARS_MAX = 1 << 20
-"""Of the texts of a session's named statements: the plan of one takes up to 400 bytes for each character."""
+"""Of the names and texts of a session's named statements: the plan of one takes up to 400 bytes for each character. A
+statement whose plan has more columns and expressions than its text has characters, because it names views, counts for
+these."""
 
 
 class PreparedStatements:
@@ -145,12 +147,13 @@ class PreparedStatements:
     def put(self, name: str, prepared: Prepared) -> None:
         """Adds a statement, which replaces the unnamed one. PgError 54000 if the others have too much text."""
         if name:
-            chars = self._chars + _chars(prepared)
+            chars = self._chars + len(name) + weight(prepared)
             if self._chars and chars > PREPARED_CHARS_MAX:
                 raise PgError(
                     SqlState.PROGRAM_LIMIT_EXCEEDED,
                     "too many prepared statements",
-                    detail=f"The texts of a session's prepared statements may have {PREPARED_CHARS_MAX} characters.",
+                    detail="The names and texts of a session's prepared statements, with the views that they name, may "
+                    f"have {PREPARED_CHARS_MAX} characters.",
                     hint="Use DEALLOCATE for those that are not needed any more.",
                 )
             self._chars = chars
@@ -160,7 +163,7 @@ class PreparedStatements:
         """Removes and returns the statement with this name, if there is one."""
         removed = self._by_name.pop(name, None)
         if name and removed is not None:
-            self._chars -= _chars(removed)
+            self._chars -= len(name) + weight(removed)
         return removed
 
     def clear(self) -> None:
@@ -168,5 +171,18 @@ class PreparedStatements:
         self._chars = 0
 
 
-def _chars(prepared: Prepared) -> int:
-    return len(prepared.text) + TEXT_CHARS_MIN
+def weight(prepared: Prepared) -> int:
+    """The number of characters for which a statement counts in limits on the memory of several."""
+    return max(len(prepared.text), _size(prepared.plan)) + TEXT_CHARS_MIN
+
+
+def _size(plan: Plan | None) -> int:
+    match plan:
+        case QueryPlan(size=size):
+            return size
+        case WritePlan(query=query) | SubscribePlan(query=query):
+            return query.size
+        case WithWritesPlan(parts=parts, main=main):
+            return sum(_size(part.plan) for part in parts) + _size(main)
+        case _:
+            return 0

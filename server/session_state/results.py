@@ -10,10 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
+from catalog import spill
 from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.messages.backend import FieldDescription, RowDescription
@@ -56,10 +58,21 @@ class TableRows:
     def __init__(self, fields: tuple[Field, ...], table: pa.Table) -> None:
         self.fields = fields
         self._rest = table
+        self.is_on_disk = False
 
     @property
     def finished(self) -> bool:
         return bool(self._rest.num_rows == 0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The size of what the rows keep in memory. Rows that were taken before may be part of it."""
+        return 0 if self.is_on_disk else int(self._rest.get_total_buffer_size())
+
+    def move_to_disk(self, directory: Path | None) -> None:
+        """Keeps the rows in a memory-mapped file."""
+        self._rest = spill.on_disk(self._rest, directory)
+        self.is_on_disk = True
 
     async def take(self, limit: int | None) -> pa.Table:
         rows = self._rest.num_rows

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from catalog.ids import ObjectId
 from protocol.pgwire.types import BOOL, NUMERIC_PRECISION_MAX, PgType
+from server.sql.grammar.checkpoint import checkpoint
 
 if TYPE_CHECKING:
     from server.sql.functions.table import Function
@@ -368,6 +369,7 @@ def _is_node(value: Any) -> bool:
 
 def walk(node: Any) -> Iterator[Any]:
     """`node` and everything below it."""
+    checkpoint()
     stack = [node]
     while stack:
         current = stack.pop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 INDENT = "  "
@@ -24,14 +24,14 @@ class Outline:
 
     def lines(self, depth: int = 0) -> list[str]:
         """The lines of the text format."""
-        return list(self._lines(depth))
-
-    def _lines(self, depth: int) -> Iterator[str]:
-        yield INDENT * depth + self.text + self.annotation
-        for note in self.notes:
-            yield INDENT * (depth + 2) + note
-        for outline in self.below:
-            yield from outline._lines(depth + 1)
+        lines: list[str] = []
+        stack = [(depth, self)]
+        while stack:
+            depth, outline = stack.pop()
+            lines.append(INDENT * depth + outline.text + outline.annotation)
+            lines += [INDENT * (depth + 2) + note for note in outline.notes]
+            stack += [(depth + 1, below) for below in reversed(outline.below)]
+        return lines
 
     def json(self) -> dict[str, object]:
         """The JSON format, with PostgreSQL's names `Node Type` and `Plans`."""

@@ -107,6 +107,7 @@ class QueryPlan:
     `volatile`: set if it calls a function of `volatile` that Spark does not evaluate.
     `sequences`: those that its text names as arguments of nextval() and similar functions.
     `permitted`: see `server.authorization.privileges.require_query`. `replace` does not copy it.
+    `size`: the number of columns and expressions, those of views included.
     """
 
     columns: tuple[Field, ...]
@@ -133,6 +134,7 @@ class QueryPlan:
     expanded: Callable[[], QueryPlan] | None = None
     tables: tuple[Table, ...] = ()
     types: frozenset[ObjectId] = frozenset()
+    size: int = 0
     permitted: Permitted = field(default_factory=Permitted, init=False)
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
@@ -278,6 +280,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         reads=frozenset(binder.reads),
         sequences=frozenset(binder.sequences),
         row_locks=binder.row_locks,
+        size=binder.size,
         tables=tuple(item for id in binder.inputs if isinstance(item := items.get(id), Table)),
     )
     plan = _with_relation(plan, relation)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from catalog.objects import Check, Table
 from protocol.pgwire.errors import PgError, SqlState
+from server.execution.ddl.columns import check_number_of_checks
 from server.execution.ddl.foreign_keys import constraint_names, with_references
 from server.session_state.context import Context
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
@@ -42,7 +43,8 @@ def with_rules(
 
 
 def with_check(context: Context, table: Table, check: CheckConstraint) -> Table:
-    """The table with another CHECK constraint, the last one. PgError 42710 if its name is taken."""
+    """The table with another CHECK constraint, the last one. PgError 42710 if its name is taken, 54000."""
+    check_number_of_checks(table.checks, "tables")
     used, text = validate(context.plan_context(), table.name, table.columns, check.expression, "")
     taken = constraint_names(table)
     if check.name is not None:

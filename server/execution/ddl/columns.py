@@ -9,6 +9,7 @@ from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType
 from server.sql.grammar.statements.parts import Ident
 
 COLUMNS_MAX = 1_600  # as in PostgreSQL
+CHECKS_MAX = 500  # of a table or domain; each is planned by itself, on the event loop
 NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 
 
@@ -40,3 +41,10 @@ def check_types(names: Sequence[Ident], types: Iterable[PgType]) -> None:
                 f'column "{name.name}" has pseudo-type {type.display}',
                 hint="Name the columns of the row, or make a value of it with to_jsonb().",
             )
+
+
+def check_number_of_checks(checks: Sequence[object], kind: str) -> None:
+    """PgError 54000 if a table or domain (`kind`) with these CHECK constraints cannot have another one."""
+    if len(checks) >= CHECKS_MAX:
+        message = f"{kind} can have at most {CHECKS_MAX} check constraints"
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, hint="Combine conditions with AND.")

@@ -7,8 +7,10 @@ In a transaction block the changes accumulate in the transaction and are visible
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from catalog.objects import Hold, Table
 from catalog.state import CatalogState
@@ -37,10 +39,11 @@ from server.execution.ddl import (
     view_columns,
 )
 from server.execution.ddl.kinds import KINDS
-from server.runtime.offload import in_stoppable_thread
+from server.runtime.offload import at_once, in_stoppable_thread
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.session_state.transaction import Mode, Transaction
+from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.statements.alter_table import RenameColumn
 from server.sql.grammar.statements.domains import DropDomainConstraint, RenameDomainConstraint, SetDomainDefault
 from server.sql.grammar.statements.holds import CreateHold
@@ -70,10 +73,12 @@ from server.sql.grammar.statements.sources import (
 )
 from server.sql.grammar.statements.tables import RenameConstraint
 from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
+from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 
 RETRIES_MAX = 10
 _PAIRS = 50  # of an object and a grantee, whose privileges a statement changes on the event loop
 
+Found = TypeVar("Found")
 Change = Callable[[Context, Any], CatalogState]
 """Maps the catalog as the session sees it, and a statement, to the next state. Returns the same state if nothing
 changes."""
@@ -122,32 +127,53 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
 """What is computed or asked of an external system before the change. The change then gets the result."""
 
 
+_VIEWS = (CreateView, CreateMaterializedView)
+_PLANNING = (*_VIEWS, CreateIndex, RenameColumn)
+"""Statements that plan queries of views. Their changes have no effect but the returned state and notices."""
+
+
 async def define(context: Context, statement: Definition) -> Result:
     """Executes a statement that changes the catalog.
 
     The commit is retried after a serialization failure, at most `RETRIES_MAX` times.
     """
-    change = _CHANGES[type(statement)]
     evaluate = _EVALUATIONS.get(type(statement))
     subject = await evaluate(context, statement) if evaluate is not None else statement
-    for attempt in range(RETRIES_MAX):
-        await context.enter(Mode.DEFINE, statement.tag)
-        before = context.state
-        if _is_large(statement):
-            after = await in_stoppable_thread(change, context, subject)
-        else:
-            after = change(context, subject)
-        if after is not before:
-            change_catalog(context, after)
-        if context.transaction.ends_later:
-            break
-        try:
-            await context.commit()
-            break
-        except PgError as error:
-            if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
-                raise
+    definitions = context.coordinator.definitions
+    async with AsyncExitStack() as alone:
+        for attempt in range(RETRIES_MAX):
+            if attempt == 1 and isinstance(statement, _VIEWS):
+                # Planning may take longer than the commits of others, which would conflict every time.
+                await alone.enter_async_context(definitions)
+            elif attempt == 0 or not isinstance(statement, _VIEWS):
+                async with definitions:
+                    pass  # wait for a statement that is executed alone
+            await _change(context, statement, subject)
+            if context.transaction.ends_later:
+                break
+            try:
+                await context.commit()
+                break
+            except PgError as error:
+                if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
+                    raise
     return Result(statement.tag)
+
+
+async def _change(context: Context, statement: Definition, subject: Any) -> None:
+    """Changes the transaction's catalog."""
+    change = _CHANGES[type(statement)]
+    await context.enter(Mode.DEFINE, statement.tag)
+    before = context.state
+    if isinstance(statement, _PLANNING):
+        text = statement.query.text if isinstance(statement, _VIEWS) else ""
+        after = await in_catalog(context, text, partial(change, context, subject))
+    elif _is_large(statement):
+        after = await in_stoppable_thread(change, context, subject)
+    else:
+        after = change(context, subject)
+    if after is not before:
+        change_catalog(context, after)
 
 
 def _is_large(statement: Definition) -> bool:
@@ -158,6 +184,26 @@ def _is_large(statement: Definition) -> bool:
         case AlterDefaultPrivileges(roles=roles, schemas=schemas, grantees=grantees):
             return max(len(roles), 1) * max(len(schemas), 1) * len(grantees) > _PAIRS
     return False
+
+
+async def in_catalog(context: Context, text: str, work: Callable[[], Found]) -> Found:
+    """Returns `work()`, which plans `text` or the queries of views to change the catalog, as `offload`.
+
+    In a thread, `work` sees the catalog of this moment. The transaction keeps it, so that a later change of the catalog
+    by another one conflicts with the commit.
+    """
+    transaction, notices = context.transaction, len(context.notices)
+    try:
+        return at_once(text, work)
+    except Stopped:
+        del context.notices[notices:]
+    before, was_changed = context.state, transaction.catalog is not None
+    if not was_changed:
+        transaction.catalog = (before, before)
+    result = await in_stoppable_thread(work)
+    if result is before and not was_changed:
+        transaction.catalog = None
+    return result
 
 
 async def discard_temporary(context: Context) -> None:

@@ -9,6 +9,7 @@ from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.authorization import privileges
+from server.execution.ddl.columns import check_number_of_checks
 from server.execution.ddl.named_objects import altered_item, name_taken
 from server.execution.names import qualified_name, schema_of
 from server.execution.planning import plan_default
@@ -80,7 +81,8 @@ def rename_constraint(context: Context, statement: RenameDomainConstraint) -> Ca
 
 
 def with_check(context: Context, domain: Domain, check: CheckConstraint) -> Domain:
-    """The domain with another CHECK constraint. PgError 42710 if its name is taken."""
+    """The domain with another CHECK constraint. PgError 42710 if its name is taken, 54000."""
+    check_number_of_checks(domain.checks, "domains")
     text = validate_domain(context.plan_context(), parse_type(domain.base), check.expression)
     if check.name is not None:
         name = check.name.name

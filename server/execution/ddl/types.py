@@ -40,11 +40,13 @@ LABELS_MAX = 10_000
 def create(context: Context, statement: CreateEnum) -> CatalogState:
     """Executes CREATE TYPE ... AS ENUM."""
     schema, name = schema_of(context, statement.name)
-    for number, label in enumerate(statement.labels):
-        _check_label(label)
-        if label in statement.labels[:number]:
-            raise PgError(SqlState.DUPLICATE_OBJECT, f'enum label "{label}" used more than once')
     _check_count(len(statement.labels))
+    seen = set()
+    for label in statement.labels:
+        _check_label(label)
+        if label in seen:
+            raise PgError(SqlState.DUPLICATE_OBJECT, f'enum label "{label}" used more than once')
+        seen.add(label)
     id, state = context.state.new_id()
     array_id, state = state.new_id()
     item = EnumType(id, schema.id, name, statement.labels, first_positions(len(statement.labels)), array_id)

@@ -29,6 +29,13 @@ from server.sql.scope import Scope
 NODES_MAX = 500_000
 """Of all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others contain an operand
 several times, so that nested ones have exponentially many nodes. Planning this many takes about 4 s."""
+RELATIONS_MAX = 2_000
+"""That a statement names, in views and items of WITH as often as they are named. A level that names the level below
+twice has twice as many."""
+MAINTAINED_RELATIONS_MAX = 500
+"""As RELATIONS_MAX, in a maintained query: it is also planned when its dataflow starts, on the event loop."""
+COLUMNS_MAX = 200_000
+"""Of all relations and queries of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Binder(Coercer):
         self.has_group_keys = False
         """The statement groups by a type of which equal values may differ (`server.sql.group_keys`)."""
         self._nodes = 0  # in the expressions that were bound so far
+        self._relations = 0  # that were named so far
         self._sizes: dict[int, tuple[Any, int]] = {}
         self._last_id = 0
         self._last_level = 0
@@ -185,9 +193,31 @@ class Binder(Coercer):
         return expression
 
     def new_id(self) -> int:
-        """A column id, unique in the plan."""
+        """A column id, unique in the plan. 54001 beyond COLUMNS_MAX."""
         self._last_id += 1
+        if self._last_id > COLUMNS_MAX:
+            raise too_complex()
         return self._last_id
+
+    def new_relation(self) -> None:
+        """Counts a relation that the statement names. 54000 beyond the limit."""
+        checkpoint()
+        self._relations += 1
+        limit = MAINTAINED_RELATIONS_MAX if self.maintained else RELATIONS_MAX
+        if self._relations > limit:
+            query = "maintained query" if self.maintained else "statement"
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                "too many range table entries",
+                detail=f"A {query} can name at most {limit} relations. "
+                "Those in views and WITH queries count as often as the views and WITH queries are named.",
+                hint="Create a materialized view of a part of the query, which counts as one relation.",
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of columns and expressions that were bound."""
+        return self._last_id + self._nodes
 
     def new_level(self) -> int:
         """A query level, unique in the plan, for a SELECT."""

@@ -24,7 +24,8 @@ from server.sql.scope import Scope, find_relation
 
 
 def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
-    """A relation of the catalog or of WITH by name. The stored text references it by id. 42P01, 42809."""
+    """A relation of the catalog or of WITH by name. The stored text references it by id. 42P01, 42809, 54000."""
+    binder.new_relation()
     if isinstance(tree.this, exp.Dot):
         message = f"improper qualified name (too many dotted names): {tree.sql()}"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))

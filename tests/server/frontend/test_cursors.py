@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from psycopg import errors
 
-from server.frontend import dispatch
+from server.session_state import portals
 from tests.examples import examples
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
@@ -106,7 +106,7 @@ def test_a_cursor_sees_the_state_at_its_declaration(connect: Callable[[], Connec
 def test_the_rows_of_large_cursors_are_on_disk(
     connect: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "CURSOR_BYTES_MAX", 100)
+    monkeypatch.setattr(portals, "ROWS_BYTES_MAX", 100)
     ours = connect()
     ours.execute("CREATE TABLE t (a int)")
     with ours.cursor().copy("COPY t FROM STDIN") as copy:
@@ -265,7 +265,7 @@ def test_where_current_of_is_that_of_postgresql(theirs: Connection, dsn: str, mo
             ours.execute("SET LOCAL ROLE reader")
             ours.execute("DECLARE c CURSOR FOR SELECT v FROM w ORDER BY v FOR UPDATE")
             assert ours.execute("FETCH c").fetchone() is not None
-        monkeypatch.setattr(dispatch, "CURSOR_BYTES_MAX", 1)  # rows and keys are on disk
+        monkeypatch.setattr(portals, "ROWS_BYTES_MAX", 1)  # rows and keys are on disk
         with ours.transaction():  # the extended protocol plans the statement before the cursor moves
             ours.execute("DECLARE c CURSOR FOR SELECT * FROM w ORDER BY k FOR UPDATE")
             for number in (1, 3):

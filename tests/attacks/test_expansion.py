@@ -1,0 +1,131 @@
+"""Short statements with large plans: views and items of WITH that double at each level, and joins of many relations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from server.session_state.prepared import PREPARED_CHARS_MAX
+from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
+from tests.attacks.clients import watched
+from tests.fix_server import ServerProcess
+
+pytestmark = pytest.mark.attacks
+
+LEVELS = 30
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server without Spark. Each view names the one before it twice."""
+    server = ServerProcess(tmp_path_factory.mktemp("server"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (a int, b int, c text); CREATE VIEW v0 AS SELECT a FROM t")
+        level = 0
+        with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="too many range table entries"):
+            for level in range(1, LEVELS):
+                connection.execute(f"CREATE VIEW v{level} AS SELECT x.a FROM v{level - 1} x, v{level - 1} y".encode())
+        connection.execute(f"ALTER VIEW v{level - 1} RENAME TO largest".encode())
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        yield connection
+
+
+def doubling(first: str) -> str:
+    levels = ", ".join(f"w{n} AS (SELECT x.a FROM w{n - 1} x, w{n - 1} y)" for n in range(1, LEVELS))
+    return f"WITH w0 AS ({first}), {levels} SELECT * FROM w{LEVELS - 1}"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [doubling("SELECT a FROM t"), doubling("SELECT 1 AS a"), "SELECT x.a FROM largest x, largest y"],
+    ids=["tables", "constants", "views"],
+)
+@pytest.mark.parametrize("command", ["EXPLAIN {}", "PREPARE p AS {}", "CREATE VIEW w AS {}", "SUBSCRIBE ({})"])
+def test_names_of_relations_in_views_and_with_are_limited(
+    server: ServerProcess, connection: psycopg.Connection[Any], command: str, query: str
+) -> None:
+    with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="too many range table") as refusal:
+        connection.execute(command.format(query).encode())
+    limit = MAINTAINED_RELATIONS_MAX if "SUBSCRIBE" in command else RELATIONS_MAX
+    assert f"can name at most {limit} relations" in str(refusal.value.diag.message_detail)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "EXPLAIN SELECT * FROM largest",
+        "PREPARE p AS SELECT * FROM largest",
+        "EXPLAIN SELECT 1 FROM t t0 " + " ".join(f"NATURAL FULL JOIN t t{n}" for n in range(1, 300)),
+        "EXPLAIN SELECT 1 FROM " + ", ".join(f"t t{n}" for n in range(900)),
+        f"EXPLAIN SELECT count(*) FROM t GROUP BY GROUPING SETS ({', '.join(['CUBE(a, b, c)'] * 300)})",
+        "ALTER TABLE t ALTER b SET NOT NULL",
+        "ALTER TABLE t RENAME c TO d",
+    ],
+)
+def test_planning_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any], statement: str
+) -> None:
+    connection.execute("SET statement_timeout = '2s'")
+    refusals = (errors.QueryCanceled, errors.StatementTooComplex, errors.TooManyColumns)
+    with watched(server), suppress(*refusals):
+        connection.execute(statement.encode())
+
+
+def test_planning_again_delays_no_other_session(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
+    """After a change of the catalog, Bind plans a prepared statement again."""
+    query = "EXPLAIN SELECT * FROM largest WHERE a = %s"
+    with watched(server):
+        expected = connection.execute(query, [1], prepare=True).fetchall()
+        for change in ("CREATE TABLE another (a int)", "DROP TABLE another"):
+            connection.execute(change.encode())
+            assert connection.execute(query, [1], prepare=True).fetchall() == expected
+
+
+def test_views_are_created_concurrently_with_a_slow_one(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    """While a thread plans a view, others change the catalog. Nothing of either is lost."""
+    done = threading.Event()
+
+    def create() -> None:
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as other:
+                for number in range(5):
+                    other.execute(f"CREATE VIEW slow{number} AS SELECT * FROM largest".encode())
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    created = 0
+    while not done.wait(0.02):
+        connection.execute(f"CREATE VIEW fast{created} AS SELECT a FROM t".encode())
+        created += 1
+    thread.join()
+    for prefix, count in (("slow", 5), ("fast", created)):
+        names = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE %s", [f"{prefix}%"]).fetchall()
+        assert {name for (name,) in names} == {f"{prefix}{number}" for number in range(count)}
+
+
+def test_prepared_statements_of_short_texts_are_limited_by_their_plans(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    text, prepared = b"SELECT a FROM largest", 0
+    while (result := connection.pgconn.prepare(b"p%d" % prepared, text)).status == psycopg.pq.ExecStatus.COMMAND_OK:
+        prepared += 1
+        assert prepared * 1_000 < PREPARED_CHARS_MAX
+    assert result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"54000"
+    connection.execute("DEALLOCATE ALL")
+    assert connection.pgconn.prepare(b"p0", text).status == psycopg.pq.ExecStatus.COMMAND_OK

@@ -1,0 +1,127 @@
+"""Thousands of objects in the catalog, or of names in a statement. The time is linear in their number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.attacks.clients import watched
+from tests.fix_server import ServerProcess
+
+pytestmark = pytest.mark.attacks
+
+OBJECTS = 1_500
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server without Spark."""
+    server = ServerProcess(tmp_path_factory.mktemp("server"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        yield connection
+
+
+def create(connection: psycopg.Connection[Any], text: str) -> None:
+    """Executes `text` for each number of an object, in one transaction."""
+    connection.execute(f"BEGIN; {'; '.join(text.format(number) for number in range(OBJECTS))}; COMMIT".encode())
+
+
+def relations(connection: psycopg.Connection[Any], prefix: str) -> int:
+    names = connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE %s", [f"{prefix}%"]).fetchone()
+    assert names is not None
+    return int(names[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "drop"),
+    [("SCHEMA", "DROP SCHEMA large CASCADE"), ("DATABASE", "DROP DATABASE large CASCADE")],
+    ids=["schema", "database"],
+)
+@pytest.mark.parametrize(
+    "text", ["CREATE TABLE {}.many{{0}} (a int)", "CREATE DOMAIN {}.many{{0}} AS int"], ids=["tables", "domains"]
+)
+def test_dropping_many_objects_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any], kind: str, drop: str, text: str
+) -> None:
+    connection.execute(f"CREATE {kind} large".encode())
+    create(connection, text.format("large" if kind == "SCHEMA" else "large.public"))
+    with watched(server):
+        connection.execute(drop.encode())
+    assert relations(connection, "many") == 0
+
+
+def test_the_end_of_a_session_with_many_temporary_tables_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    with watched(server):
+        with psycopg.connect(server.dsn, autocommit=True) as other:
+            create(other, "CREATE TEMPORARY TABLE own{} (a int)")
+            assert relations(connection, "own") == OBJECTS
+        deadline = time.monotonic() + 30
+        while relations(connection, "own"):
+            assert time.monotonic() < deadline
+
+
+def test_temporary_tables_that_end_with_their_transaction_delay_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    with watched(server):
+        create(connection, "CREATE TEMPORARY TABLE brief{} (a int) ON COMMIT DROP")
+    assert relations(connection, "brief") == 0
+
+
+def test_a_type_with_many_labels_delays_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    labels = ", ".join(f"'{number}'" for number in range(60_000))
+    with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="an enum can have at most"):
+        connection.execute(f"CREATE TYPE large AS ENUM ({labels})".encode())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"CREATE TABLE checked (a int, {', '.join(f'CHECK (a > {number})' for number in range(20_000))})",
+        f"CREATE DOMAIN checked AS int {' '.join(f'CHECK (value > {number})' for number in range(20_000))}",
+    ],
+    ids=["table", "domain"],
+)
+def test_check_constraints_are_limited(
+    server: ServerProcess, connection: psycopg.Connection[Any], statement: str
+) -> None:
+    with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="can have at most 500 check constraints"):
+        connection.execute(statement.encode())
+
+
+def test_many_actions_of_an_alter_table_delay_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute("CREATE TABLE altered (a int)")
+    connection.execute("SET statement_timeout = '2s'")
+    actions = ", ".join(f"ALTER a SET DEFAULT {number}" for number in range(20_000))
+    with watched(server), pytest.raises(errors.QueryCanceled):
+        connection.execute(f"ALTER TABLE altered {actions}".encode())
+
+
+@pytest.mark.parametrize("name", ["search_path", "DateStyle", "application_name", "TimeZone"])
+def test_long_values_of_settings_are_refused(
+    server: ServerProcess, connection: psycopg.Connection[Any], name: str
+) -> None:
+    """Each statement searches the schemas of search_path."""
+    before = connection.execute(f"SHOW {name}".encode()).fetchone()
+    with watched(server):
+        for statement in ("SET {} = '{}'", "SELECT set_config('{}', '{}', false)"):
+            with pytest.raises(errors.ProgramLimitExceeded, match=f'value of parameter "{name}" is too long'):
+                connection.execute(statement.format(name, "a, " * 100_000).encode())
+    assert connection.execute(f"SHOW {name}".encode()).fetchone() == before
