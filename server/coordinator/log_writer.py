@@ -14,6 +14,7 @@ from catalog.store import Store
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.dataflow.runtime.resting import Resting
+from server.runtime.threads import to_the_end
 from server.timeline.frontiers import Frontiers
 
 
@@ -37,7 +38,13 @@ class LogWriter:
         self._resting = resting
 
     async def write(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
-        """Writes changes and the `upper` after them in one transaction. Nothing is written if the view was dropped."""
+        """Writes changes and the `upper` after them in one transaction. Nothing is written if the view was dropped.
+
+        Cancel safety: what has reached the disk has been made visible. A dataflow that is restarted continues after it.
+        """
+        await to_the_end(self._write(id, time, changes))
+
+    async def _write(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
         upper = Timestamp(time + 1)
         payload = await asyncio.to_thread(self._log.prepare, changes)
 
