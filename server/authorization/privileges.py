@@ -217,6 +217,26 @@ def require(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Pr
         raise denied(state, object)
 
 
+def require_signal(state: CatalogState, role: ObjectId, of: ObjectId, *, cancel: bool) -> None:
+    """PgError 42501 if the role may not signal the sessions of the role `of`. `cancel`: only cancel their queries.
+
+    As in PostgreSQL, only superusers may signal the sessions of superusers.
+    """
+    if is_superuser(state, role):
+        return
+    if cancel:
+        act, done, ended, several = "cancel", "canceled", "query", "queries"
+    else:
+        act, done, ended, several = "terminate", "terminated", "process", "processes"
+    if is_superuser(state, of):
+        detail = f"Only roles with the SUPERUSER attribute may {act} {several} of roles with the SUPERUSER attribute."
+    elif not has_rights_of(state, role, of):
+        detail = f"Only roles with privileges of the role whose {ended} is being {done} may {act} this {ended}."
+    else:
+        return
+    raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied to {act} {ended}", detail=detail)
+
+
 def require_type(state: CatalogState, role: ObjectId, type: UserType) -> None:
     """PgError 42501 without USAGE on a user-defined type, which the definitions of columns and domains need."""
     if not has(state, role, type.id, Privilege.USAGE):
