@@ -167,10 +167,9 @@ def _revoke(entries: _Entries, first: AclItem, owner: ObjectId, has_rights_of: H
         else:
             del entries[key]
         lost = old.grantable - left.grantable
-        if lost and item.grantee != owner:
-            lost -= grant_options(entries.values(), item.grantee, owner, has_rights_of)
-        else:
+        if not lost or item.grantee == owner:
             continue
+        lost -= grant_options(entries.values(), item.grantee, owner, has_rights_of)
         for other in entries.values():
             if other.grantor == item.grantee and other.privileges & lost:
                 if not cascade:

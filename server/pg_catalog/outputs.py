@@ -184,9 +184,9 @@ class Types:
 
 def element_of(array: str | None) -> str | None:
     """The type of an array's elements; None if it is no array."""
-    if array is None or array in VECTORS:
-        return None if array is None else VECTORS[array]
-    return array[:-2] if array.endswith("[]") else None
+    if array is None:
+        return None
+    return VECTORS.get(array) or (array[:-2] if array.endswith("[]") else None)
 
 
 def _branches(tree: exp.Expr) -> list[exp.Expr | None]:

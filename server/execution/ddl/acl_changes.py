@@ -25,7 +25,7 @@ from server.session_state.context import Context
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.roles import AlterDefaultPrivileges, GrantPrivileges, SpecialRole
 
-_OTHERS = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
+_UNSUPPORTED = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
 """PostgreSQL's privileges that Tidewire does not support."""
 
 
@@ -95,7 +95,7 @@ def named_privilege(ident: Ident, synonyms: dict[str, Privilege]) -> Privilege:
     privilege = known.get(ident.name)
     if privilege is not None:
         return privilege
-    if ident.name not in _OTHERS:
+    if ident.name not in _UNSUPPORTED:
         raise PgError(SqlState.SYNTAX_ERROR, f'unrecognized privilege type "{ident.name}"')
     message = f"privilege {ident.name.upper()} is not supported"
     hint = "Omit it: nothing needs it here."
@@ -104,4 +104,4 @@ def named_privilege(ident: Ident, synonyms: dict[str, Privilege]) -> Privilege:
 
 def is_unsupported(name: str) -> bool:
     """Whether PostgreSQL has a privilege of this name, and Tidewire does not."""
-    return name in _OTHERS
+    return name in _UNSUPPORTED

@@ -72,7 +72,7 @@ from server.sql.grammar.statements.tables import RenameConstraint
 from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 
 RETRIES_MAX = 10
-_PAIRS = 50  # of an object and a grantee, whose privileges a statement changes on the event loop
+PAIRS_MAX = 50  # pairs of an object and a grantee that a statement changes on the event loop, not in a thread
 
 Change = Callable[[Context, Any], CatalogState]
 """Maps the catalog as the session sees it, and a statement, to the next state. Returns the same state if nothing
@@ -154,9 +154,9 @@ def _is_large(statement: Definition) -> bool:
     """Whether the change can take more than a few milliseconds."""
     match statement:
         case GrantPrivileges(kind=kind, objects=objects, grantees=grantees):
-            return kind in grants.PARTS_OF_SCHEMAS or len(objects) * len(grantees) > _PAIRS
+            return kind in grants.PARTS_OF_SCHEMAS or len(objects) * len(grantees) > PAIRS_MAX
         case AlterDefaultPrivileges(roles=roles, schemas=schemas, grantees=grantees):
-            return max(len(roles), 1) * max(len(schemas), 1) * len(grantees) > _PAIRS
+            return max(len(roles), 1) * max(len(schemas), 1) * len(grantees) > PAIRS_MAX
     return False
 
 
