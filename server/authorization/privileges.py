@@ -189,11 +189,13 @@ def usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[
     if sum(map(len, path)) > PATH_CHARS_MAX:
         return _usable_path(state, role, database, path)
     known, key = state.usable_paths, (role, database, path)
-    if key not in known:
+    found = known.get(key)
+    if found is None:
+        found = _usable_path(state, role, database, path)
         if len(known) >= PATHS_MAX:
             known.clear()
-        known[key] = _usable_path(state, role, database, path)
-    return known[key]
+        known[key] = found
+    return found  # another thread may have cleared `known`
 
 
 def _usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[str, ...]) -> tuple[str, ...]:

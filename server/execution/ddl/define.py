@@ -55,7 +55,13 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
-from server.sql.grammar.statements.roles import AlterDefaultPrivileges, AlterRole, CreateRole, GrantPrivileges
+from server.sql.grammar.statements.roles import (
+    AlterDefaultPrivileges,
+    AlterRole,
+    CreateRole,
+    DropOwned,
+    GrantPrivileges,
+)
 from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
@@ -72,7 +78,6 @@ from server.sql.grammar.statements.tables import RenameConstraint
 from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 
 RETRIES_MAX = 10
-PAIRS_MAX = 50  # pairs of an object and a grantee that a statement changes on the event loop, not in a thread
 
 Change = Callable[[Context, Any], CatalogState]
 """Maps the catalog as the session sees it, and a statement, to the next state. Returns the same state if nothing
@@ -108,6 +113,9 @@ _CHANGES: dict[type[Definition], Change] = {
     **default_privileges.CHANGES,
 }
 
+_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned)
+"""The statements whose change can take seconds: it is quadratic in the length of each access control list."""
+
 _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
     CreateHold: holds.evaluate,
     CreateConnection: connections.evaluate,
@@ -133,7 +141,7 @@ async def define(context: Context, statement: Definition) -> Result:
     for attempt in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, statement.tag)
         before = context.state
-        if _is_large(statement):
+        if isinstance(statement, _IN_THREAD):
             after = await in_stoppable_thread(change, context, subject)
         else:
             after = change(context, subject)
@@ -148,16 +156,6 @@ async def define(context: Context, statement: Definition) -> Result:
             if error.sqlstate is not SqlState.SERIALIZATION_FAILURE or attempt == RETRIES_MAX - 1:
                 raise
     return Result(statement.tag)
-
-
-def _is_large(statement: Definition) -> bool:
-    """Whether the change can take more than a few milliseconds."""
-    match statement:
-        case GrantPrivileges(kind=kind, objects=objects, grantees=grantees):
-            return kind in grants.PARTS_OF_SCHEMAS or len(objects) * len(grantees) > PAIRS_MAX
-        case AlterDefaultPrivileges(roles=roles, schemas=schemas, grantees=grantees):
-            return max(len(roles), 1) * max(len(schemas), 1) * len(grantees) > PAIRS_MAX
-    return False
 
 
 async def discard_temporary(context: Context) -> None:

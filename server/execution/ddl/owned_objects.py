@@ -16,6 +16,7 @@ from server.execution.ddl.memberships import without_grants_of
 from server.execution.ddl.named_objects import in_use
 from server.execution.ddl.named_roles import check_is_not_materialize, role_named
 from server.session_state.context import Context
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import DropOwned, ReassignOwned
 from server.sql.type_names import UserType
@@ -79,6 +80,7 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
         tables = [item for id in owned if isinstance(item := state.items.get(id), Table)]
         state = state.without_references((table, key) for table in tables for key in table.foreign_keys)
         for id in owned:  # types after the tables
+            checkpoint()
             try:
                 if id in state.items:
                     state = state.without_item(id, cascade=statement.cascade)
@@ -97,6 +99,7 @@ def _without_privileges(state: CatalogState, role: Role) -> CatalogState:
     """The state without what the role was granted, and has granted, on the objects of others."""
 
     def left(id: ObjectId, acl: Acl) -> Acl:
+        checkpoint()
         return without_role(acl, role.id, state.owner(id), state.has_rights_of)
 
     acls = {
