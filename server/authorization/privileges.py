@@ -37,9 +37,9 @@ from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
 
 PATHS_MAX = 1_000
-"""The number of values of search_path, with role and database, whose usable schemas a catalog state remembers."""
+"""The maximum number of results of `usable_path` that are cached for a catalog state."""
 PATH_CHARS_MAX = 500
-"""The length of a remembered search_path."""
+"""The maximum length of a search_path whose result is cached."""
 
 
 def login(state: CatalogState, name: str, *, any_user: bool) -> ObjectId:
@@ -139,7 +139,7 @@ def columns_with_option(state: CatalogState, role: ObjectId, object: ObjectId, p
 
 
 def is_grantee(state: CatalogState, role: ObjectId, acl: Acl) -> bool:
-    """Whether the role has any of the privileges."""
+    """Whether the list has an entry for the role, for a role that it inherits from, or for PUBLIC."""
     return any(item.grantee == PUBLIC or has_rights_of(state, role, item.grantee) for item in acl)
 
 
@@ -148,8 +148,8 @@ def best_grantor(
 ) -> tuple[ObjectId, Privileges]:
     """The role as which a role grants or revokes privileges, and those of them that it may grant.
 
-    It is the owner if the role has the owner's privileges, otherwise the role itself or one that it is a member of: the
-    first that may grant all of the privileges, or that which may grant most of them.
+    It is the owner if the role has the owner's privileges. Otherwise it is the role itself or one that it is a member
+    of: the first that may grant all of the privileges, or if there is none, the one that may grant the most.
     """
     if role == owner or is_superuser(state, role):
         return owner, wanted
@@ -329,8 +329,8 @@ def require_select(
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes.
 
-    Locking rows requires UPDATE of any column of their table. A plan remembers the last role that had the privileges,
-    and that state, because the same statement is often executed again.
+    Locking rows requires UPDATE of any column of their table. The last role that had the privileges, and
+    the catalog state at that time, are cached in the plan, because the same statement is often executed again.
     """
     permitted = plan.permitted
     if permitted.token is state.token and permitted.role == role:

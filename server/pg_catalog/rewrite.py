@@ -413,7 +413,7 @@ class _Rewriter:
         return operand
 
     def _bracket(self, bracket: exp.Bracket) -> exp.Expr:
-        """Subscripts, which are outside the array if they are less than the first one."""
+        """A subscript or slice. DuckDB counts from the end if a subscript is negative; PostgreSQL returns NULL."""
         (subscript,) = bracket.expressions
         if isinstance(subscript, exp.Literal) and subscript.is_string:
             return bracket
@@ -424,7 +424,7 @@ class _Rewriter:
         return _function("array_element", bracket.this, subscript, first)
 
     def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
-        """A literal that is compared with a vector is one, too."""
+        """Reads a literal that is compared with a vector as a vector."""
         for side in (node.this, node.expression):
             if isinstance(side, exp.Literal) and side.is_string and node.meta.get(_ARRAY) in VECTORS:
                 side.replace(_vector(node.meta[_ARRAY], side))
@@ -483,7 +483,7 @@ _SUBSCRIPT_MAX = 2**31 - 2
 
 
 def _note_array(node: exp.Expr, types: Types) -> None:
-    """Records the array that a node has as an operand, in the unchanged tree."""
+    """Records the type of the array that a node has as an operand. The tree must be unchanged."""
     match node:
         case exp.Bracket() | exp.Cast():
             arrays = [node.this]

@@ -104,7 +104,7 @@ class Context:
 
     @property
     def login(self) -> ObjectId:
-        """The session's role: that of SET SESSION AUTHORIZATION, or with which it connected. 42704 if dropped."""
+        """The session's role: that of SET SESSION AUTHORIZATION, or its login role. 42704 if dropped."""
         authorized = self.settings.authorized
         return self.authenticated if authorized is None else privileges.find_role(self.state, authorized[0]).id
 

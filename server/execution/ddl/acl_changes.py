@@ -1,4 +1,4 @@
-"""The change of an access control list that GRANT, REVOKE and ALTER DEFAULT PRIVILEGES have in common (aclchk.c)."""
+"""Changes of access control lists by GRANT, REVOKE and ALTER DEFAULT PRIVILEGES (aclchk.c)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNSUPPORTED = ("trigger", "temporary", "temp", "execute", "connect", "set", "al
 
 @dataclass(frozen=True, slots=True)
 class AclChange:
-    """What a statement does to each list. `is_all`: it says ALL, so that missing grant options need no warning."""
+    """What a statement does to each list. `is_all`: it says ALL, and warns only if it can change no privilege."""
 
     grantees: tuple[ObjectId, ...]
     revoke: bool

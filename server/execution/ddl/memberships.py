@@ -245,7 +245,7 @@ def for_new_role(
     own: Memberships = {}
     grantor = state.roles[MATERIALIZE.id]
     if not privileges.is_superuser(state, context.role):
-        # so that the role can administer what it has created
+        # the creator may manage the new role
         own[MembershipKey(role.id, context.role, grantor.id)] = Membership(admin=True, inherit=False, may_set=False)
         grantor = state.roles[context.role]
     own = _with_members(context, state, own, role, members, grantor, MembershipOptions())

@@ -6,7 +6,8 @@ becomes ROW(a, b) of the rows of SELECT DISTINCT a, b FROM t. Two rows are equal
 NULL, as for DISTINCT and GROUP BY of columns. The row of a table that an outer join has filled with NULLs is NULL. It
 is determined by its fields, too, which are all NULL.
 
-A plan is unchanged if it passes on a row that is no ROW(...), or if the sides of a UNION have different rows.
+A plan remains unchanged if an operator passes on a row that is not a ROW(...), or if the fields of the rows on the two
+sides of a UNION have different types.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _NotSplit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A relation without the columns that are rows. `rows`: these, by the columns' ids, over the other columns."""
+    """A relation without its columns that are rows. `rows`: by column id, the row over the other columns."""
 
     relation: Relation
     rows: dict[int, Expression]
@@ -57,7 +58,7 @@ class _Split:
 
 
 def rows_split(relation: Relation) -> Relation:
-    """The relation, in which rows that one operator passes to another are columns with the fields."""
+    """The relation, whose operators pass the fields of rows to each other instead of the rows."""
     if not any(isinstance(node, Call) and node.function is ROW for node in walk(relation)):
         return relation
     try:
@@ -221,7 +222,7 @@ class _SplitColumns:
 
 
 def _constructor(row: Expression) -> Call:
-    """The ROW(...) of a row, also of one that is NULL if all its fields are. Raises _NotSplit for another row."""
+    """The ROW(...) that makes a row, which may be NULL if all fields are NULL. Raises _NotSplit for another row."""
     match row:
         case Call(function=function, arguments=arguments) if function is ROW and arguments:
             if any(argument.type.element is not None and is_row(argument.type) for argument in arguments):
@@ -257,7 +258,7 @@ def _columns_of(row: Expression) -> list[Column]:
 
 
 def _selected(node: Any) -> Any | None:
-    """The field itself for the field of a row that the plan makes."""
+    """The selected field if `node` selects a field of a ROW(...)."""
     if isinstance(node, Call) and node.function is FIELD:
         row, number = node.arguments
         row = transform(row, _selected)
