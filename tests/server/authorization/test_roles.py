@@ -503,7 +503,15 @@ def test_an_error_does_not_revert_set_role(sessions: Sessions) -> None:
         boss.execute("SELECT * FROM t", prepare=prepare)
 
 
-def test_only_superusers_can_manage_roles(sessions: Sessions) -> None:
+def test_the_objects_of_the_first_superuser_cannot_be_dropped(sessions: Sessions, oracle: Sessions) -> None:
+    outcomes = []
+    for each in (sessions, oracle):
+        ((name,),) = each["boss"].execute("SELECT current_user").fetchall()
+        outcomes.append(each.outcome("boss", "DROP OWNED BY CURRENT_USER").replace(f"role {name} ", "role ... "))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_roles_without_createrole_cannot_manage_roles(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     _ = sessions["bob"]
     for statement, act in {
