@@ -180,9 +180,9 @@ CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
         ELSE (tw_n // 562949953421312 + 1) // 2 || ' PB' END)[1] END)[1]);
 
 -- arrays and JSON
-CREATE MACRO fn.array_upper(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);
-CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
-CREATE MACRO fn.array_length(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);
+CREATE MACRO fn.array_upper(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
+CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 AND len(p_array) > 0 THEN 1 END);
+CREATE MACRO fn.array_length(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
 CREATE MACRO fn.array_ndims(p_array) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
 CREATE MACRO fn.array_dims(p_array) AS ('[1:' || nullif(len(p_array), 0) || ']');
 CREATE MACRO fn.array_element(p_array, p_subscript, p_first) AS (
