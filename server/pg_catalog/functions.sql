@@ -200,10 +200,11 @@ CREATE MACRO fn.subscripts(p_first, p_array, p_dimension) AS (
   (p_first, p_array, p_dimension, p_reverse) AS (CASE WHEN p_dimension <> 1 THEN NULL WHEN p_reverse
     THEN list_reverse(generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[])
     ELSE generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END);
-CREATE MACRO fn.string_to_array(p_text, p_between) AS (
-    CASE WHEN p_text = '' THEN []::VARCHAR[] ELSE string_split(p_text, coalesce(p_between, '')) END),
-  (p_text, p_between, p_null) AS (CASE WHEN p_text = '' THEN []::VARCHAR[]
-    ELSE list_transform(string_split(p_text, coalesce(p_between, '')), lambda e: nullif(e, p_null)) END);
+CREATE MACRO fn.text_parts(p_text, p_between) AS (
+  CASE WHEN p_text IS NULL THEN NULL WHEN p_text = '' THEN []::VARCHAR[] WHEN p_between = '' THEN [p_text]
+       ELSE string_split(p_text, coalesce(p_between, '')) END);
+CREATE MACRO fn.string_to_array(p_text, p_between) AS (fn.text_parts(p_text, p_between)),
+  (p_text, p_between, p_null) AS (list_transform(fn.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);
