@@ -1,7 +1,7 @@
 """The durable state of a server: the catalog and the log of updates, in one SQLite file with one writer.
 
 - `objects`: the kinds of object (databases, schemas, tables, views, indexes, holds, sources, sinks) and their
-  capabilities. `roles`: roles and privileges. `acls`: who granted which privileges to whom.
+  capabilities. `roles`: roles and privileges. `acls`: access control lists.
 - `source_definition`: the formats, envelopes and tables of a CREATE SOURCE statement, and the values of secrets.
 - `source_state`: the position of each source, and the frontier of each sink, in its external system.
 - `holds`: the time of each hold. `collection_errors`: the errors of collections, by time.

@@ -69,7 +69,7 @@ def acl_items(acl: Acl) -> list[str]:
 
 
 def built_in_acl(owner: ObjectId, own: Privileges, public: Privileges) -> Acl:
-    """The privileges by default: `public` for PUBLIC, `own` for the owner."""
+    """The built-in privileges: `public` for PUBLIC, `own` for the owner."""
     items = (AclItem(PUBLIC, owner, public), AclItem(owner, owner, own))
     return tuple(item for item in items if item.privileges)
 
@@ -93,7 +93,7 @@ def grant_options(acl: Iterable[AclItem], role: ObjectId, owner: ObjectId, has_r
 
 
 def with_items(acl: Acl, items: Iterable[AclItem], owner: ObjectId, has_rights_of: HasRightsOf) -> Acl:
-    """The list after each of the items was granted. CircularGrant, AclTooLong."""
+    """The list after each of the items was granted. Raises CircularGrant and AclTooLong."""
     entries = _entries(acl)
     grantors = {item.grantor for item in acl}
     options: dict[ObjectId, Privileges] = {}
@@ -106,7 +106,7 @@ def with_items(acl: Acl, items: Iterable[AclItem], owner: ObjectId, has_rights_o
                 if item.grantor not in options:
                     options[item.grantor] = grant_options(entries.values(), item.grantor, owner, has_rights_of)
                 own = options[item.grantor]
-            # as in PostgreSQL, an option on the relation is none in the list of a column
+            # As in PostgreSQL, a grant option on a relation is not found here if `acl` is that of a column.
             if not item.grantable <= own:
                 raise CircularGrant
         grantors.add(item.grantor)
@@ -122,7 +122,7 @@ def with_items(acl: Acl, items: Iterable[AclItem], owner: ObjectId, has_rights_o
 def without_items(
     acl: Acl, items: Iterable[AclItem], owner: ObjectId, has_rights_of: HasRightsOf, *, cascade: bool
 ) -> Acl:
-    """The list after each of the items was revoked, with what depends on them. DependentPrivileges unless `cascade`."""
+    """The list after the items and what depends on them were revoked. DependentPrivileges unless `cascade`."""
     entries = _entries(acl)
     for item in items:
         _revoke(entries, item, owner, has_rights_of, cascade=cascade)
@@ -142,7 +142,7 @@ def with_new_owner(acl: Acl, old: ObjectId, new: ObjectId) -> Acl:
 
 
 def without_role(acl: Acl, role: ObjectId, owner: ObjectId, has_rights_of: HasRightsOf) -> Acl:
-    """The list without what a role that is not the owner was granted and has granted."""
+    """The list without what a role was granted or has granted. The role is not the owner."""
     return without_items(acl, [i for i in acl if role in (i.grantee, i.grantor)], owner, has_rights_of, cascade=True)
 
 
@@ -154,7 +154,7 @@ def _entries(acl: Acl) -> _Entries:
 
 
 def _revoke(entries: _Entries, first: AclItem, owner: ObjectId, has_rights_of: HasRightsOf, *, cascade: bool) -> None:
-    """Revokes an item from `entries`, and from other roles what was granted with grant options lost thereby."""
+    """Revokes an item from `entries`, and, repeatedly, what was granted with the grant options that are lost."""
     queue = [first]
     while queue:
         item = queue.pop()
@@ -167,10 +167,9 @@ def _revoke(entries: _Entries, first: AclItem, owner: ObjectId, has_rights_of: H
         else:
             del entries[key]
         lost = old.grantable - left.grantable
-        if lost and item.grantee != owner:
-            lost -= grant_options(entries.values(), item.grantee, owner, has_rights_of)
-        else:
+        if not lost or item.grantee == owner:
             continue
+        lost -= grant_options(entries.values(), item.grantee, owner, has_rights_of)
         for other in entries.values():
             if other.grantor == item.grantee and other.privileges & lost:
                 if not cascade:

@@ -1,7 +1,7 @@
-"""Roles, their memberships, and the privileges that exist. `acls` has the lists of who granted what to whom.
+"""Roles, their memberships, and the kinds of privilege. `acls` has the access control lists.
 
 Privileges are checked in `server/authorization/privileges.py`. As in PostgreSQL an object without an entry in
-`CatalogState.privileges` has the default privileges of its kind. The first GRANT or REVOKE stores them explicitly,
+`CatalogState.privileges` has the built-in privileges of its kind. The first GRANT or REVOKE stores them explicitly,
 including the owner's.
 """
 
@@ -45,7 +45,7 @@ COLUMN_PRIVILEGES = frozenset((Privilege.INSERT, Privilege.SELECT, Privilege.UPD
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`inherit`: what memberships of the role have as INHERIT option unless their GRANT says another.
+    """`inherit`: the option INHERIT of later memberships of the role, unless their GRANT specifies it.
 
     `create_role`: the role may create roles, and alter and drop those on which it has ADMIN OPTION.
     `verifier`: the SCRAM verifier of the password in PostgreSQL's form; None without a password. `valid_until`: when
@@ -85,7 +85,7 @@ class Membership:
 
 
 class Through(Enum):
-    """The memberships that lead from a role to others."""
+    """Which memberships `CatalogState.roles_of` follows."""
 
     ALL = "all"
     INHERIT = "inherit"

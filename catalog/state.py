@@ -90,7 +90,7 @@ class CatalogState:
     column_privileges: Mapping[ObjectId, Mapping[int, Acl]] = field(default_factory=dict)
     """Privileges on columns: by relation and column position, counted from 1. No entry is empty."""
     default_acls: Mapping[DefaultAclKey, Acl] = field(default_factory=dict)
-    """ALTER DEFAULT PRIVILEGES. An entry for a whole database replaces the privileges by default of a kind, one for a
+    """ALTER DEFAULT PRIVILEGES. An entry for a database replaces the built-in privileges of a kind. An entry for a
     schema adds to them."""
     comments: Mapping[tuple[ObjectId, int], str] = field(default_factory=dict)
     """COMMENT ON: by object id and column position, counted from 1; position 0 is the object itself."""
@@ -141,7 +141,7 @@ class CatalogState:
 
     @cached_property
     def token(self) -> object:
-        """An object that no other state has, for what is remembered about this state. It does not keep the state."""
+        """Identifies this state in caches, without a reference to the state."""
         return object()
 
     @cached_property
@@ -318,7 +318,7 @@ class CatalogState:
         return found
 
     def default_acl(self, id: ObjectId) -> Acl | None:
-        """The privileges on a new object by ALTER DEFAULT PRIVILEGES of its owner; None: those of its kind."""
+        """The privileges on a new object by ALTER DEFAULT PRIVILEGES; None: the built-in ones of its kind."""
         object = self.object(id)
         kind = object.default_acl_kind
         if not self.default_acls or kind is None:
@@ -334,7 +334,7 @@ class CatalogState:
             return None
         built_in = built_in_acl(owner, object.privileges, object.public_privileges)
         acl = with_items(built_in if anywhere is None else anywhere, here, owner, self.has_rights_of)
-        # the entry is for relations of all kinds, and some of them have fewer privileges
+        # ON TABLES applies to all kinds of relation. Some of them have fewer privileges.
         own = [
             replace(i, privileges=i.privileges & object.privileges, grantable=i.grantable & object.privileges)
             for i in acl

@@ -16,9 +16,9 @@ import uvloop
 from server.config import Config
 from server.runtime.shutdown import exit_after
 
-# A session creates many short-lived objects and few cycles. Cancelled parses leave cycles: up to about 5,000,000
-# objects, 700 MB, wait for a collection of the third generation.
-GC_THRESHOLDS = 50_000, 5, 5  # the garbage of ended sessions is at most about a million objects
+# A session creates many short-lived objects and few cycles. Cancelled parses and ended sessions leave cycles:
+# up to about 1,250,000 objects, 175 MB, wait for a collection of the third generation.
+GC_THRESHOLDS = 50_000, 5, 5
 DESCRIPTORS_WANTED = 65_536
 GRACE_S = 2.0  # how long clients may take at shutdown to read what was written to them
 SHUTDOWN_S = 20.0  # then the process exits; stopping the engine may take 5 s

@@ -423,7 +423,7 @@ class Settings(Mapping[str, str]):
         self._values: dict[str, str] = {}
         self._system = system
         self.authorized: tuple[str, bool] | None = None
-        """The role of SET SESSION AUTHORIZATION and whether it is a superuser; None: that of the login."""
+        """The role of SET SESSION AUTHORIZATION and whether it is a superuser; None: the login role."""
         self._custom: set[str] = set()
         """The custom settings that exist: the same object in all copies."""
         self._defaults = {name: value for name, value in system().items() if not VARIABLES[name].system}

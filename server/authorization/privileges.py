@@ -37,9 +37,9 @@ from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
 
 PATHS_MAX = 1_000
-"""The number of values of search_path, with role and database, whose usable schemas a catalog state remembers."""
+"""The maximum number of results of `usable_path` that are cached for a catalog state."""
 PATH_CHARS_MAX = 500
-"""The length of a remembered search_path."""
+"""The maximum length of a search_path whose result is cached."""
 
 
 def login(state: CatalogState, name: str, *, any_user: bool) -> ObjectId:
@@ -139,7 +139,7 @@ def columns_with_option(state: CatalogState, role: ObjectId, object: ObjectId, p
 
 
 def is_grantee(state: CatalogState, role: ObjectId, acl: Acl) -> bool:
-    """Whether the role has any of the privileges."""
+    """Whether the list has an entry for the role, for a role that it inherits from, or for PUBLIC."""
     return any(item.grantee == PUBLIC or has_rights_of(state, role, item.grantee) for item in acl)
 
 
@@ -148,8 +148,8 @@ def best_grantor(
 ) -> tuple[ObjectId, Privileges]:
     """The role as which a role grants or revokes privileges, and those of them that it may grant.
 
-    It is the owner if the role has the owner's privileges, otherwise the role itself or one that it is a member of: the
-    first that may grant all of the privileges, or that which may grant most of them.
+    It is the owner if the role has the owner's privileges. Otherwise it is the role itself or one that it is a member
+    of: the first that may grant all of the privileges, or if there is none, the one that may grant the most.
     """
     if role == owner or is_superuser(state, role):
         return owner, wanted
@@ -189,11 +189,13 @@ def usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[
     if sum(map(len, path)) > PATH_CHARS_MAX:
         return _usable_path(state, role, database, path)
     known, key = state.usable_paths, (role, database, path)
-    if key not in known:
+    found = known.get(key)
+    if found is None:
+        found = _usable_path(state, role, database, path)
         if len(known) >= PATHS_MAX:
             known.clear()
-        known[key] = _usable_path(state, role, database, path)
-    return known[key]
+        known[key] = found
+    return found  # another thread may have cleared `known`
 
 
 def _usable_path(state: CatalogState, role: ObjectId, database: str, path: tuple[str, ...]) -> tuple[str, ...]:
@@ -215,6 +217,26 @@ def require(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Pr
     """PgError 42501 without the privilege."""
     if not has(state, role, object, privilege):
         raise denied(state, object)
+
+
+def require_signal(state: CatalogState, role: ObjectId, of: ObjectId, *, cancel: bool) -> None:
+    """PgError 42501 if the role may not signal the sessions of the role `of`. `cancel`: only cancel their queries.
+
+    As in PostgreSQL, only superusers may signal the sessions of superusers.
+    """
+    if is_superuser(state, role):
+        return
+    if cancel:
+        act, done, ended, several = "cancel", "canceled", "query", "queries"
+    else:
+        act, done, ended, several = "terminate", "terminated", "process", "processes"
+    if is_superuser(state, of):
+        detail = f"Only roles with the SUPERUSER attribute may {act} {several} of roles with the SUPERUSER attribute."
+    elif not has_rights_of(state, role, of):
+        detail = f"Only roles with privileges of the role whose {ended} is being {done} may {act} this {ended}."
+    else:
+        return
+    raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied to {act} {ended}", detail=detail)
 
 
 def require_type(state: CatalogState, role: ObjectId, type: UserType) -> None:
@@ -307,8 +329,8 @@ def require_select(
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
     """Requires the privileges to run a query: on its schemas and relations, and on the cluster if it computes.
 
-    Locking rows requires UPDATE of any column of their table. A plan remembers the last role that had the privileges,
-    and that state, because the same statement is often executed again.
+    Locking rows requires UPDATE of any column of their table. The last role that had the privileges, and
+    the catalog state at that time, are cached in the plan, because the same statement is often executed again.
     """
     permitted = plan.permitted
     if permitted.token is state.token and permitted.role == role:

@@ -252,7 +252,7 @@ class Dispatcher:
         return context.change_settings(lambda settings: settings.authorize(name, superuser=role.superuser), local=local)
 
     def _set_role(self, name: str | None, local: bool) -> None:
-        """PgError 22023 if the role does not exist, 42501 if the session's role is not a member of it."""
+        """PgError 22023 if the role does not exist, 42501 if the session's role may not SET ROLE to it."""
         context, state = self.context, self.context.state
         if name is not None:
             role = state.role_named(name)

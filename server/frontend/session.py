@@ -148,7 +148,7 @@ class Session:
         self._responses.stop_transaction_timer()
         self._responses.notifications.close()
         self._dispatcher.portals.close_all()
-        self._dispatcher.statements.clear()  # a session is part of cycles: the collector may find it minutes later
+        self._dispatcher.statements.clear()  # sessions are in reference cycles, which may be collected minutes later
         self._constants.close()
         self.context.end()
 

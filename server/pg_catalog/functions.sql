@@ -180,9 +180,9 @@ CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
         ELSE (tw_n // 562949953421312 + 1) // 2 || ' PB' END)[1] END)[1]);
 
 -- arrays and JSON
-CREATE MACRO fn.array_upper(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);
-CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
-CREATE MACRO fn.array_length(p_array, p_dimension) AS (nullif(len(p_array), 0)::INTEGER);
+CREATE MACRO fn.array_upper(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
+CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 AND len(p_array) > 0 THEN 1 END);
+CREATE MACRO fn.array_length(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
 CREATE MACRO fn.array_ndims(p_array) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
 CREATE MACRO fn.array_dims(p_array) AS ('[1:' || nullif(len(p_array), 0) || ']');
 CREATE MACRO fn.array_element(p_array, p_subscript, p_first) AS (
@@ -200,10 +200,11 @@ CREATE MACRO fn.subscripts(p_first, p_array, p_dimension) AS (
   (p_first, p_array, p_dimension, p_reverse) AS (CASE WHEN p_dimension <> 1 THEN NULL WHEN p_reverse
     THEN list_reverse(generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[])
     ELSE generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END);
-CREATE MACRO fn.string_to_array(p_text, p_between) AS (
-    CASE WHEN p_text = '' THEN []::VARCHAR[] ELSE string_split(p_text, coalesce(p_between, '')) END),
-  (p_text, p_between, p_null) AS (CASE WHEN p_text = '' THEN []::VARCHAR[]
-    ELSE list_transform(string_split(p_text, coalesce(p_between, '')), lambda e: nullif(e, p_null)) END);
+CREATE MACRO fn.text_parts(p_text, p_between) AS (
+  CASE WHEN p_text IS NULL THEN NULL WHEN p_text = '' THEN []::VARCHAR[] WHEN p_between = '' THEN [p_text]
+       ELSE string_split(p_text, coalesce(p_between, '')) END);
+CREATE MACRO fn.string_to_array(p_text, p_between) AS (fn.text_parts(p_text, p_between)),
+  (p_text, p_between, p_null) AS (list_transform(fn.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);

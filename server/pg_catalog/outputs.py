@@ -37,7 +37,7 @@ _FUNCTIONS = {
 
 
 class Types:
-    """The types in one query, which must not be changed meanwhile."""
+    """PostgreSQL's types of the expressions of a query. The query must not change while this is used."""
 
     def __init__(self, query: exp.Expr, relation: FindRelation, type_name: Callable[[exp.DataType], str]) -> None:
         self._relation, self._type_name = relation, type_name
@@ -73,7 +73,7 @@ class Types:
         return None
 
     def counts_from_0(self, tree: exp.Expr) -> bool:
-        """Whether it is an array whose subscripts begin at 0."""
+        """Whether `tree` is an array whose subscripts begin at 0."""
         if isinstance(tree, exp.Paren):
             return self.counts_from_0(tree.this)
         if isinstance(tree, exp.Cast) and self._type_name(tree.to).endswith("[]"):
@@ -184,9 +184,9 @@ class Types:
 
 def element_of(array: str | None) -> str | None:
     """The type of an array's elements; None if it is no array."""
-    if array is None or array in VECTORS:
-        return None if array is None else VECTORS[array]
-    return array[:-2] if array.endswith("[]") else None
+    if array is None:
+        return None
+    return VECTORS.get(array) or (array[:-2] if array.endswith("[]") else None)
 
 
 def _branches(tree: exp.Expr) -> list[exp.Expr | None]:

@@ -36,12 +36,7 @@ _SAME = words(
     unnest upper array dense_rank first_value last_value lag lead chr ascii
     """
 )
-_RENAMED = {
-    "btrim": "trim",
-    "json_build_object": "json_object",
-    "char_length": "length",
-    "array_cat": "list_concat",
-}
+_RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": "length", "array_cat": "list_concat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +184,7 @@ class _Rewriter:
             call.replace(listed)
             name, call = "unnest", listed
         if name == "generate_subscripts":
-            name, call = "unnest", _listed(call)
+            name, call = "unnest", _unnested_subscripts(call)
         if name in ("generate_series", "unnest"):
             if not alias.args.get("columns"):
                 alias.set("columns", [exp.to_identifier(alias.name, quoted=True)])
@@ -257,7 +252,7 @@ class _Rewriter:
         if call.meta.get(_FROM_0) and name in _OF_VECTORS:
             return _function(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
-            return _listed(call)
+            return _unnested_subscripts(call)
         if name in ("json_agg", "jsonb_agg"):
             return exp.Anonymous(this="to_json", expressions=[exp.Anonymous(this="list", expressions=call.expressions)])
         if name in _RENAMED:
@@ -418,7 +413,7 @@ class _Rewriter:
         return operand
 
     def _bracket(self, bracket: exp.Bracket) -> exp.Expr:
-        """Subscripts, which are outside the array if they are less than the first one."""
+        """A subscript or slice. DuckDB counts from the end if a subscript is negative; PostgreSQL returns NULL."""
         (subscript,) = bracket.expressions
         if isinstance(subscript, exp.Literal) and subscript.is_string:
             return bracket
@@ -429,7 +424,7 @@ class _Rewriter:
         return _function("array_element", bracket.this, subscript, first)
 
     def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
-        """A literal that is compared with a vector is one, too."""
+        """Reads a literal that is compared with a vector as a vector."""
         for side in (node.this, node.expression):
             if isinstance(side, exp.Literal) and side.is_string and node.meta.get(_ARRAY) in VECTORS:
                 side.replace(_vector(node.meta[_ARRAY], side))
@@ -488,7 +483,7 @@ _SUBSCRIPT_MAX = 2**31 - 2
 
 
 def _note_array(node: exp.Expr, types: Types) -> None:
-    """Records the array that a node has as an operand, in the unchanged tree."""
+    """Records the type of the array that a node has as an operand. The tree must be unchanged."""
     match node:
         case exp.Bracket() | exp.Cast():
             arrays = [node.this]
@@ -511,7 +506,7 @@ def _vector(type: str, literal: exp.Expr) -> exp.Expr:
     return value_tree(array, parse_text(array, "{" + ",".join(literal.name.split()) + "}"))
 
 
-def _listed(call: exp.Expr) -> exp.Anonymous:
+def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
     """generate_subscripts(array, dimension [, reverse]) as unnest() of a list of the subscripts."""
     first = exp.Literal.number(0 if call.meta.get(_FROM_0) else 1)
     return exp.Anonymous(this="unnest", expressions=[_function("subscripts", first, *call.expressions)])

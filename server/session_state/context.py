@@ -104,7 +104,7 @@ class Context:
 
     @property
     def login(self) -> ObjectId:
-        """The session's role: that of SET SESSION AUTHORIZATION, or with which it connected. 42704 if dropped."""
+        """The session's role: that of SET SESSION AUTHORIZATION, or its login role. 42704 if dropped."""
         authorized = self.settings.authorized
         return self.authenticated if authorized is None else privileges.find_role(self.state, authorized[0]).id
 
@@ -220,7 +220,7 @@ class Context:
                 await self.catalog_engine.describe(query.sql)
 
     def signal(self, function: str, process_id: int) -> bool:
-        """Implements pg_cancel_backend and pg_terminate_backend. 42501 without the privileges of the session's role.
+        """Implements pg_cancel_backend and pg_terminate_backend, which require `privileges.require_signal`.
 
         pg_reload_conf, which ignores the process id, needs a superuser.
         """
@@ -231,10 +231,8 @@ class Context:
         if function == "pg_cancel_backend" and process_id == self.process_id:
             raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
         session = self.coordinator.activity.sessions.get(process_id)
-        if session is not None and not privileges.has_rights_of(self.state, self.role, session.role):
-            known = self.state.roles.get(session.role)
-            name = known.name if known is not None else session.user
-            raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be a member of "{name}"')
+        if session is not None:
+            privileges.require_signal(self.state, self.role, session.role, cancel=function == "pg_cancel_backend")
         found = self.signals[function](process_id)
         if not found:
             message = f"PID {process_id} is not a PostgreSQL backend process"

@@ -78,7 +78,7 @@ class Failure(Exception):
 
     @property
     def no_memory(self) -> bool:
-        """Whether an allocation failed: in memory that all statements share, so that another one may be the cause."""
+        """Whether an allocation failed. All statements share the memory, so that another one may be the cause."""
         return any(_ALLOCATION_FAILED.search(f"{fault.kind}: {fault.message}") for fault in self.chain)
 
 

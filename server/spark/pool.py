@@ -193,7 +193,7 @@ class Pool:
         self._running: dict[Slot, Statement] = {}  # in the order of their start
         self._slots: frozenset[Slot] = frozenset()  # of the current driver
         self._runs = 0  # of all statements
-        self._exhausting = 0  # the number of the last run that began before a statement had exhausted the memory
+        self._runs_at_exhaustion = 0  # `_runs` when a statement last exhausted the memory
         self._lost_alone = False  # whether exactly one statement ran when the last driver was lost
         self._refusal: PgError | None = None
         self._ended = False
@@ -320,8 +320,8 @@ class Pool:
         meanwhile. If so, makes the slot free.
         """
         with self._lock:
-            if statement is next(iter(self._running.values())) and statement.number > self._exhausting:
-                self._exhausting = self._runs
+            if statement is next(iter(self._running.values())) and statement.number > self._runs_at_exhaustion:
+                self._runs_at_exhaustion = self._runs
                 return False
             if statement.cancelled or statement.runs >= RUNS_MAX or self._refused(statement):
                 return False

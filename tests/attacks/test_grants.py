@@ -82,3 +82,22 @@ def test_many_tables_and_grantees(server: ServerProcess) -> None:
                 mallory.execute(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {everyone}".encode())
                 mallory.execute("; ".join(f"CREATE TABLE s.own{number} (a int)" for number in range(100)).encode())
     assert resident_bytes(server.process.pid) < 1 << 30
+
+
+@pytest.mark.parametrize("statement", ["REVOKE SELECT ON t FROM r0 CASCADE", "DROP OWNED BY r0"])
+def test_chains_on_many_columns(server: ServerProcess, statement: str) -> None:
+    """One grantee is revoked, and with it a chain of grants on each column."""
+    with psycopg.connect(server.dsn, autocommit=True) as boss:
+        names = [f"r{number}" for number in range(ITEMS_MAX - 2)]
+        columns = [f"c{number}" for number in range(50)]
+        boss.execute("; ".join(f"CREATE ROLE {name}" for name in names).encode())
+        boss.execute(f"CREATE TABLE t ({', '.join(f'{column} int' for column in columns)})".encode())
+        granted = f"GRANT SELECT ({', '.join(columns)}) ON t TO"
+        boss.execute(f"{granted} r0 WITH GRANT OPTION".encode())
+        for giver, taker in pairwise(names):
+            boss.execute(f"SET ROLE {giver}; {granted} {taker} WITH GRANT OPTION".encode())
+        boss.execute("RESET ROLE")
+        with watched(server):
+            boss.execute(statement.encode())
+        attributes = "SELECT count(*) FROM pg_attribute WHERE attrelid = 't'::regclass AND attacl IS NOT NULL"
+        assert boss.execute(attributes).fetchone() == (0,)

@@ -41,7 +41,7 @@ class CommitRate:
         return pause_s
 
     def unread_pause_s(self, step_s: float, waiting: int) -> float:
-        """As `pause_s`, for a result that nobody reads unless a reader ends the pause."""
+        """As `pause_s`, for a result that is needed only when it is read. A reader ends the pause (`pause`)."""
         if self.per_s > OFTEN and waiting <= WAITING_MAX:
             return UNREAD_PAUSE_S
         return self.pause_s(step_s, max(waiting, 1))

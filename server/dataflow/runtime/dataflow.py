@@ -56,7 +56,7 @@ class Sink(Protocol):
 
     @property
     def awaited(self) -> asyncio.Event | None:
-        """Set while a reader waits for `upper`. None if readers follow each change."""
+        """A reader that waits for `upper` sets it, which ends a pause. None if readers need each change at once."""
         ...
 
     @property

@@ -106,7 +106,8 @@ class LogIndex:
     async def run(self) -> None:
         """Runs until cancelled, then releases the rows.
 
-        Frequent commits are inserted together after a pause: a lookup inserts them before if it needs them.
+        It pauses after a step, so that frequent commits are inserted together. A lookup that needs them inserts them
+        itself.
         """
         on = frozenset((self.index.on,))
         try:
@@ -164,7 +165,7 @@ class LogIndex:
 class IndexSink:
     """The rows of a query, arranged by the keys of an index. They are computed again after a restart.
 
-    The changes of several times are inserted together: when they are many, and before a lookup.
+    The changes of several times are inserted together: before a lookup, or beyond WAITING_MAX and WAITING_BYTES.
     """
 
     retries = True

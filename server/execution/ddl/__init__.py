@@ -9,6 +9,6 @@ sinks.py         CREATE SINK
 drop.py          DROP of all kinds; likewise `alter` (RENAME TO, OWNER TO, RETAIN HISTORY) and `comments`
 roles.py         CREATE, ALTER and DROP ROLE; `named_roles`: the roles that statements name
 memberships.py   GRANT and REVOKE of roles; `owned_objects`: REASSIGN OWNED, DROP OWNED
-grants.py        GRANT and REVOKE of privileges; `default_privileges`; `acl_changes`: what both have in common
+grants.py        GRANT and REVOKE of privileges; `default_privileges`; `acl_changes`: what both use
 columns.py       rules for columns; `retention`: RETAIN HISTORY; `system_settings`: ALTER SYSTEM
 """

@@ -1,4 +1,4 @@
-"""The change of an access control list that GRANT, REVOKE and ALTER DEFAULT PRIVILEGES have in common (aclchk.c)."""
+"""Changes of access control lists by GRANT, REVOKE and ALTER DEFAULT PRIVILEGES (aclchk.c)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from server.session_state.context import Context
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.roles import AlterDefaultPrivileges, GrantPrivileges, SpecialRole
 
-_OTHERS = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
+_UNSUPPORTED = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
 """PostgreSQL's privileges that Tidewire does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class AclChange:
-    """What a statement does to each list. `is_all`: it says ALL, so that missing grant options need no warning."""
+    """What a statement does to each list. `is_all`: it says ALL, and warns only if it can change no privilege."""
 
     grantees: tuple[ObjectId, ...]
     revoke: bool
@@ -95,7 +95,7 @@ def named_privilege(ident: Ident, synonyms: dict[str, Privilege]) -> Privilege:
     privilege = known.get(ident.name)
     if privilege is not None:
         return privilege
-    if ident.name not in _OTHERS:
+    if ident.name not in _UNSUPPORTED:
         raise PgError(SqlState.SYNTAX_ERROR, f'unrecognized privilege type "{ident.name}"')
     message = f"privilege {ident.name.upper()} is not supported"
     hint = "Omit it: nothing needs it here."
@@ -104,4 +104,4 @@ def named_privilege(ident: Ident, synonyms: dict[str, Privilege]) -> Privilege:
 
 def is_unsupported(name: str) -> bool:
     """Whether PostgreSQL has a privilege of this name, and Tidewire does not."""
-    return name in _OTHERS
+    return name in _UNSUPPORTED

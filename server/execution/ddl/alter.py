@@ -135,7 +135,7 @@ def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
             hint=f"Change the ownership of the {found.kind}'s {whole} instead.",
         )
     role = role_named(context, statement.owner)
-    if isinstance(found, Relation):
+    if isinstance(found, Relation):  # PostgreSQL checks the owner of other objects only if the owner changes
         privileges.require_owner(state, context.role, found)
     if state.owner(found.id) == role.id:
         return state

@@ -64,7 +64,7 @@ def _alter(context: Context, statement: AlterDefaultPrivileges) -> CatalogState:
 
 
 def built_in_default(key: DefaultAclKey) -> Acl:
-    """The privileges without an entry. Those of a schema are added to those of the database."""
+    """The privileges without an entry: none for a schema, whose privileges are added to those of the database."""
     _, own, public, _ = _KINDS[_BY_LETTER[key.kind]]
     return built_in_acl(key.role, own, public) if key.schema is None else ()
 

@@ -58,7 +58,13 @@ from server.sql.grammar.statements.objects import (
     DropObjects,
 )
 from server.sql.grammar.statements.parts import Definition
-from server.sql.grammar.statements.roles import AlterDefaultPrivileges, AlterRole, CreateRole, GrantPrivileges
+from server.sql.grammar.statements.roles import (
+    AlterDefaultPrivileges,
+    AlterRole,
+    CreateRole,
+    DropOwned,
+    GrantPrivileges,
+)
 from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
 from server.sql.grammar.statements.sinks import CreateSink
@@ -76,7 +82,6 @@ from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, S
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 
 RETRIES_MAX = 10
-_PAIRS = 50  # of an object and a grantee, whose privileges a statement changes on the event loop
 
 Found = TypeVar("Found")
 Change = Callable[[Context, Any], CatalogState]
@@ -112,6 +117,9 @@ _CHANGES: dict[type[Definition], Change] = {
     **grants.CHANGES,
     **default_privileges.CHANGES,
 }
+
+_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned)
+"""The statements whose change can take seconds: it is quadratic in the length of each access control list."""
 
 _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
     CreateHold: holds.evaluate,
@@ -168,35 +176,30 @@ async def _change(context: Context, statement: Definition, subject: Any) -> None
     if isinstance(statement, _PLANNING):
         text = statement.query.text if isinstance(statement, _VIEWS) else ""
         after = await in_catalog(context, text, partial(change, context, subject))
-    elif _is_large(statement):
-        after = await in_stoppable_thread(change, context, subject)
+    elif isinstance(statement, _IN_THREAD):
+        after = await _in_thread(context, partial(change, context, subject))
     else:
         after = change(context, subject)
     if after is not before:
         change_catalog(context, after)
 
 
-def _is_large(statement: Definition) -> bool:
-    """Whether the change can take more than a few milliseconds."""
-    match statement:
-        case GrantPrivileges(kind=kind, objects=objects, grantees=grantees):
-            return kind in grants.PARTS_OF_SCHEMAS or len(objects) * len(grantees) > _PAIRS
-        case AlterDefaultPrivileges(roles=roles, schemas=schemas, grantees=grantees):
-            return max(len(roles), 1) * max(len(schemas), 1) * len(grantees) > _PAIRS
-    return False
-
-
 async def in_catalog(context: Context, text: str, work: Callable[[], Found]) -> Found:
-    """Returns `work()`, which plans `text` or the queries of views to change the catalog, as `offload`.
-
-    In a thread, `work` sees the catalog of this moment. The transaction keeps it, so that a later change of the catalog
-    by another one conflicts with the commit.
-    """
-    transaction, notices = context.transaction, len(context.notices)
+    """Returns `work()`, which plans `text` or the queries of views to change the catalog, as `offload`."""
+    notices = len(context.notices)
     try:
         return at_once(text, work)
     except Stopped:
         del context.notices[notices:]
+    return await _in_thread(context, work)
+
+
+async def _in_thread(context: Context, work: Callable[[], Found]) -> Found:
+    """Returns `work()`, which runs in a thread and sees the catalog of this moment.
+
+    The transaction keeps it, so that a later change of the catalog by another one conflicts with the commit.
+    """
+    transaction = context.transaction
     before, was_changed = context.state, transaction.catalog is not None
     if not was_changed:
         transaction.catalog = (before, before)

@@ -23,13 +23,12 @@ from server.sql.grammar.statements.roles import GrantKind, GrantPrivileges
 
 _CONNECT = {"connect": Privilege.USAGE}  # PostgreSQL's name of this privilege on databases
 
-
-PARTS_OF_SCHEMAS = {GrantKind.TABLES_IN_SCHEMA: "table", GrantKind.SEQUENCES_IN_SCHEMA: "sequence"}
+_PARTS_OF_SCHEMAS = {GrantKind.TABLES_IN_SCHEMA: "table", GrantKind.SEQUENCES_IN_SCHEMA: "sequence"}
 
 
 def _grant(context: Context, statement: GrantPrivileges) -> CatalogState:
     state = context.state
-    kind = PARTS_OF_SCHEMAS.get(statement.kind, statement.kind.value)
+    kind = _PARTS_OF_SCHEMAS.get(statement.kind, statement.kind.value)
     if statement.granted_by is not None and role_named(context, statement.granted_by).id != context.role:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "grantor must be current user")
     if statement.columns and statement.kind is not GrantKind.TABLE:
@@ -80,6 +79,7 @@ def _changed_columns(
     acls = dict(state.column_privileges.get(id, {}))
     by_table: dict[Privileges, tuple[ObjectId, Privileges]] = {}
     for position, wanted in sorted(by_column.items()):
+        checkpoint()
         acl = acls.get(position, ())
         if acl:
             grantor, options = privileges.best_grantor(state, context.role, (*table_acl, *acl), owner, wanted)

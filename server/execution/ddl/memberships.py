@@ -30,10 +30,7 @@ def _grant(context: Context, statement: GrantRoles) -> CatalogState:
     granted_by = None if statement.granted_by is None else role_named(context, statement.granted_by)
     members = [role_named(context, name) for name in statement.members]
     known = [state.role_named(name.name) for name in statement.roles]
-    by_role: dict[ObjectId, Memberships] = {group.id: {} for group in known if group is not None}
-    for key, membership in state.memberships.items():
-        if key.role in by_role:
-            by_role[key.role][key] = membership
+    by_role = _by_role(state, (group.id for group in known if group is not None))
     for name in statement.roles:
         group = privileges.find_role(state, name.name)
         _require_admin(context, group, revoke=statement.revoke)
@@ -45,6 +42,15 @@ def _grant(context: Context, statement: GrantRoles) -> CatalogState:
                 context, state, by_role[group.id], group, members, grantor, statement.options
             )
     return _replaced(state, by_role)
+
+
+def _by_role(state: CatalogState, roles: Iterable[ObjectId]) -> dict[ObjectId, Memberships]:
+    """The memberships in each of these roles."""
+    found: dict[ObjectId, Memberships] = {role: {} for role in roles}
+    for key, membership in state.memberships.items():
+        if key.role in found:
+            found[key.role][key] = membership
+    return found
 
 
 def _replaced(state: CatalogState, by_role: Mapping[ObjectId, Memberships]) -> CatalogState:
@@ -211,10 +217,7 @@ def _revoke(memberships: Memberships, keys: Iterable[MembershipKey], *, admin_on
 
 def without_grants_of(state: CatalogState, grantor: ObjectId) -> CatalogState:
     """The state without the memberships that a role granted, and those that depend on them."""
-    by_role: dict[ObjectId, Memberships] = {key.role: {} for key in state.memberships if key.grantor == grantor}
-    for key, membership in state.memberships.items():
-        if key.role in by_role:
-            by_role[key.role][key] = membership
+    by_role = _by_role(state, (key.role for key in state.memberships if key.grantor == grantor))
     for memberships in by_role.values():
         own = [key for key in memberships if key.grantor == grantor]
         _revoke(memberships, own, admin_only=False, cascade=True)
@@ -230,17 +233,19 @@ def for_new_role(
     admins: Iterable[Role],
 ) -> CatalogState:
     """The state with the memberships of a new role: IN ROLE, that of its creator, ROLE and ADMIN. PgError 42501."""
-    by_role: dict[ObjectId, Memberships] = {}
-    for group in dict.fromkeys(groups):
+    groups = list(dict.fromkeys(groups))
+    by_role = _by_role(state, (group.id for group in groups))
+    for group in groups:
         _require_admin(context, group, revoke=False)
         grantor = _grantor(context, group, None, revoke=False)
-        old = {key: membership for key, membership in state.memberships.items() if key.role == group.id}
-        by_role[group.id] = _with_members(context, state, old, group, [role], grantor, MembershipOptions())
+        by_role[group.id] = _with_members(
+            context, state, by_role[group.id], group, [role], grantor, MembershipOptions()
+        )
     state = _replaced(state, by_role)
     own: Memberships = {}
     grantor = state.roles[MATERIALIZE.id]
     if not privileges.is_superuser(state, context.role):
-        # so that the role can administer what it has created
+        # the creator may manage the new role
         own[MembershipKey(role.id, context.role, grantor.id)] = Membership(admin=True, inherit=False, may_set=False)
         grantor = state.roles[context.role]
     own = _with_members(context, state, own, role, members, grantor, MembershipOptions())

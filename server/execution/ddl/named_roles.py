@@ -25,6 +25,7 @@ def role_named(context: Context, name: RoleName) -> Role:
 
 
 def check_is_not_materialize(role: Role, done: str) -> None:
+    """PgError 0A000 for the superuser that always exists. `done`: what cannot be done, such as "renamed"."""
     if role.id == MATERIALIZE.id:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,

@@ -7,15 +7,16 @@ from typing import Any
 
 from catalog.acls import Acl, without_role
 from catalog.objects import Database, Item, ObjectId, Schema, Table
-from catalog.roles import Role
+from catalog.roles import MATERIALIZE, Role
 from catalog.state import CatalogState, InUse
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl import default_privileges
 from server.execution.ddl.memberships import without_grants_of
 from server.execution.ddl.named_objects import in_use
-from server.execution.ddl.named_roles import check_is_not_materialize, role_named
+from server.execution.ddl.named_roles import role_named
 from server.session_state.context import Context
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Definition
 from server.sql.grammar.statements.roles import DropOwned, ReassignOwned
 from server.sql.type_names import UserType
@@ -74,11 +75,14 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
     state = context.state
     for role in [role_named(context, name) for name in statement.roles]:
         _require_rights(context, role, "drop objects", "drop objects owned by it")
-        check_is_not_materialize(role, "the owner of nothing")
+        if role.id == MATERIALIZE.id:
+            message = f"cannot drop objects owned by role {role.name} because they are required by the database system"
+            raise PgError(SqlState.DEPENDENT_OBJECTS_STILL_EXIST, message)
         owned = sorted(_owned_here(context, state, role), key=lambda id: isinstance(state.items.get(id), UserType))
         tables = [item for id in owned if isinstance(item := state.items.get(id), Table)]
         state = state.without_references((table, key) for table in tables for key in table.foreign_keys)
         for id in owned:  # types after the tables
+            checkpoint()
             try:
                 if id in state.items:
                     state = state.without_item(id, cascade=statement.cascade)
@@ -97,6 +101,7 @@ def _without_privileges(state: CatalogState, role: Role) -> CatalogState:
     """The state without what the role was granted, and has granted, on the objects of others."""
 
     def left(id: ObjectId, acl: Acl) -> Acl:
+        checkpoint()
         return without_role(acl, role.id, state.owner(id), state.has_rights_of)
 
     acls = {

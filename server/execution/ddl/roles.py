@@ -5,7 +5,7 @@ Managing roles requires CREATEROLE, and ADMIN OPTION on the role, as in PostgreS
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -63,15 +63,27 @@ def _refused(act: str, detail: str) -> PgError:
     return PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied to {act}", detail=detail)
 
 
-def _may_manage(context: Context, role: Role) -> bool:
-    """Whether the current role has CREATEROLE, and ADMIN OPTION on the role."""
-    state = context.state
-    return _may_create_roles(context) and privileges.is_admin_of(state, context.role, role.id)
-
-
 def _may_create_roles(context: Context) -> bool:
     own = context.state.roles.get(context.role)
     return own is not None and (own.superuser or own.create_role)
+
+
+def _may_manage(context: Context, role: Role) -> bool:
+    """Whether the current role has CREATEROLE, and ADMIN OPTION on the role."""
+    return _may_create_roles(context) and privileges.is_admin_of(context.state, context.role, role.id)
+
+
+def _only_admins(verb: str, role: Role) -> str:
+    return f'Only roles with the CREATEROLE attribute and the ADMIN option on role "{role.name}" may {verb} this role.'
+
+
+def _require_manage(context: Context, verb: str, role: Role) -> None:
+    """PgError 42501 unless the current role may rename or drop (`verb`) the role."""
+    if role.superuser and not privileges.is_superuser(context.state, context.role):
+        detail = f"Only roles with the SUPERUSER attribute may {verb} roles with the SUPERUSER attribute."
+        raise _refused(f"{verb} role", detail)
+    if not _may_manage(context, role):
+        raise _refused(f"{verb} role", _only_admins(verb, role))
 
 
 def _require_create(context: Context, attributes: RoleAttributes) -> None:
@@ -93,30 +105,33 @@ def _require_create(context: Context, attributes: RoleAttributes) -> None:
 def _require_alter(context: Context, statement: AlterRole, role: Role) -> None:
     """PgError 42501 unless the current role may change these attributes of the role."""
     given = {f.name for f in fields(RoleAttributes) if getattr(statement.attributes, f.name) is not None}
-    own = context.state.roles.get(context.role)
-    if own is None or not own.superuser:
-        detail = None
-        if role.superuser:
-            detail = "Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute."
-        elif "superuser" in given:
-            detail = "Only roles with the SUPERUSER attribute may change the SUPERUSER attribute."
-        elif not _may_manage(context, role):
-            if given - {"password"}:
-                detail = (
-                    f'Only roles with the CREATEROLE attribute and the ADMIN option on role "{role.name}" '
-                    "may alter this role."
-                )
-            elif given and role.id != context.role:
-                detail = (
-                    "To change another role's password, the current user must have the CREATEROLE attribute "
-                    "and the ADMIN option on the role."
-                )
-        elif "create_db" in given and not (own is not None and own.create_db):
-            detail = "Only roles with the CREATEDB attribute may change the CREATEDB attribute."
-        if detail is not None:
-            raise _refused("alter role", detail)
+    if (detail := _refusal_to_alter(context, given, role)) is not None:
+        raise _refused("alter role", detail)
     if given - {"password", "valid_until", "connection_limit"}:
         check_is_not_materialize(role, "altered")
+
+
+def _refusal_to_alter(context: Context, given: Set[str], role: Role) -> str | None:
+    """The DETAIL of the error if the current role may not change these attributes of the role; None if it may."""
+    own = context.state.roles.get(context.role)
+    if own is not None and own.superuser:
+        return None
+    if role.superuser:
+        return "Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute."
+    if "superuser" in given:
+        return "Only roles with the SUPERUSER attribute may change the SUPERUSER attribute."
+    if not _may_manage(context, role):
+        if given - {"password"}:
+            return _only_admins("alter", role)
+        if given and role.id != context.role:
+            return (
+                "To change another role's password, the current user must have the CREATEROLE attribute "
+                "and the ADMIN option on the role."
+            )
+        return None
+    if "create_db" in given and not (own is not None and own.create_db):
+        return "Only roles with the CREATEDB attribute may change the CREATEDB attribute."
+    return None
 
 
 def _create(context: Context, evaluated: _Evaluated) -> CatalogState:
@@ -153,14 +168,7 @@ def _rename(context: Context, statement: RenameRole) -> CatalogState:
     for id, who in ((context.login, "session"), (context.role, "current")):
         if role.id == id:
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{who} user cannot be renamed")
-    if role.superuser and not privileges.is_superuser(context.state, context.role):
-        detail = "Only roles with the SUPERUSER attribute may rename roles with the SUPERUSER attribute."
-        raise _refused("rename role", detail)
-    if not _may_manage(context, role):
-        detail = (
-            f'Only roles with the CREATEROLE attribute and the ADMIN option on role "{role.name}" may rename this role.'
-        )
-        raise _refused("rename role", detail)
+    _require_manage(context, "rename", role)
     check_is_not_materialize(role, "renamed")
     try:
         return context.state.with_role(replace(role, name=new))
@@ -188,15 +196,7 @@ def _drop(context: Context, statement: DropRoles) -> CatalogState:
         if role.id == MATERIALIZE.id:
             message = f"cannot drop role {role.name} because it is required by the database system"
             raise PgError(SqlState.DEPENDENT_OBJECTS_STILL_EXIST, message)
-        if role.superuser and not privileges.is_superuser(context.state, context.role):
-            detail = "Only roles with the SUPERUSER attribute may drop roles with the SUPERUSER attribute."
-            raise _refused("drop role", detail)
-        if not _may_manage(context, role):
-            detail = (
-                f'Only roles with the CREATEROLE attribute and the ADMIN option on role "{role.name}" '
-                "may drop this role."
-            )
-            raise _refused("drop role", detail)
+        _require_manage(context, "drop", role)
         state = state.without_memberships_of(role.id)
         dropped.append(role)
     for role in dropped:

@@ -14,8 +14,8 @@ import org.apache.spark.SparkContext;
  * Ends the statement that has run longest when the heap is exhausted.
  *
  * Before an allocation fails, G1 collects a full heap again and again, for minutes. All statements wait meanwhile, and
- * any of them may be the one whose allocation fails. A JVM in which the statement cannot be ended exits as if an
- * allocation had failed. It is compiled as SparkBridge.java is.
+ * any of them may be the one whose allocation fails. If the cancelled statement does not end, the JVM exits with the
+ * code of a failed allocation. This class is compiled in the same way as SparkBridge.
  */
 @SuppressWarnings("cast")
 public class MemoryGuard implements Runnable {
@@ -23,7 +23,7 @@ public class MemoryGuard implements Runnable {
     private static final int PERIODS = 5; // over which the time of collections is measured
     private static final double COLLECTING_MAX = 0.5; // of the time
     private static final double USED_MAX = 0.9; // of the heap
-    private static final long END_NS = 30L * 1000 * 1000 * 1000; // until a statement has ended that was cancelled
+    private static final long END_NS = 30L * 1000 * 1000 * 1000; // from the cancellation of a statement to its end, at most
     private static final int EXIT_OUT_OF_MEMORY = 52; // as Spark's handler of an OutOfMemoryError
 
     private static final Map<String, Long> running =
@@ -95,7 +95,7 @@ public class MemoryGuard implements Runnable {
                     if (now - cancelled > END_NS) {
                         Runtime.getRuntime().halt(EXIT_OUT_OF_MEMORY);
                     }
-                    return; // its memory may be enough
+                    return; // the memory that it frees may be enough
                 }
                 if (oldest == null) {
                     oldest = (String) entry.getKey();

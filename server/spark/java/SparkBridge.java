@@ -194,9 +194,9 @@ public class SparkBridge implements Runnable {
         } catch (Throwable thrown) {
             // Subqueries and broadcasts run concurrently: when one fails, the jobs of the others would continue.
             context.cancelJobGroupAndFutureJobs(group);
-            boolean isExhausting = MemoryGuard.hasCancelled(group);
+            boolean cancelledByGuard = MemoryGuard.hasCancelled(group);
             out.writeInt(FAILED);
-            write(out, describe(isExhausting ? new OutOfMemoryError("GC overhead limit exceeded") : thrown));
+            write(out, describe(cancelledByGuard ? new OutOfMemoryError("GC overhead limit exceeded") : thrown));
         } finally {
             MemoryGuard.end(group);
         }

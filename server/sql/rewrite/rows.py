@@ -6,7 +6,8 @@ becomes ROW(a, b) of the rows of SELECT DISTINCT a, b FROM t. Two rows are equal
 NULL, as for DISTINCT and GROUP BY of columns. The row of a table that an outer join has filled with NULLs is NULL. It
 is determined by its fields, too, which are all NULL.
 
-A plan is unchanged if it passes on a row that is no ROW(...), or if the sides of a UNION have different rows.
+A plan remains unchanged if an operator passes on a row that is not a ROW(...), or if the fields of the rows on the two
+sides of a UNION have different types.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _NotSplit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A relation without the columns that are rows. `rows`: these, by the columns' ids, over the other columns."""
+    """A relation without its columns that are rows. `rows`: by column id, the row over the other columns."""
 
     relation: Relation
     rows: dict[int, Expression]
@@ -57,7 +58,7 @@ class _Split:
 
 
 def rows_split(relation: Relation) -> Relation:
-    """The relation, in which rows that one operator passes to another are columns with the fields."""
+    """The relation, whose operators pass the fields of rows to each other instead of the rows."""
     if not any(isinstance(node, Call) and node.function is ROW for node in walk(relation)):
         return relation
     try:
@@ -78,7 +79,7 @@ class _Splitter:
         match node:
             case Project():
                 below = self.split(node.input)
-                taken = _Taken(self._new)
+                taken = _SplitColumns(self._new)
                 for column, expression in zip(node.columns, node.expressions, strict=True):
                     taken.add(column, below.over(expression))
                 return _Split(Project(below.relation, *taken.columns_and_expressions), taken.rows)
@@ -97,7 +98,7 @@ class _Splitter:
                 return replace(below, relation=DistinctOn(below.relation, self._keys(below, node.keys), order))
             case Aggregate():
                 below = self.split(node.input)
-                taken = _Taken(self._new)
+                taken = _SplitColumns(self._new)
                 for column, key in zip(node.columns, node.keys, strict=False):
                     taken.add(column, below.over(key))
                 columns, keys = taken.columns_and_expressions
@@ -180,7 +181,7 @@ class _Splitter:
         return tuple(found)
 
 
-class _Taken:
+class _SplitColumns:
     """The columns of a node, of which those that are rows are replaced by columns with their fields."""
 
     def __init__(self, new: NewColumns) -> None:
@@ -198,11 +199,11 @@ class _Taken:
             self._columns.append(column)
             self._expressions.append(expression)
         else:
-            self.rows[column.id] = self._apart(expression)
+            self.rows[column.id] = self._split_row(expression)
 
-    def _apart(self, row: Expression) -> Expression:
+    def _split_row(self, row: Expression) -> Expression:
         """The row over new columns with its fields."""
-        made = _made(row)
+        made = _constructor(row)
         fields = tuple(map(self._field, made.arguments))
         new = replace(made, arguments=fields)
         if row is made:
@@ -213,15 +214,15 @@ class _Taken:
 
     def _field(self, field: Expression) -> Expression:
         if field.type.fields is not None:
-            return self._apart(field)
+            return self._split_row(field)
         column = self._new.column("", field)
         self._columns.append(column)
         self._expressions.append(field)
         return ColumnRef(column)
 
 
-def _made(row: Expression) -> Call:
-    """The ROW(...) of a row, also of one that is NULL if all its fields are. Raises _NotSplit for another row."""
+def _constructor(row: Expression) -> Call:
+    """The ROW(...) that makes a row, which may be NULL if all fields are NULL. Raises _NotSplit for another row."""
     match row:
         case Call(function=function, arguments=arguments) if function is ROW and arguments:
             if any(argument.type.element is not None and is_row(argument.type) for argument in arguments):
@@ -229,7 +230,7 @@ def _made(row: Expression) -> Call:
             return row
         case Case(branches=((absent, Literal(value=None)),), default=Call() as made):
             tested = [test.arguments for test in conjuncts(absent) if isinstance(test, Call)]
-            if _made(made) is made and tested == [(field,) for field in made.arguments]:
+            if _constructor(made) is made and tested == [(field,) for field in made.arguments]:
                 return made
     raise _NotSplit
 
@@ -243,12 +244,12 @@ def _fields(expression: Expression) -> list[Expression]:
     """The fields of a row, also those of the rows in it; the expression itself if it is no row."""
     if expression.type.fields is None:
         return [expression]
-    return [field for argument in _made(expression).arguments for field in _fields(argument)]
+    return [field for argument in _constructor(expression).arguments for field in _fields(argument)]
 
 
 def _columns_of(row: Expression) -> list[Column]:
     """The columns with the fields of a row that is never NULL."""
-    if not isinstance(row, Call) or _made(row) is not row:
+    if not isinstance(row, Call) or _constructor(row) is not row:
         raise _NotSplit
     found: list[Column] = []
     for field in row.arguments:
@@ -257,13 +258,13 @@ def _columns_of(row: Expression) -> list[Column]:
 
 
 def _selected(node: Any) -> Any | None:
-    """The field itself for the field of a row that the plan makes."""
+    """The selected field if `node` selects a field of a ROW(...)."""
     if isinstance(node, Call) and node.function is FIELD:
         row, number = node.arguments
         row = transform(row, _selected)
         if (isinstance(row, (Call, Case))) and isinstance(number, Literal):
             try:
-                return _made(row).arguments[number.value]
+                return _constructor(row).arguments[number.value]
             except _NotSplit:
                 return None
     return None

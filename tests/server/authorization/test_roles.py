@@ -423,17 +423,32 @@ def test_computing_requires_usage_on_the_cluster(sessions: Sessions) -> None:
         boss.execute("REVOKE USAGE ON CLUSTER quickstart FROM ann")
 
 
-def test_cancelling_requires_membership_in_the_role(sessions: Sessions) -> None:
-    boss, ann, bob = sessions["boss"], sessions["ann"], sessions["bob"]
-    pid = bob.info.backend_pid
-    for function in ("pg_cancel_backend", "pg_terminate_backend"):
-        refused(ann, f"SELECT {function}({pid})", 'must be a member of "bob"')
-        refused(ann, f"SELECT {function}({boss.info.backend_pid})", 'must be a member of "materialize"')
-    assert boss.execute(f"SELECT pg_cancel_backend({pid})").fetchall() == [(True,)]  # type: ignore[arg-type]
-    boss.execute("GRANT bob TO ann")
-    assert ann.execute(f"SELECT pg_terminate_backend({pid})").fetchall() == [(True,)]  # type: ignore[arg-type]
+def signal_outcomes(sessions: Sessions) -> list[str]:
+    """What `ann` gets when she signals sessions of others: before and after she has the privileges of their roles."""
+    boss, bob = sessions["boss"], sessions["bob"]
+    ann = sessions["ann"]
+    sessions.role("CREATE USER root SUPERUSER", "root")
+    signals = [
+        f"SELECT {function}({connection.info.backend_pid})"
+        for connection in (boss, bob)
+        for function in ("pg_cancel_backend", "pg_terminate_backend")
+    ]
+    found = [sessions.outcome("ann", signal) for signal in signals]
+    boss.execute("GRANT root TO ann")
+    boss.execute("GRANT bob TO ann WITH INHERIT FALSE")
+    found += [sessions.outcome("ann", signal) for signal in signals]
+    boss.execute("GRANT bob TO ann WITH INHERIT TRUE")
+    found += [sessions.outcome("ann", signal) for signal in signals]
+    ann.execute("SET ROLE root")
+    found.append(sessions.outcome("ann", f"SELECT pg_cancel_backend({boss.info.backend_pid})"))
     with pytest.raises(errors.AdminShutdown):
         bob.execute("SELECT 1")
+    return [outcome.replace(' or with privileges of the "pg_signal_backend" role', "") for outcome in found]
+
+
+def test_signals_require_the_privileges_of_the_other_role(sessions: Sessions, oracle: Sessions) -> None:
+    """As in PostgreSQL, only superusers may signal the sessions of superusers, not the members of their roles."""
+    assert signal_outcomes(sessions) == signal_outcomes(oracle)
 
 
 def test_without_roles_every_user_is_the_superuser_materialize(sessions: Sessions) -> None:
@@ -488,7 +503,15 @@ def test_an_error_does_not_revert_set_role(sessions: Sessions) -> None:
         boss.execute("SELECT * FROM t", prepare=prepare)
 
 
-def test_only_superusers_can_manage_roles(sessions: Sessions) -> None:
+def test_the_objects_of_the_first_superuser_cannot_be_dropped(sessions: Sessions, oracle: Sessions) -> None:
+    outcomes = []
+    for each in (sessions, oracle):
+        ((name,),) = each["boss"].execute("SELECT current_user").fetchall()
+        outcomes.append(each.outcome("boss", "DROP OWNED BY CURRENT_USER").replace(f"role {name} ", "role ... "))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_roles_without_createrole_cannot_manage_roles(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     _ = sessions["bob"]
     for statement, act in {

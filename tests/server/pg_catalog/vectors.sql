@@ -28,3 +28,9 @@ SELECT array_dims(conkey), array_ndims(conkey), generate_subscripts(conkey, 1), 
 SELECT k FROM pg_index i, generate_subscripts(i.indkey, 1) AS k WHERE indexrelid = 'pairs_pkey'::regclass ORDER BY 1 DESC;
 SELECT k FROM pg_constraint c, generate_subscripts(c.conkey, 1) AS k WHERE conname = 'pairs_pkey' ORDER BY 1 DESC;
 SELECT string_to_array('a,b,,', ','), string_to_array('', ','), string_to_array('a,b', ',', 'b'), string_to_array('ab', NULL) FROM pg_am WHERE amname = 'heap';
+-- dimensions that arrays do not have
+SELECT conkey, array_length(conkey, 1), array_length(conkey, 2), array_upper(conkey, 2), array_lower(conkey, 2), array_upper(conkey, 0) FROM pg_constraint WHERE conrelid = 'pairs'::regclass;
+-- an empty separator
+SELECT string_to_array('ab', ''), string_to_array('ab', '', 'ab'), string_to_array('', ''), string_to_array('ab', NULL, 'b'), string_to_array(NULL, '') FROM pg_am WHERE amname = 'heap';
+-- json_agg of no rows
+SELECT json_agg(relname), json_agg(relname) IS NULL, jsonb_agg(relname) IS NULL FROM pg_class WHERE relname = 'nothing';
