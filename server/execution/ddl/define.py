@@ -64,6 +64,7 @@ from server.sql.grammar.statements.roles import (
     CreateRole,
     DropOwned,
     GrantPrivileges,
+    ReassignOwned,
 )
 from server.sql.grammar.statements.sequences import AlterSequence
 from server.sql.grammar.statements.settings import AlterSystem
@@ -118,8 +119,9 @@ _CHANGES: dict[type[Definition], Change] = {
     **default_privileges.CHANGES,
 }
 
-_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned)
-"""The statements whose change can take seconds: it is quadratic in the length of each access control list."""
+_IN_THREAD = (GrantPrivileges, AlterDefaultPrivileges, DropOwned, ReassignOwned)
+"""The statements whose change can take seconds: it concerns many objects, and is quadratic in the length of each access
+control list."""
 
 _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]] = {
     CreateHold: holds.evaluate,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from catalog.roles import MATERIALIZE, Role
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -22,6 +24,11 @@ def role_named(context: Context, name: RoleName) -> Role:
     if role is None:
         raise PgError(SqlState.UNDEFINED_OBJECT, f'role "{context.user}" does not exist')
     return role
+
+
+def roles_named(context: Context, names: Iterable[RoleName]) -> list[Role]:
+    """The roles that a statement names, each once. PgError 42704."""
+    return list({role.id: role for role in (role_named(context, name) for name in names)}.values())
 
 
 def check_is_not_materialize(role: Role, done: str) -> None:

@@ -14,7 +14,7 @@ from server.authorization import privileges
 from server.execution.ddl import default_privileges
 from server.execution.ddl.memberships import without_grants_of
 from server.execution.ddl.named_objects import in_use
-from server.execution.ddl.named_roles import role_named
+from server.execution.ddl.named_roles import role_named, roles_named
 from server.session_state.context import Context
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Definition
@@ -59,7 +59,7 @@ def _described(context: Context, state: CatalogState, id: ObjectId) -> str:
 
 def _reassign(context: Context, statement: ReassignOwned) -> CatalogState:
     state, to = context.state, role_named(context, statement.owner)
-    for role in [role_named(context, name) for name in statement.roles]:
+    for role in roles_named(context, statement.roles):
         _require_rights(context, role, "reassign objects", "reassign objects owned by it")
         _require_rights(context, to, "reassign objects", "reassign objects to it")
         for id in _owned_here(context, state, role):
@@ -73,7 +73,7 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
     Revokes what the roles were granted on all objects, with what they have granted to others.
     """
     state = context.state
-    for role in [role_named(context, name) for name in statement.roles]:
+    for role in roles_named(context, statement.roles):
         _require_rights(context, role, "drop objects", "drop objects owned by it")
         if role.id == MATERIALIZE.id:
             message = f"cannot drop objects owned by role {role.name} because they are required by the database system"

@@ -64,23 +64,29 @@ public class MemoryGuard implements Runnable {
 
     public void run() {
         ArrayDeque<long[]> samples = new ArrayDeque<long[]>(); // {time in ns, total time of collections in ms}
-        try {
-            while (!context.isStopped()) {
+        while (!context.isStopped()) {
+            try {
                 Thread.sleep(PERIOD_MS);
-                long[] now = new long[] {System.nanoTime(), collectionMs()};
-                samples.add(now);
-                if (samples.size() <= PERIODS) {
-                    continue;
-                }
-                long[] before = (long[]) samples.remove();
-                double collecting = (now[1] - before[1]) * 1e6 / (now[0] - before[0]);
-                if (collecting > COLLECTING_MAX && used() > USED_MAX) {
-                    cancelOldest(now[0]);
-                    samples.clear();
-                }
+                sample(samples);
+            } catch (InterruptedException stopped) {
+                return;
+            } catch (OutOfMemoryError full) {
+                samples.clear(); // the guard's own allocation failed
             }
-        } catch (InterruptedException stopped) {
+        }
+    }
+
+    private void sample(ArrayDeque<long[]> samples) {
+        long[] now = new long[] {System.nanoTime(), collectionMs()};
+        samples.add(now);
+        if (samples.size() <= PERIODS) {
             return;
+        }
+        long[] before = (long[]) samples.remove();
+        double collecting = (now[1] - before[1]) * 1e6 / (now[0] - before[0]);
+        if (collecting > COLLECTING_MAX && used() > USED_MAX) {
+            samples.clear();
+            cancelOldest(now[0]);
         }
     }
 
