@@ -35,7 +35,7 @@ from server.timeline.frontiers import Frontiers
 log = structlog.get_logger()
 
 WAITING_MAX = 64  # times whose changes an `IndexSink` inserts together
-WAITING_BYTES = 1 << 20
+WAITING_BYTES = 32 << 10  # larger changes are inserted at once: most of their cost is that of their rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +215,7 @@ class IndexSink:
         """As `Sink.begin`."""
         changes = await in_thread(updates.difference, rows, rows.slice(0, 0) if known is None else known)
         await self.write(time, changes)
+        await self._insert()  # executors probe what is in files
 
     async def write(self, time: Timestamp, changes: pa.Table) -> None:
         """As `Sink.write`. After an error of an insert, the arrangement may be incomplete: the index is replaced."""
