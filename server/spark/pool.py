@@ -53,7 +53,6 @@ class Statement:
         "cancelled",
         "future",
         "group",
-        "number",
         "parts",
         "patient",
         "run_s",
@@ -71,7 +70,6 @@ class Statement:
         self.background = background
         self.cancelled = False
         self.runs = 0
-        self.number = 0  # of the last run, among all runs of the pool
         self.group = ""  # of the last run
         self.begun_s = time.monotonic()
         self.run_s = 0.0
@@ -192,8 +190,7 @@ class Pool:
         self._free: list[Slot] = []
         self._running: dict[Slot, Statement] = {}  # in the order of their start
         self._slots: frozenset[Slot] = frozenset()  # of the current driver
-        self._runs = 0  # of all statements
-        self._runs_at_exhaustion = 0  # `_runs` when a statement last exhausted the memory
+        self._exhausted_s = 0.0  # when a statement last exhausted the memory
         self._lost_alone = False  # whether exactly one statement ran when the last driver was lost
         self._refusal: PgError | None = None
         self._ended = False
@@ -320,8 +317,8 @@ class Pool:
         meanwhile. If so, makes the slot free.
         """
         with self._lock:
-            if statement is next(iter(self._running.values())) and statement.number > self._runs_at_exhaustion:
-                self._runs_at_exhaustion = self._runs
+            if statement is next(iter(self._running.values())) and statement.run_s > self._exhausted_s:
+                self._exhausted_s = time.monotonic()
                 return False
             if statement.cancelled or statement.runs >= RUNS_MAX or self._refused(statement):
                 return False
@@ -390,8 +387,6 @@ class Pool:
             slot = max(self._free, key=lambda free: free.knows(statement))
             self._free.remove(slot)
             self._running[slot] = statement
-            self._runs += 1
-            statement.number = self._runs
             statement.runs += 1
             statement.run_s = now_s
             if statement.runs == RUNS_MAX:

@@ -36,30 +36,25 @@ def _form(expression: Expression, row: Positions, compiled: _Compile) -> Evaluat
     return None
 
 
-def _and(operands: Sequence[Evaluate], _: PgType) -> Evaluate:
-    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
-        result: bool | None = True
-        for operand in operands:
-            value = operand(bindings, row)
-            if value is False:
-                return False
-            result = None if value is None else result
-        return result
+def _connective(decisive: bool) -> Callable[[Sequence[Evaluate], PgType], Evaluate]:
+    """AND (`decisive` False) or OR (True): an operand that is `decisive` is the result."""
 
-    return evaluate
+    def made(operands: Sequence[Evaluate], _: PgType) -> Evaluate:
+        def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
+            result: bool | None = not decisive
+            for operand in operands:
+                value = operand(bindings, row)
+                if value is decisive:
+                    return decisive
+                result = None if value is None else result
+            return result
+
+        return evaluate
+
+    return made
 
 
-def _or(operands: Sequence[Evaluate], _: PgType) -> Evaluate:
-    def evaluate(bindings: Bindings, row: tuple[Any, ...]) -> Any:
-        result: bool | None = False
-        for operand in operands:
-            value = operand(bindings, row)
-            if value is True:
-                return True
-            result = None if value is None else result
-        return result
-
-    return evaluate
+_or = _connective(True)
 
 
 def _applied(function: Callable[[Any], bool | None]) -> Callable[[Sequence[Evaluate], PgType], Evaluate]:
@@ -96,7 +91,7 @@ def _extreme(choose: Callable[..., Any]) -> Callable[[Sequence[Evaluate], PgType
 
 
 _CALLS: Mapping[Function, Callable[[Sequence[Evaluate], PgType], Evaluate]] = {
-    syntax.AND: _and,
+    syntax.AND: _connective(False),
     syntax.OR: _or,
     syntax.NOT: _applied(lambda value: None if value is None else not value),
     syntax.IS_NULL: _applied(lambda value: value is None),

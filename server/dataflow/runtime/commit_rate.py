@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from math import exp
 
 SHORT_STEP_S = 0.02
@@ -49,9 +50,7 @@ class CommitRate:
 
 async def pause(duration_s: float, awaited: asyncio.Event) -> None:
     """Waits for this duration, or until the event is set. Clears the event."""
-    waiting = asyncio.ensure_future(awaited.wait())
-    try:
-        await asyncio.wait((waiting,), timeout=duration_s)
-    finally:
-        waiting.cancel()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(duration_s):
+            await awaited.wait()
     awaited.clear()

@@ -135,11 +135,11 @@ def change_owner(context: Context, statement: AlterOwner) -> CatalogState:
             hint=f"Change the ownership of the {found.kind}'s {whole} instead.",
         )
     role = role_named(context, statement.owner)
-    if isinstance(found, Relation):  # PostgreSQL checks the owner of other objects only if the owner changes
+    is_changed = state.owner(found.id) != role.id
+    if is_changed or isinstance(found, Relation):  # PostgreSQL checks other objects only if their owner changes
         privileges.require_owner(state, context.role, found)
-    if state.owner(found.id) == role.id:
+    if not is_changed:
         return state
-    privileges.require_owner(state, context.role, found)
     if not privileges.may_set_role(state, context.role, role.id):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'must be able to SET ROLE "{role.name}"')
     if not privileges.is_superuser(state, context.role):
