@@ -14,7 +14,7 @@ from psycopg import errors
 from server.session_state.prepared import PREPARED_CHARS_MAX
 from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
 from tests.attacks.clients import watched
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 pytestmark = pytest.mark.attacks
 
@@ -24,7 +24,7 @@ LEVELS = 30
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server without Spark. Each view names the one before it twice."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path_factory.mktemp("server"))
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (a int, b int, c text); CREATE VIEW v0 AS SELECT a FROM t")
         level = 0
@@ -34,12 +34,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         connection.execute(f"ALTER VIEW v{level - 1} RENAME TO largest".encode())
     yield server
     assert server.stop() == 0
-
-
-@pytest.fixture
-def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        yield connection
 
 
 def doubling(first: str) -> str:

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from catalog.acls import ITEMS_MAX
 from tests.attacks.clients import resident_bytes, watched
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 pytestmark = pytest.mark.attacks
 
@@ -22,7 +22,7 @@ TABLES = 200
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server without Spark, and the role `mallory` with CREATEROLE."""
-    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path)
     with psycopg.connect(server.dsn, autocommit=True) as boss:
         boss.execute("CREATE USER mallory CREATEROLE; CREATE SCHEMA s; GRANT USAGE, CREATE ON SCHEMA s TO mallory")
     yield server

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from server.http.port import CONNECTIONS_MAX, LINE_BYTES_MAX
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 from tests.server.execution.test_large_snapshot import anonymous_kib
 
 pytestmark = pytest.mark.attacks
@@ -24,7 +24,7 @@ ROUNDS = 300
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path)
     yield server
     assert server.stop() == 0
 

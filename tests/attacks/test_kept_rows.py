@@ -9,7 +9,7 @@ import pytest
 
 from server.session_state.portals import PORTAL_BYTES_MIN, PORTALS_BYTES_MAX
 from tests.attacks.clients import resident_bytes, watched
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
 
 pytestmark = pytest.mark.attacks
@@ -22,7 +22,7 @@ SYNC = frame(b"S", b"")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server without Spark."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path_factory.mktemp("server"))
     yield server
     assert server.stop() == 0
 

@@ -11,7 +11,7 @@ import pytest
 from psycopg import errors
 
 from tests.attacks.clients import watched
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 pytestmark = pytest.mark.attacks
 
@@ -21,15 +21,9 @@ OBJECTS = 1_500
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server without Spark."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path_factory.mktemp("server"))
     yield server
     assert server.stop() == 0
-
-
-@pytest.fixture
-def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        yield connection
 
 
 def create(connection: psycopg.Connection[Any], text: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from psycopg import errors
 
 from tests.attacks.clients import resident_bytes, watched
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 pytestmark = pytest.mark.attacks
 
@@ -29,7 +29,7 @@ POLL = "(POLL INTERVAL '20ms')"
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path_factory.mktemp("data"), module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path_factory.mktemp("data"))
     yield server
     assert '"level": "error"' not in server.log_path.read_text()
     assert server.stop() == 0

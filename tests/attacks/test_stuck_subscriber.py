@@ -12,7 +12,7 @@ import pytest
 
 from protocol.pgwire.messages.frontend import Query
 from protocol.pgwire.messages.startup import StartupMessage
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 from tests.server.execution.test_large_snapshot import Watch, anonymous_kib
 
 pytestmark = pytest.mark.attacks
@@ -26,7 +26,7 @@ ROWS, ROW_BYTES = 3, 20_000  # bytes of each commit: 115 MiB in total
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path)
     yield server
     assert server.stop() == 0
 

@@ -16,7 +16,7 @@ from protocol.pgwire.messages.frontend import Query
 from server.session_state.listening import CHANNELS_MAX, NOTIFICATIONS_MAX
 from server.session_state.transaction import SAVEPOINTS_MAX
 from tests.attacks.clients import resident_bytes, watched
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 from tests.server.frontend.raw_client import RawClient, raw_client
 
 pytestmark = pytest.mark.attacks
@@ -27,15 +27,9 @@ SESSIONS = 40
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server without Spark."""
-    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path)
     yield server
     assert server.stop() == 0
-
-
-@pytest.fixture
-def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        yield connection
 
 
 def sessions(connection: psycopg.Connection[Any]) -> int:

@@ -32,7 +32,7 @@ from server.coordinator.payloads import prepare_payloads
 from server.egress.downstream import Written
 from server.egress.sinks import Sinks
 from tests.bench.servers import Line, Servers
-from tests.fix_server import ServerProcess
+from tests.fix_server import server_without_spark
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.registry import RegistryThread
 from tests.kafka.sinks import PROGRESS
@@ -58,7 +58,7 @@ def run(servers: Servers) -> list[Line]:
     with tempfile.TemporaryDirectory(prefix="tidewire-bench-") as directory:
         lines = uvloop.run(_bulk(Path(directory) / "bulk", servers.postgres.dsn, port))
         lines += _topics(Path(directory))
-        server = ServerProcess(Path(directory) / "data", module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+        server = server_without_spark(Path(directory) / "data")
         try:
             lines.append(_freshness(server.dsn, servers.postgres.dsn, port))
         finally:

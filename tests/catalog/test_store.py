@@ -343,6 +343,13 @@ def copy_sample(sample: Path, directory: Path) -> None:
     directory.chmod(0o700)
 
 
+def opened_sample(sample: Path, directory: Path, format: str) -> Store:
+    """The store of a copy of a data directory of an earlier format."""
+    copy_sample(sample, directory)
+    assert dump(directory)[0] == format
+    return Store(directory)
+
+
 class TestMigrations:
     def test_migrations_are_recorded(self, store: Store) -> None:
         assert store.read("PRAGMA user_version") == [(len(MIGRATIONS),)]
@@ -385,9 +392,7 @@ class TestMigrations:
 
     def test_a_directory_of_format_3_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_3.DIRECTORY, directory)
-        assert dump(directory)[0] == "3"
-        store = Store(directory)
+        store = opened_sample(sample_3.DIRECTORY, directory, "3")
         state = persistence.load(store)
         for item in (sample_3.TABLE, sample_3.MVIEW, sample_3.INDEX, sample_3.HOLD, sample_3.LATE):
             assert state.items[item.id] == item
@@ -421,9 +426,7 @@ class TestMigrations:
 
     def test_a_directory_of_format_4_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_4.DIRECTORY, directory)
-        assert dump(directory)[0] == "4"
-        store = Store(directory)
+        store = opened_sample(sample_4.DIRECTORY, directory, "4")
         assert persistence.load(store).items[sample_4.TABLE.id] == sample_4.TABLE
         log = Log(store, Payloads(directory / "payloads"))
         assert len(log.batches(sample_4.TABLE.id)) == 2
@@ -434,17 +437,13 @@ class TestMigrations:
 
     def test_a_directory_of_format_5_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_5.DIRECTORY, directory)
-        assert dump(directory)[0] == "5"
-        store = Store(directory)
+        store = opened_sample(sample_5.DIRECTORY, directory, "5")
         assert source_state.load(store, sample_5.TABLE.id) == sample_5.STATE
         store.close()
 
     def test_a_directory_of_format_6_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_6.DIRECTORY, directory)
-        assert dump(directory)[0] == "6"
-        store = Store(directory)
+        store = opened_sample(sample_6.DIRECTORY, directory, "6")
         state = persistence.load(store)
         assert tuple(state.items[item.id] for item in sample_6.ITEMS) == sample_6.ITEMS
         secret = state.items[sample_6.SECRET.id]
@@ -456,18 +455,14 @@ class TestMigrations:
 
     def test_a_directory_of_format_7_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_7.DIRECTORY, directory)
-        assert dump(directory)[0] == "7"
-        store = Store(directory)
+        store = opened_sample(sample_7.DIRECTORY, directory, "7")
         errors = CollectionErrors(store)
         assert [(time, errors.at(sample_7.TOPIC.id, time)) for time in (10, 20)] == list(sample_7.ENTRIES)
         store.close()
 
     def test_a_directory_of_format_8_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_8.DIRECTORY, directory)
-        assert dump(directory)[0] == "8"
-        store = Store(directory)
+        store = opened_sample(sample_8.DIRECTORY, directory, "8")
         assert persistence.load(store).items[sample_8.CHANGES.id] == sample_8.CHANGES
         assert source_state.load(store, sample_8.CHANGES.id) == sample_8.STATE
         assert persistence.load(store).items[sample_8.SINK.id] == sample_8.SINK
@@ -476,18 +471,14 @@ class TestMigrations:
 
     def test_a_directory_of_format_9_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_9.DIRECTORY, directory)
-        assert dump(directory)[0] == "9"
-        store = Store(directory)
+        store = opened_sample(sample_9.DIRECTORY, directory, "9")
         assert persistence.load(store).items[sample_9.SINK.id] == sample_9.SINK
         assert source_state.load(store, sample_9.SINK.id) == sample_9.SINK_STATE
         store.close()
 
     def test_a_directory_of_format_10_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_10.DIRECTORY, directory)
-        assert dump(directory)[0] == "10"
-        store = Store(directory)
+        store = opened_sample(sample_10.DIRECTORY, directory, "10")
         roles = persistence.load(store).roles
         assert (roles[sample_10.ADMIN.id], roles[sample_10.USER.id]) == (sample_10.ADMIN, sample_10.USER)
         assert len(persistence.salt_key(store)) == 32
@@ -495,9 +486,7 @@ class TestMigrations:
 
     def test_a_directory_of_format_12_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample_12.DIRECTORY, directory)
-        assert dump(directory)[0] == "12"
-        store = Store(directory)
+        store = opened_sample(sample_12.DIRECTORY, directory, "12")
         state = persistence.load(store)
         assert dict(state.memberships) == sample_12.MEMBERSHIPS
         assert {id: state.privileges[id] for id in sample_12.ACLS} == sample_12.ACLS
@@ -507,9 +496,7 @@ class TestMigrations:
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
-        copy_sample(sample.DIRECTORY, directory)
-        assert dump(directory)[0] == "1"
-        store = Store(directory)
+        store = opened_sample(sample.DIRECTORY, directory, "1")
         state = persistence.load(store)
         assert {sample.DB, sample.OTHER_DB} == set(state.databases.values())
         assert {sample.PUBLIC, sample.AUDIT} <= set(state.schemas.values())

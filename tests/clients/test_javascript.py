@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_server import ServerProcess
+from tests.fix_server import server_without_spark
 
 pytestmark = pytest.mark.clients
 
@@ -25,7 +25,7 @@ def test_javascript(tmp_path: Path, tests: str, transport: str) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js is not installed")
-    server = ServerProcess(tmp_path / "data", module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path / "data")
     try:
         url = f"http://127.0.0.1:{server.http_port}"
         for name in ("client", "tables"):

@@ -32,7 +32,7 @@ from tests.faults.recorder import Event, events
 from tests.faults.subscriber import kept
 from tests.faults.world import Advances, World
 from tests.faults.writers import Drawn, Operation, Row
-from tests.fix_server import ServerProcess
+from tests.fix_server import server_without_spark
 
 pytestmark = pytest.mark.faults
 
@@ -200,7 +200,7 @@ def test_a_server_starts_after_a_power_failure(recording: Recording, seed: int, 
         if number % (POINTS * STATES // 5) == 0:
             flags = ("--data-dir", str(state / "data"))
             log = tmp_path / f"log-{number}"
-            server = ServerProcess(log, *flags, env={"FAULTS_SPARK": "none"}, module="tests.faults.child")
+            server = server_without_spark(log, *flags)
             assert server.stop() == 0, f"seed {seed}, after {point} events"
 
 

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import psycopg
 
-from tests.fix_server import ServerProcess
+from tests.fix_server import server_without_spark
 from tests.fuzz.mutations import SEED
 from tests.server.execution.test_large_snapshot import anonymous_kib
 
@@ -30,7 +30,7 @@ class FuzzedServer:
     """Statements that need Spark end with `statement_timeout`."""
 
     def __init__(self, directory: Path) -> None:
-        self.process = ServerProcess(directory, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+        self.process = server_without_spark(directory)
         self._checked = 0
         with self._connected() as connection:
             connection.execute("CREATE TABLE t (k int, v text)")

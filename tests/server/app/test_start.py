@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from server import __main__ as command
 from server.config import Config
 from server.spark.embedded.jvm import PART_S, ClassArchive, kill_leftover_processes
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 ROOT = Path(__file__).parents[3]
 
@@ -351,7 +351,7 @@ def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_prints_only_the_log(tmp_path: Path) -> None:
     """A query on system tables loads DuckDB, which reports objects that the interpreter cannot collect at exit."""
-    server = ServerProcess(tmp_path, module="tests.faults.child", env={"FAULTS_SPARK": "none"})
+    server = server_without_spark(tmp_path)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         assert connection.execute("SELECT count(*) > 10 FROM pg_catalog.pg_class").fetchone() == (True,)
     server.process.send_signal(signal.SIGINT)

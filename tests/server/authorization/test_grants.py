@@ -14,7 +14,7 @@ from psycopg import errors
 
 from catalog.acls import ITEMS_MAX
 from tests.examples import examples
-from tests.fix_server import ServerProcess, ServerThread
+from tests.fix_server import ServerThread, server_without_spark
 from tests.server.authorization.test_roles import Sessions
 from tests.server.authorization.test_roles import oracle as oracle
 from tests.server.pg_catalog.test_pg_catalog import psql
@@ -597,8 +597,7 @@ def test_a_list_of_privileges_is_bounded(sessions: Sessions) -> None:
 
 @pytest.mark.crash
 def test_options_survive_kills(tmp_path: Path) -> None:
-    flags = {"module": "tests.faults.child", "env": {"FAULTS_SPARK": "none"}}
-    server = ServerProcess(tmp_path, **flags)  # type: ignore[arg-type]
+    server = server_without_spark(tmp_path)
     try:
         with psycopg.connect(server.dsn, autocommit=True) as boss:
             boss.execute("CREATE TABLE t (a int); CREATE USER ann CREATEROLE; CREATE USER bob; CREATE ROLE readers")
@@ -608,7 +607,7 @@ def test_options_survive_kills(tmp_path: Path) -> None:
             boss.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO bob")
             boss.execute("REVOKE ALL ON t FROM materialize")
             server.kill()
-        server = ServerProcess(tmp_path, **flags)  # type: ignore[arg-type]
+        server = server_without_spark(tmp_path)
         with psycopg.connect(server.dsn, user="ann", autocommit=True) as ann:
             ann.execute("GRANT SELECT ON t TO bob; GRANT readers TO bob; CREATE ROLE made")
             with pytest.raises(errors.InsufficientPrivilege):

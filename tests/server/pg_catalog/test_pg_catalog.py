@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -71,14 +71,19 @@ CREATE INDEX ON s2.written (t, (x % 2));
 """
 
 
-@pytest.fixture(scope="module")
-def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path_factory.mktemp("data"), NothingComputed())
+def served(directory: Path, schema: Iterable[str]) -> Iterator[ServerThread]:
+    """A server whose objects these statements create."""
+    server = ServerThread(directory, NothingComputed())
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        for statement in SCHEMA.split(";\n")[:-1]:
+        for statement in schema:
             connection.execute(statement.encode())
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    yield from served(tmp_path_factory.mktemp("data"), SCHEMA.split(";\n")[:-1])
 
 
 @pytest.fixture(scope="module")

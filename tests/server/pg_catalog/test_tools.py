@@ -16,7 +16,7 @@ import pytest
 
 from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerThread
-from tests.server.pg_catalog.test_pg_catalog import TEXT_TYPES, NothingComputed
+from tests.server.pg_catalog.test_pg_catalog import TEXT_TYPES, served
 
 HERE = Path(__file__).parent
 
@@ -34,12 +34,7 @@ def statements(name: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(tmp_path_factory.mktemp("data"), NothingComputed())
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        for _, statement in statements("tools_schema.sql"):
-            connection.execute(statement.encode())
-    yield server
-    server.stop()
+    yield from served(tmp_path_factory.mktemp("data"), [text for _, text in statements("tools_schema.sql")])
 
 
 @pytest.fixture(scope="module")

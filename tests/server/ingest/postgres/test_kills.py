@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from tests.fix_postgres import PostgresServer
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 from tests.resuming import WAIT_S, Subscriber, Updates
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
@@ -141,8 +141,7 @@ def test_no_transfer_is_divided_lost_or_repeated(tmp_path: Path, upstream: Postg
 
 
 def _started(directory: Path) -> ServerProcess:
-    spark = {"FAULTS_SPARK": "none"}
-    return ServerProcess(directory / "data", "--timestamp-interval", "50ms", module="tests.faults.child", env=spark)
+    return server_without_spark(directory / "data", "--timestamp-interval", "50ms")
 
 
 def _create_source(server: ServerProcess, port: int) -> None:
