@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -184,9 +185,12 @@ async def subscribe(
         empty = ConstantSubscription(pa.table({}), snapshot=False, progress=statement.progress, time=as_of)
         activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
+    holder = hold_at(context, inputs, as_of)  # at once: the next commit may move `since` beyond the chosen time
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
-    begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
-    coming = ComingSubscription(begin, as_of, progress=statement.progress)
+    begun = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
+    beginning = asyncio.create_task(begun)
+    beginning.add_done_callback(lambda _: holder.release())
+    coming = ComingSubscription(beginning, as_of, progress=statement.progress)
     is_past = as_of <= context.coordinator.latest_time()
     subscription = await coming.begun_within(BEGIN_S) if is_past else coming
     activity.subscriptions_started[output] += 1
@@ -204,7 +208,10 @@ async def _begun(
     *,
     exact: bool,
 ) -> Subscription:
-    """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached."""
+    """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached.
+
+    The caller holds the inputs at `as_of`.
+    """
     with reporting(context, lambda: hydration_of(context, query)):
         joined = await _join(context, query, as_of, exact=exact)
     snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
@@ -265,7 +272,6 @@ def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:
 
 async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: bool) -> Joined:
     coordinator = context.coordinator
-    holder = hold_at(context, plan.inputs, as_of)
     try:
         await _until_reached(context, plan.inputs, as_of)
         check_unaltered(context, plan)
@@ -284,8 +290,6 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             return await coordinator.subscriptions.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None
-    finally:
-        holder.release()
 
 
 async def _until_reached(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:

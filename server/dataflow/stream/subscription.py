@@ -11,9 +11,8 @@ subscription ends with 54000, even while its session is blocked by a full socket
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -229,10 +228,10 @@ class ComingSubscription:
     The first progress is sent at once, the rest when it has `begun`.
     """
 
-    def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
+    def __init__(self, beginning: asyncio.Task[Subscription], as_of: int, *, progress: bool) -> None:
         self.interrupt: Callable[[PgError], None] | None = None
         self._messages: list[Message] = [Progress(as_of)] if progress else []
-        self._beginning = asyncio.create_task(begin)
+        self._beginning = beginning
         self.finished = False
 
     @property

@@ -417,3 +417,28 @@ def test_a_dropped_table_ends_the_streams_of_its_constants(dsn: str, tables: psy
         with pytest.raises(errors.UndefinedObject, match=r"relation '.*\.public\.r' was dropped"):
             for _ in stream:
                 pass
+
+
+def test_commits_do_not_overtake_the_start_of_a_subscription(dsn: str) -> None:
+    """`since` follows each commit closely, so that it passes a start time that is not held at once."""
+    ended = threading.Event()
+
+    def write() -> None:
+        with connect(dsn) as writer, writer.pipeline() as pipeline:
+            while not ended.is_set():
+                for _ in range(20):
+                    writer.execute("INSERT INTO overtaken VALUES (1)")
+                pipeline.sync()
+
+    with connect(dsn) as subscriber:
+        subscriber.execute("CREATE TABLE overtaken (a int) WITH (RETAIN HISTORY FOR '1 ms')")
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for _ in range(100):
+                with subscriber.transaction():
+                    subscriber.execute("DECLARE c CURSOR FOR SUBSCRIBE overtaken WITH (SNAPSHOT false, PROGRESS)")
+                    assert [row[1] for row in subscriber.execute("FETCH 1 c")] == [True]
+        finally:
+            ended.set()
+            thread.join()

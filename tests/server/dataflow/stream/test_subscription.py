@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,6 +33,10 @@ async def begun(feed: Feed, computed: asyncio.Event) -> Subscription:
     return Subscription(feed, feed.join(), snapshot_stream, Timestamp(5), bounds, 1 << 30)
 
 
+def coming_from(beginning: Coroutine[Any, Any, Subscription]) -> ComingSubscription:
+    return ComingSubscription(asyncio.create_task(beginning), 5, progress=True)
+
+
 async def rest(stream: Subscription) -> list[Progress | int]:
     """The messages up to the progress that closes the snapshot; of rows their time."""
     messages: list[Message] = []
@@ -43,7 +48,7 @@ async def rest(stream: Subscription) -> list[Progress | int]:
 async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None:
     computed = asyncio.Event()
     computed.set()
-    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, progress=True)
+    coming = coming_from(begun(Feed(Timestamp(6), tmp_path), computed))
     stream = await coming.begun_within(60)
     assert isinstance(stream, Subscription)
     assert await rest(stream) == [Progress(5), 5, Progress(6)]
@@ -52,7 +57,7 @@ async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None
 
 async def test_waiting_for_the_computation_is_bounded(tmp_path: Path) -> None:
     computed = asyncio.Event()
-    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, progress=True)
+    coming = coming_from(begun(Feed(Timestamp(6), tmp_path), computed))
     assert await coming.begun_within(0.01) is coming
     assert coming.ready() == [Progress(5)]
     assert coming.ready() == []
@@ -69,7 +74,7 @@ async def test_an_error_of_the_computation_is_raised() -> None:
         raise PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
 
     with pytest.raises(PgError, match="division by zero"):
-        await ComingSubscription(failing(), 5, progress=True).begun_within(60)
+        await coming_from(failing()).begun_within(60)
 
 
 async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> None:
@@ -81,7 +86,7 @@ async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> No
         finally:
             cancelled.set()
 
-    wait = asyncio.create_task(ComingSubscription(waiting(), 5, progress=True).begun_within(60))
+    wait = asyncio.create_task(coming_from(waiting()).begun_within(60))
     await asyncio.sleep(0.01)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
