@@ -161,7 +161,7 @@ def _subscribed(port: int, statements: list[str]) -> Iterator[socket.socket]:
                 part = s.recv(65536)
                 assert part, seen
                 seen += part
-            assert b"ERROR" not in seen, seen
+                assert b"ERROR" not in seen, seen
             yield s
 
 
