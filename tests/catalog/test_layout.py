@@ -102,7 +102,7 @@ class Table:
         self.log.replaced(run, batch, merged)
 
 
-@examples(200)
+@examples(80)
 @given(steps=STEPS, inline=st.sampled_from((1, 64 * 1024)))
 def test_rows_have_the_columns_of_the_table(steps: list[tuple[str, Any]], inline: int, tmp_path_factory: Any) -> None:
     with mock.patch.multiple(module, INLINE_BYTES=inline, MERGE_BATCHES=2, MERGE_ROWS=2):

@@ -154,7 +154,7 @@ def test_testdrive_runs_scripts(own_server: ServerThread, tmp_path: Path) -> Non
     (tmp_path / "plain.td").write_text(plain)
     (tmp_path / "messages.pt").write_text(messages)
     command = here(command.replace("[", "").replace("]", ""), own_server).replace(" FILE...", " plain.td messages.pt")
-    assert re.findall("^ok  .*$", output(command, tmp_path), re.MULTILINE)
+    assert re.findall(r"^ok  +(\S+)", output(command, tmp_path), re.MULTILINE) == ["plain.td", "messages.pt"]
     with MockCluster() as kafka, RegistryThread() as registry:
         kafka.create_topic("testdrive-orders-7")
         (tmp_path / "kafka.td").write_text(kafka_script)

@@ -75,7 +75,7 @@ def test_a_large_result_has_several_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     assert found["c0"].to_pylist() == values[::-1]
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_more_than_two_gigabytes() -> None:
     """`pa.Table.take` fails: "offset overflow while concatenating arrays"."""
     part = pa.array(["x" * 1_000_000, "y"] * 400)

@@ -467,7 +467,7 @@ def test_random_statements_have_postgresqls_effects(cleared: Sessions, passing_s
     for side in sides:
         side["boss"].add_notice_handler(lambda d, side=side: side.notices.append(f"{d.sqlstate} {d.message_primary}"))
 
-    @examples(25)
+    @examples(10)
     @given(st.lists(st.tuples(ROLE | st.just("boss"), STATEMENTS), min_size=5, max_size=25))
     def compare(script: list[tuple[str, str]]) -> None:
         for side in sides:

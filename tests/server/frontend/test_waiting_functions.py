@@ -168,7 +168,7 @@ def test_a_session_holds_a_limited_number_of_locks(connect: Connect) -> None:
     ours, other = connect(), connect()
     with ours.pipeline():
         for number in range(count):
-            ours.execute(f"SELECT pg_advisory_lock({number})".encode())
+            ours.execute("SELECT pg_advisory_lock(%s::bigint)", (number,))
     ours.execute("SELECT pg_advisory_lock(1)")
     with pytest.raises(errors.OutOfMemory):
         ours.execute("SELECT pg_advisory_lock(-1)")
