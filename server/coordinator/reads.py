@@ -68,7 +68,7 @@ class Reads:
                 self.require(item)
                 return rows
             case _:
-                raise _dropped(id)
+                raise _dropped()
 
     async def decoded_rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
         """As `rows`, also if the collection has an error: the rows that could be decoded."""
@@ -154,7 +154,7 @@ class Reads:
         """Returns a logged collection's consolidated changes in [lower, upper). The caller holds `lower - 1`."""
         item = self._committer.state.items.get(id)
         if not isinstance(item, Collection):
-            raise _dropped(id)
+            raise _dropped()
         await self.final(item, Timestamp(upper - 1))
         schema, layout, log = collection_schema(item), layout_of(item), self._log
         if log.lines(id, lower, upper) <= LOOP_ROWS_MAX and log.are_cached(id, lower, upper):
@@ -212,5 +212,7 @@ def altered_error(name: str) -> AlteredError:
     )
 
 
-def _dropped(name: str) -> PgError:
-    return PgError(SqlState.UNDEFINED_TABLE, f'relation "{name}" was dropped')
+def _dropped(name: str | None = None) -> PgError:
+    """`name`: None if it is not known any more."""
+    relation = "a relation of the query" if name is None else f'relation "{name}"'
+    return PgError(SqlState.UNDEFINED_TABLE, f"{relation} was dropped")

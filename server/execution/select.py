@@ -298,8 +298,18 @@ def _held(context: Context, plan: QueryPlan, time: int) -> Holder:
 def hold_at(context: Context, inputs: frozenset[ObjectId], time: int) -> Holder:
     """A holder of the inputs at an explicit time. PgError 22000 if an input can no longer be read at that time."""
     if any(id not in context.coordinator.frontiers.floors and id.startswith("u") for id in inputs):
-        raise PgError(SqlState.UNDEFINED_TABLE, "a relation of the query was dropped")
+        raise _input_dropped()
     try:
         return context.coordinator.frontiers.hold(inputs, time)
     except NotReadable as error:
         raise not_readable(context, error, time) from None
+
+
+def require_inputs(context: Context, inputs: frozenset[ObjectId]) -> None:
+    """PgError 42P01 if one of the relations was dropped."""
+    if not inputs <= context.state.items.keys():
+        raise _input_dropped()
+
+
+def _input_dropped() -> PgError:
+    return PgError(SqlState.UNDEFINED_TABLE, "a relation of the query was dropped")

@@ -30,7 +30,7 @@ from server.dataflow.stream.subscription import (
 from server.execution.hydration import hydration_of
 from server.execution.names import find_item
 from server.execution.planning import plan_order
-from server.execution.select import check_unaltered, hold_at, rows_without_inputs
+from server.execution.select import check_unaltered, hold_at, require_inputs, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
 from server.runtime.errors import evaluation_error, to_pg_error
@@ -274,6 +274,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
     coordinator = context.coordinator
     try:
         await _until_reached(context, plan.inputs, as_of)
+        require_inputs(context, plan.inputs)
         check_unaltered(context, plan)
         with _evaluation():
             scan = plan.direct_scan
@@ -295,6 +296,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
 async def _until_reached(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:
     """Waits until `time` is reached. PgError 42704 if a relation is dropped meanwhile."""
     coordinator, state = context.coordinator, context.state
+    require_inputs(context, inputs)
     names = {id: ".".join(state.full_name(state.items[id])) for id in inputs}
     while coordinator.latest_time() < time:
         for id, name in names.items():

@@ -106,12 +106,14 @@ class Dispatcher:
 
     async def execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:
         """Runs a planned statement and returns its result. Plans it again if a table was altered meanwhile."""
+        mode = self.context.transaction.mode
         try:
             return await self._execute(prepared, parameters)
         except AlteredError:
             current = await offload("", self.revalidated, prepared)
             if current is prepared:
                 raise
+            self.context.transaction.mode = mode  # nothing may follow a SUBSCRIBE, but this one has not begun
             return await self._execute(current, parameters)
 
     async def _execute(self, prepared: Prepared, parameters: tuple[object, ...]) -> Result:

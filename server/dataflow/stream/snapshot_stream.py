@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from protocol.pgwire.errors import PgError
+from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream.feed import Entry
 from server.runtime.errors import to_pg_error
 from server.timeline.frontiers import Pulse
@@ -70,7 +70,7 @@ class SnapshotStream:
         """Called when the task has ended. A task that was cancelled counts as failed: its entries are incomplete."""
         self._release()
         if not self._complete and self.failure is None:
-            self.failure = to_pg_error(RuntimeError("the snapshot is incomplete"))
+            self.failure = PgError(SqlState.QUERY_CANCELED, "the subscription was closed")
         self.moved.fire()
 
     def take(self) -> list[Entry]:

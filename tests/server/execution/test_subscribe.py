@@ -6,6 +6,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -442,3 +443,40 @@ def test_commits_do_not_overtake_the_start_of_a_subscription(dsn: str) -> None:
         finally:
             ended.set()
             thread.join()
+
+
+def test_subscriptions_begin_while_their_table_is_altered_and_dropped(dsn: str) -> None:
+    """They begin, or fail with an error that says what happened."""
+    ended = threading.Event()
+
+    def define() -> None:
+        with connect(dsn) as definer:
+            while not ended.is_set():
+                definer.execute("CREATE TABLE defined (a int)")
+                for _ in range(3):
+                    definer.execute("ALTER TABLE defined ADD COLUMN b int")
+                    definer.execute("ALTER TABLE defined DROP COLUMN b")
+                definer.execute("DROP TABLE defined")
+
+    def subscribe() -> set[str | None]:
+        begun, failed = 0, set()
+        query = "SELECT d.a, count(*) FROM defined d JOIN defined e USING (a) GROUP BY d.a"
+        with connect(dsn) as subscriber:
+            while begun < 20:
+                try:
+                    with subscriber.transaction():
+                        subscriber.execute(f"DECLARE c CURSOR FOR SUBSCRIBE ({query}) WITH (PROGRESS)".encode())
+                        begun += len(subscriber.execute("FETCH 1 c").fetchall())
+                except psycopg.Error as error:
+                    failed.add(error.sqlstate)
+        return failed
+
+    thread = threading.Thread(target=define)
+    thread.start()
+    try:
+        with ThreadPoolExecutor(8) as subscribers:
+            failed = set().union(*(found.result() for found in [subscribers.submit(subscribe) for _ in range(8)]))
+    finally:
+        ended.set()
+        thread.join()
+    assert failed <= {"40001", "42P01", "42704"}
