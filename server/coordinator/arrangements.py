@@ -12,17 +12,18 @@ from server.dataflow.arrangements.arrangement import Arranger, Storage
 from server.dataflow.arrangements.file_arrangement import SERVER, Executors
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.spark import Engine
+from server.timeline.frontiers import Frontiers
 
 
 class Arrangements:
     """The storage of arrangements: in the server, and in files that Spark's executors probe if a directory is given."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, frontiers: Frontiers) -> None:
         """`scratch`: the directory for temporary files of the server."""
         self._storage = Storage(scratch)
         self._executors: Executors | None = None
         self._setting: Callable[[], str] = lambda: SERVER
-        self.shared = SharedArrangements(self._storage)
+        self.shared = SharedArrangements(self._storage, frontiers.hold_log)
 
     def use_directory(self, directory: Path, name: Path, engine: Engine, setting: Callable[[], str]) -> None:
         """Stores large arrangements in a subdirectory of `directory`. Several servers may share the directory.

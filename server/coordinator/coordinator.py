@@ -160,7 +160,7 @@ class Coordinator:
             frontiers,
             {id: SystemTableRows(partial(s.rows, self), partial(s.revision, self)) for id, s in system_tables.items()},
         )
-        self.arrangements = Arrangements(scratch)
+        self.arrangements = Arrangements(scratch, frontiers)
         if arrangement_directory is not None:
             name, setting = directory / "arrangements", partial(self.setting, "arrangement_probing")
             self.arrangements.use_directory(arrangement_directory, name, engine, setting)

@@ -236,6 +236,10 @@ class Frontiers:
                 raise NotReadable(id, self.floors[id])
         return self._held(ids, time)
 
+    def hold_log(self, id: ObjectId, time: int) -> Holder:
+        """Returns a new holder of a collection at `time`, or, if its log begins later, at the beginning of its log."""
+        return self._held((id,) if id in self.floors else (), Timestamp(max(time, self.floors.get(id, 0))))
+
     def also(self, holder: Holder) -> Holder:
         """Returns a new holder of the same collections at the same time."""
         return self._held(holder.collections, holder.time)

@@ -4,12 +4,17 @@ An operator has a lease with a time, at which it reads. The first lease that nee
 the log; reads at an earlier time do not see them. The arrangement's `since` is the least time of its leases. Without
 leases the arrangement is closed. A lease may also use an arrangement by the same key with additional columns, such as
 that of an index.
+
+A new lease of an existing arrangement may be the first to need updates between the last inserted ones and its time. The
+other leases, whose owners hold this history, may be released before it inserts them. It therefore holds the history
+itself until its first `reach`: the log would otherwise merge these updates with earlier ones, and all of them would be
+inserted again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,6 +29,7 @@ from server.dataflow.arrangements.projected_arrangement import ProjectedArrangem
 from server.dataflow.arrangements.run import ByKey, Sorting
 from server.dataflow.inputs import Inputs
 from server.runtime.threads import to_the_end
+from server.timeline.frontiers import Holder
 
 INSERTED_ROWS = 1 << 16  # changes of several times are inserted together, about so many at once
 
@@ -40,16 +46,25 @@ class _Shared:
     filled: bool = False  # whether the rows at its first time are inserted
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def complete_at(self) -> int:
+        """The last time at which it has all updates, once its rows are inserted."""
+        return self.arrangement.upper - 1 if self.filled else min(lease.time for lease in self.leases)
+
 
 @dataclass(eq=False)
 class Lease:
-    """One operator's use of an arrangement. Until it is released, history from `time` on is kept."""
+    """One operator's use of an arrangement. Until it is released, the arrangement keeps history from `time` on.
+
+    `holder`: keeps the collection's history that the first `reach` inserts.
+    """
 
     owner: SharedArrangements
     key: Key
     schema: pa.Schema
     shared: _Shared
     time: Timestamp
+    holder: Holder | None
 
     @cached_property
     def arrangement(self) -> Arrangement:
@@ -70,8 +85,11 @@ class Lease:
         id = self.key[0]
         async with self.shared.lock:
             if not self.shared.filled:
-                start = min(lease.time for lease in self.shared.leases)  # its owner holds the history from there on
-                await self._insert(updates.with_diff(await inputs.rows(id, start), 1), start)
+                start = self.shared.complete_at
+                self.shared.arrangement.advance(
+                    start
+                )  # there will be no rows before: no lease may begin there any more
+                await self._insert(updates.with_diff(await inputs.rows(id, Timestamp(start)), 1), Timestamp(start))
                 self.shared.filled = True
             times = inputs.change_times(id, self.arrangement.upper, time + 1)
             parts: list[pa.Table] = []
@@ -83,6 +101,7 @@ class Lease:
                     of_rows = np.repeat(times[number - len(rows) : number], rows) if len(rows) > 1 else None
                     await self._insert(pa.concat_tables(parts), at, of_rows)
                     parts, rows = [], []
+        self.release_history()
 
     async def _insert(self, changes: pa.Table, time: Timestamp, times: NDArray[np.int64] | None = None) -> None:
         _, positions, _ = self.shared.key
@@ -93,6 +112,12 @@ class Lease:
         except Exception:  # the arrangement may be incomplete
             self.owner.invalidated(self)
             raise
+
+    def release_history(self) -> None:
+        """The updates up to `time` are inserted, or not needed."""
+        if self.holder is not None:
+            self.holder.release()
+            self.holder = None
 
     def advance(self, time: Timestamp) -> None:
         """The operator will not read at earlier times any more."""
@@ -112,8 +137,10 @@ class Lease:
 class SharedArrangements:
     """The shared arrangements of a server, made by `arranger`. Operators also use it for unshared arrangements."""
 
-    def __init__(self, arranger: Arranger) -> None:
+    def __init__(self, arranger: Arranger, hold: Callable[[ObjectId, int], Holder]) -> None:
+        """`hold` keeps a collection's history from a time on (`Frontiers.hold_log`)."""
         self.arranger = arranger
+        self._hold = hold
         self.restoring = asyncio.Lock()
         """Held while a dataflow builds its state again."""
         self._known: dict[Key, _Shared] = {}
@@ -121,9 +148,12 @@ class SharedArrangements:
     def lease(self, key: Key, schema: pa.Schema, as_of: Timestamp) -> Lease:
         """A lease at `as_of`, of an existing arrangement with `since <= as_of` or a new one."""
         shared = next((self._known[k] for k in self._serving(key) if self._known[k].arrangement.since <= as_of), None)
+        holder = None
         if shared is None:
             shared = self._known[key] = _Shared(key, self.arranger.arrangement(key[2], schema, as_of))
-        lease = Lease(self, key, schema, shared, as_of)
+        elif shared.complete_at < as_of:
+            holder = self._hold(key[0], shared.complete_at)
+        lease = Lease(self, key, schema, shared, as_of, holder)
         shared.leases.add(lease)
         return lease
 
@@ -137,6 +167,7 @@ class SharedArrangements:
                 yield known
 
     def released(self, lease: Lease) -> None:
+        lease.release_history()
         shared = lease.shared
         shared.leases.discard(lease)
         if not shared.leases:

@@ -24,6 +24,7 @@ from server.sql.constant import Bindings
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.rewrite import rewritten
+from server.timeline.frontiers import Frontiers
 from tests.server.states import empty_state
 
 TABLES = {
@@ -157,7 +158,7 @@ def changes_table(name: str, lines: Sequence[tuple[tuple[Any, ...], int]]) -> pa
 def followed(plan: QueryPlan, history: History, engine: Engine, storage: Arranger) -> IncrementalComputation:
     """Returns the incremental computation of a query. NoRule if an operator has no delta rule."""
     root = delta_plan(rewritten(plan.relation), plan.inputs)
-    return IncrementalComputation(root, plan, history, engine, SharedArrangements(storage))
+    return IncrementalComputation(root, plan, history, engine, SharedArrangements(storage, Frontiers().hold_log))
 
 
 async def from_scratch(plan: QueryPlan, history: History, engine: Engine, time: int) -> pa.Table:

@@ -21,6 +21,7 @@ from server.dataflow.operators.step_cost import StepCost
 from server.dataflow.plan.lowering import delta_plan
 from server.dataflow.plan.nodes import DistinctValues, nodes_of
 from server.sql.rewrite import rewritten
+from server.timeline.frontiers import Frontiers
 from tests.examples import examples
 from tests.server.dataflow.histories import planned
 
@@ -45,7 +46,9 @@ def distinct_values() -> DistinctValues:
 
 def operator(storage: Storage) -> DistinctValuesOperator:
     unused = cast(Any, None)
-    context = OperatorContext(unused, unused, SharedArrangements(storage), Timestamp(0), StepCost())
+    context = OperatorContext(
+        unused, unused, SharedArrangements(storage, Frontiers().hold_log), Timestamp(0), StepCost()
+    )
     return DistinctValuesOperator(distinct_values(), context)
 
 

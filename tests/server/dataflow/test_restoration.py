@@ -29,6 +29,7 @@ from server.dataflow.runtime.incremental import IncrementalComputation
 from server.dataflow.runtime.restoration import Restoration
 from server.spark.engine import SparkEngine
 from server.sql.rewrite import rewritten
+from server.timeline.frontiers import Frontiers
 from tests.server.dataflow.histories import History, changes_table, from_scratch, ids, planned, random_row
 from tests.server.slow_engine import SlowEngine
 
@@ -163,7 +164,7 @@ class Following:
 @pytest.fixture
 def shared() -> Iterator[SharedArrangements]:
     storage = Storage()
-    yield SharedArrangements(storage)
+    yield SharedArrangements(storage, Frontiers().hold_log)
     storage.close()
 
 

@@ -19,6 +19,7 @@ from server.dataflow.arrangements.arrangement import Arranger, Storage
 from server.dataflow.arrangements.file_arrangement import EXECUTORS, Executors
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import Lease, SharedArrangements
+from server.timeline.frontiers import Frontiers
 from tests.server.dataflow.histories import History, ids, random_history, schema_of
 from tests.server.dataflow.workers import Workers
 
@@ -56,7 +57,7 @@ async def is_correct(lease: Lease, history: History) -> bool:
 def test_each_lease_reads_at_its_own_time(storage: Arranger) -> None:
     async def run(seed: int) -> None:
         history = random_history(seed, TIMES)
-        shared = SharedArrangements(storage)
+        shared = SharedArrangements(storage, Frontiers().hold_log)
         first, second = lease_at(shared, 1), lease_at(shared, 3)
         assert first.arrangement is second.arrangement
         await second.reach(history, Timestamp(5))
@@ -83,8 +84,73 @@ def test_each_lease_reads_at_its_own_time(storage: Arranger) -> None:
         asyncio.run(run(seed))
 
 
+def test_an_arrangement_is_not_shared_at_times_before_its_first_rows(storage: Arranger) -> None:
+    """The lease at the earliest time is released before the rows are inserted: they are those at a later time."""
+
+    async def run(seed: int) -> None:
+        history = random_history(seed, TIMES)
+        shared = SharedArrangements(storage, Frontiers().hold_log)
+        first, second = lease_at(shared, 1), lease_at(shared, 5)
+        first.release()
+        filling = asyncio.create_task(second.reach(history, Timestamp(6)))
+        await asyncio.sleep(0)
+        third = lease_at(shared, 2)
+        await filling
+        fourth = lease_at(shared, 3)
+        for lease in (third, fourth):
+            await lease.reach(history, Timestamp(6))
+        for lease in (second, third, fourth):
+            assert await is_correct(lease, history), f"seed {seed}, time {lease.time}"
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
+class CompactedHistory(History):
+    """Merges the changes up to `since`, which is later than the retained times only if nobody holds these."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history.changes_of)
+        self.frontiers = Frontiers()
+        self.frontiers.created(ids()["t"], Timestamp(0), Timestamp(TIMES + 1), retention_ms=1)
+
+    def compact(self) -> None:
+        id = ids()["t"]
+        since = self.frontiers.since(id)
+        early = [(time, changes) for time, changes in self.changes_of[id] if time <= since]
+        merged = updates.consolidate(pa.concat_tables([changes for _, changes in early]))
+        self.frontiers.compacted(id, since)
+        self.changes_of[id] = [(early[-1][0], merged), *self.changes_of[id][len(early) :]]
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_new_lease_holds_the_history_that_it_inserts(storage: Arranger, filled: bool) -> None:
+    """The dataflow of the earlier lease, which held the history until now, ends before the new one inserts it."""
+    id = ids()["t"]
+
+    async def run(seed: int) -> None:
+        history = CompactedHistory(random_history(seed, TIMES))
+        frontiers = history.frontiers
+        shared = SharedArrangements(storage, frontiers.hold_log)
+        before, first = frontiers.take_over((id,), Timestamp(1)), lease_at(shared, 1)
+        if filled:
+            await first.reach(history, Timestamp(1))
+        frontiers.hold((id,), 6)
+        second = lease_at(shared, 6)
+        first.release()
+        before.release()
+        history.compact()
+        await second.reach(history, Timestamp(8))
+        history.compact()
+        assert await is_correct(second, history), f"seed {seed}"
+        assert frontiers.since(id) == 6
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
 def test_another_key_is_another_arrangement(storage: Arranger) -> None:
-    shared = SharedArrangements(storage)
+    shared = SharedArrangements(storage, Frontiers().hold_log)
     assert lease_at(shared, 1).arrangement is not lease_at(shared, 1, "c1").arrangement
     assert len(shared) == 2
 
@@ -94,7 +160,7 @@ def test_an_arrangement_with_more_columns_is_shared(storage: Storage) -> None:
 
     async def run(seed: int) -> None:
         history = random_history(seed, TIMES)
-        shared = SharedArrangements(storage)
+        shared = SharedArrangements(storage, Frontiers().hold_log)
         schema = updates.rows_schema([schema_of(ids()["t"]).types[0]])
         whole = lease_at(shared, 1)
         narrow = shared.lease((ids()["t"], (0,), ByKey(("c0",))), schema, Timestamp(1))
@@ -123,14 +189,14 @@ def test_an_arrangement_with_more_columns_is_shared(storage: Storage) -> None:
 
 
 def test_an_invalidated_arrangement_is_not_shared_again(storage: Storage) -> None:
-    shared = SharedArrangements(storage)
+    shared = SharedArrangements(storage, Frontiers().hold_log)
     first, second = lease_at(shared, 1), lease_at(shared, 1)
     first.invalidate()
     assert lease_at(shared, 1).arrangement is not second.arrangement
 
 
 def test_an_arrangement_is_not_shared_again_after_a_failed_insert(storage: Storage) -> None:
-    shared, history = SharedArrangements(storage), random_history(1, TIMES)
+    shared, history = SharedArrangements(storage, Frontiers().hold_log), random_history(1, TIMES)
     first, second = lease_at(shared, 1), lease_at(shared, 1)
     with (
         mock.patch.object(first.shared.arrangement, "insert", side_effect=OSError("the disk is full")),
