@@ -46,14 +46,14 @@ class Recursion:
 def recursions(relation: Relation) -> tuple[Recursive, ...]:
     """The recursive queries with UNION of a plan, each after those that it contains.
 
-    0A000 for one that depends on a query around it: its rows would not be the same for the whole statement.
+    0A000 for one that depends on an outer query: its rows would not be the same for the whole statement.
     """
     found = {node.name: node for node in _inside_out(relation)}.values()
     for node in found:
         if _depends_on_others(node):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                "WITH RECURSIVE with UNION that names columns or rows of the query around it is not supported",
+                "WITH RECURSIVE with UNION that names columns or rows of an outer query is not supported",
                 hint="Move the WITH clause to the beginning of the statement.",
             )
     return tuple(found)

@@ -38,7 +38,7 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
             raise binder.unsupported(
                 "WITH ORDINALITY with a column definition list",
                 tree,
-                hint="Number the rows with row_number() OVER () in a query around it.",
+                hint="Number the rows with row_number() OVER () in an outer query.",
             )
         return json_records(binder, calls[0], alias_columns(tree), alias, inner)  # type: ignore[arg-type]
     constant = _series(binder, calls[0], inner) if len(calls) == 1 and not ordinality else None
