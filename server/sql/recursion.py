@@ -59,9 +59,9 @@ def recursions(relation: Relation) -> tuple[Recursive, ...]:
     return tuple(found)
 
 
-def statements_of(node: Recursive, bind: Bind, *, single_partition: bool = True) -> Recursion:
+def statements_of(node: Recursive, bind: Bind) -> Recursion:
     """The statements of a recursive query of `recursions`. `bind` is that of `Renderer`."""
-    anchor, step = (_typed(side, node, bind, single_partition) for side in (node.anchor, node.step))
+    anchor, step = (_typed(side, node, bind) for side in (node.anchor, node.step))
     names = ", ".join(f"c{i}" for i in range(len(node.columns)))
     return Recursion(
         node.name,
@@ -71,8 +71,8 @@ def statements_of(node: Recursive, bind: Bind, *, single_partition: bool = True)
     )
 
 
-def _typed(side: Relation, node: Recursive, bind: Bind, single_partition: bool) -> str:
-    text = Renderer(side, bind, single_partition=single_partition).text()
+def _typed(side: Relation, node: Recursive, bind: Bind) -> str:
+    text = Renderer(side, bind).text()
     cells = (f"CAST(c{i} AS {spark_type(c.type, c.precision)}) AS c{i}" for i, c in enumerate(node.columns))
     return f"(SELECT {', '.join(cells)} FROM ({text}))"
 
