@@ -9,8 +9,7 @@ import re
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from psycopg import errors
 from server.http.port import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, Route
 from server.http.responses import text_response
 from tests.fix_server import ServerProcess, ServerThread
+from tests.polling import until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -69,14 +69,6 @@ class Change:
     def of(self, name: str, /, **labels: str) -> float:
         key = name, tuple(sorted(labels.items()))
         return scrape(self._port).get(key, 0.0) - self._before.get(key, 0.0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Waits until `holds()`. The server reacts to its clients asynchronously."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # -- the port itself ----------------------------------------------------------------------------------------------
@@ -367,7 +359,9 @@ class TestMetrics:
         assert change.of("tidewire_subscriptions_started_total", output="envelope_upsert") == 0
         assert change.of("tidewire_statements_total", kind="subscribe", outcome="error") == 1
 
-    def test_statements(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_statements(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
         change = Change(server.http_port)
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         connection.execute("INSERT INTO t VALUES (3, 'c')")
@@ -389,7 +383,9 @@ class TestMetrics:
         assert of("set_variable", "ok") == 1
         assert of("subscribe", "canceled") == 1
 
-    def test_writes(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_writes(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
         change = Change(server.http_port)
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         connection.execute("UPDATE t SET v = 'c' WHERE k = 1")
@@ -405,7 +401,9 @@ class TestMetrics:
         until(lambda: change.of("tidewire_compactions_total") > 0)
         assert change.of("tidewire_compacted_batches_total") >= 2
 
-    def test_spark(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_spark(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         change = Change(server.http_port)
         connection.execute("SELECT v, count(*) FROM t GROUP BY v")

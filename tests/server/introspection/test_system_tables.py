@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -14,6 +13,7 @@ import pytest
 from psycopg import errors
 
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.execution.test_subscribe import Follower, now
 
 Row = tuple[Any, ...]
@@ -33,14 +33,6 @@ def rows(connection: psycopg.Connection[Row], query: str) -> list[Row]:
 def one(connection: psycopg.Connection[Row], query: str) -> Any:
     ((value,),) = connection.execute(query).fetchall()
     return value
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Waits until `holds()`. Sessions end asynchronously."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def begun(follower: Follower) -> None:
