@@ -257,6 +257,7 @@ def test_where_current_of_is_that_of_postgresql(theirs: Connection, dsn: str, mo
             ours.execute("DECLARE c CURSOR FOR SELECT v FROM w ORDER BY v FOR UPDATE")
             assert ours.execute("FETCH c").fetchone() is not None
         ours.execute(
+            "DROP OWNED BY reader; DROP ROLE reader"
         )  # while there is a role, user names must be those of roles
         monkeypatch.setattr(portals, "ROWS_BYTES_MAX", 1)  # rows and keys are on disk
         with ours.transaction():  # the extended protocol plans the statement before the cursor moves
