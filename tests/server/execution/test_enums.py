@@ -326,7 +326,7 @@ READS = (
 
 
 def test_random_labels_are_as_in_postgresql(theirs: Connection, connect: Connect) -> None:
-    """Materialized views, and a subscription that is begun anew when labels change, equal the query from scratch."""
+    """Materialized views, and a subscription that is started again when labels change, equal the query from scratch."""
     ours, other = connect(), connect()
 
     @examples(6)

@@ -106,7 +106,7 @@ def test_functions_that_wait_are_called_as_in_postgresql(postgres: str, connect:
     assert ours.execute("SELECT pg_advisory_unlock(1)").fetchone() == (False,), "nothing was locked"
 
 
-def test_waits_end(connect: Connect) -> None:
+def test_waits_end_by_timeout_cancellation_disconnection_and_unlocking(connect: Connect) -> None:
     ours, other, watching = connect(), connect(), connect()
     ours.execute("SELECT pg_advisory_lock(1)")
     for statement in ("SELECT pg_advisory_lock(1)", "SELECT pg_sleep(60)", "SELECT pg_sleep('infinity')"):

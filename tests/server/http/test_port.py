@@ -92,7 +92,7 @@ async def exchange(port: int, request: bytes) -> bytes:
     return await asyncio.to_thread(raw, port, request)
 
 
-async def test_a_page(pages: int) -> None:
+async def test_a_page_is_sent_and_the_connection_closed(pages: int) -> None:
     answer = await exchange(pages, b"GET /hello?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -359,7 +359,7 @@ class TestMetrics:
         assert change.of("tidewire_subscriptions_started_total", output="envelope_upsert") == 0
         assert change.of("tidewire_statements_total", kind="subscribe", outcome="error") == 1
 
-    def test_statements(
+    def test_statements_are_counted_by_kind_and_outcome(
         self, server: ServerThread, connection: psycopg.Connection[Any]
     ) -> None:
         change = Change(server.http_port)
@@ -383,7 +383,7 @@ class TestMetrics:
         assert of("set_variable", "ok") == 1
         assert of("subscribe", "canceled") == 1
 
-    def test_writes(
+    def test_commits_and_written_rows_are_counted(
         self, server: ServerThread, connection: psycopg.Connection[Any]
     ) -> None:
         change = Change(server.http_port)
@@ -394,14 +394,14 @@ class TestMetrics:
         assert change.of("tidewire_catalog_transactions_total") >= 2
         assert change.of("tidewire_write_frontier_seconds") > 0
 
-    def test_compaction(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_compactions_are_counted(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
         change = Change(server.http_port)
         for number in range(20):
             connection.execute(f"INSERT INTO t VALUES ({number}, 'x')")
         until(lambda: change.of("tidewire_compactions_total") > 0)
         assert change.of("tidewire_compacted_batches_total") >= 2
 
-    def test_spark(
+    def test_durations_of_spark_statements_are_measured(
         self, server: ServerThread, connection: psycopg.Connection[Any]
     ) -> None:
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")

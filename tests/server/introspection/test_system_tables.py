@@ -43,7 +43,7 @@ def begun(follower: Follower) -> None:
 # -- their content ------------------------------------------------------------------------------------------------
 
 
-def test_the_catalog(connection: psycopg.Connection[Row]) -> None:
+def test_objects_are_listed(connection: psycopg.Connection[Row]) -> None:
     connection.execute("CREATE VIEW w AS SELECT k FROM t")
     connection.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM w")
     connection.execute("CREATE INDEX i ON t (k)")
