@@ -1,19 +1,23 @@
 """The durable state of a server: the catalog and the log of updates, in one SQLite file with one writer.
 
 - `objects`: the kinds of object (databases, schemas, tables, views, indexes, holds, sources, sinks) and their
-  capabilities. `roles`: roles and privileges. `acls`: access control lists.
+  capabilities; `ids`: the types of their ids. `keys`, `foreign_keys`: constraints. `enum_positions`: labels of
+  enumerated types. `roles`: roles and privileges. `acls`: access control lists.
 - `source_definition`: the formats, envelopes and tables of a CREATE SOURCE statement, and the values of secrets.
-- `source_state`: the position of each source, and the frontier of each sink, in its external system.
+- `source_state`: the position of each source, and the frontier of each sink, in its external system. `sequence_state`:
+  the values of sequences.
 - `holds`: the time of each hold. `collection_errors`: the errors of collections, by time.
 - `state`: `CatalogState`, an immutable snapshot of all objects. DDL computes a new one.
 - `store`: the SQLite file: one writer thread, one transaction per commit, an epoch fence, numbered `migrations`.
 - `oracle`: timestamps. Each is reserved on disk before use, so that none is issued twice, even after a crash or when
   the clock steps back.
 - `persistence`: reads and writes a `CatalogState`. `builtin`: the system schemas and tables.
+  `pg_catalog`: PostgreSQL's.
 - `updates`: (row, diff) as Arrow tables: consolidation, difference, multiplicities.
-- `log`: every collection's batches, their payloads, frontiers and compaction. `merging`: the sum of batches.
+- `log`: every collection's batches, their `payloads`, frontiers and compaction. `layout`: the columns of payloads.
+  `spans`: the times of a batch. `merging`: the sum of batches.
 - `spill`: consolidation of changes that exceed memory; `ranges`: without partitions on disk where possible.
-- `check`: verifies a data directory.
+- `directory`: creates durable files. `check`: verifies a data directory.
 
 A change is committed here before the server acts on it. After a restart all other server state is rebuilt from here.
 """

@@ -181,16 +181,12 @@ def _hashed_columns(changes: Sequence[pa.Table]) -> list[str]:
     if not changes:
         return []
     columns = [field for field in changes[0].schema if field.name != u.DIFF]
-    every, fixed = ([field.name for field in columns if all or _is_fixed(field.type)] for all in (True, False))
+    every, fixed = ([field.name for field in columns if all or u.has_fixed_width(field.type)] for all in (True, False))
     some = pa.concat_tables(
         [piece.slice(0, SAMPLED_ROWS) for piece in changes[:: max(1, len(changes) // SAMPLED_PARTS)]]
     )
     counts = [spill.distinct(_hashes(some, names)) for names in (every, fixed)]
     return fixed if fixed and counts[1] * 2 >= counts[0] else every
-
-
-def _is_fixed(type: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(type) or pa.types.is_decimal(type))
 
 
 def _hashes(piece: pa.Table, columns: Sequence[str]) -> Hashes:

@@ -108,7 +108,7 @@ def sums_of_equal(
     if len(left) >= HASHED_ROWS_MIN:
         hashes = np.zeros(len(left), np.uint64)
         # Columns of a fixed width are hashed first, because that is cheap and often shows that all rows are distinct.
-        fixed = [field.name for field in rows.schema if _has_fixed_width(field.type)]
+        fixed = [field.name for field in rows.schema if has_fixed_width(field.type)]
         for names in (fixed, [name for name in rows.column_names if name not in fixed]):
             if names and len(left):
                 hashes = _SPREAD * hashes + key_hashes(_at(rows.select(names), left), names)
@@ -306,10 +306,10 @@ def like(rows: pa.Table, others: pa.Table) -> NDArray[np.bool_]:
 
 
 def _is_sought(type: pa.DataType) -> bool:
-    return _has_fixed_width(type) or _is_long(type)
+    return has_fixed_width(type) or _is_long(type)
 
 
-def _has_fixed_width(type: pa.DataType) -> bool:
+def has_fixed_width(type: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(type) or pa.types.is_decimal(type))
 
 

@@ -30,6 +30,7 @@ the changes of each commit. `dataflow.stream.subscription.Subscription` combines
 The packages are layers: a package imports only packages that are listed below it.
 
 `app`, `config`   assembly and configuration; `process` starts and stops a server, `__main__` is the command line
+`top`             `tidewire top`, a client that shows what a server does
 `http`            the HTTP port: the API, the console, metrics
 `frontend`        the listener, sessions, portals, COPY
 `explain`         EXPLAIN

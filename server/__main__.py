@@ -16,12 +16,15 @@ from server.process import run
 from server.runtime.allocator import configure_allocator
 from server.runtime.logs import configure_logs
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="PostgreSQL on the wire, Spark behind it.")
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 @app.callback()
 def _commands() -> None:
-    """PostgreSQL on the wire, Spark behind it: SUBSCRIBE to a query and get every change as it commits."""
+    """Tidewire: a server for PostgreSQL clients that keeps the results of SQL queries up to date.
+
+    Apache Spark computes the queries. SUBSCRIBE sends a client every change of a result as it commits.
+    """
 
 
 @app.command()

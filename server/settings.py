@@ -44,12 +44,11 @@ class Invalid(ValueError):
         message: str | None = None,
         *,
         detail: str | None = None,
-        hint: str | None = None,
         sqlstate: SqlState = SqlState.INVALID_PARAMETER_VALUE,
     ) -> None:
         """`message` None: that of an invalid value."""
         super().__init__(message)
-        self.message, self.detail, self.hint, self.sqlstate = message, detail, hint, sqlstate
+        self.message, self.detail, self.sqlstate = message, detail, sqlstate
 
 
 def _one_of(*values: str, **synonyms: str) -> Callable[[str], str]:
@@ -393,7 +392,7 @@ def checked_value(name: str, value: str, before: str | None = None) -> str:
         if error.message is not None:
             message = error.message.replace("{name}", variable.name)
         detail = None if error.detail is None else error.detail.replace("{name}", variable.name)
-        raise PgError(error.sqlstate, message, detail=detail, hint=error.hint) from None
+        raise PgError(error.sqlstate, message, detail=detail) from None
     except ValueError as error:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, hint=str(error) or None) from None
 

@@ -5,7 +5,7 @@ between them. A statement is retried until its answer matches or its timeout exp
 the PostgreSQL protocol and the exact messages that the server must answer.
 
 Modules for a `.td` file:
-1. `parser`: parses the text to commands with line numbers and byte positions; does no IO.
+1. `parser`: parses the text to commands with line numbers and byte positions; does no IO. `escapes`: bytes in scripts.
 2. `script`: the state of a running file: options, variables, regex, timeout, connections.
 3. `runner`: runs the commands in order, with retries; calls `actions` for `$`, and `client` for SQL.
 4. `client`: a libpq connection with the extended protocol and binary results, which `values` prints.

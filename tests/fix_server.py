@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,16 @@ def dsn(server: ServerThread) -> Iterator[str]:
     yield server.dsn(name)
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} CASCADE")
+
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+@pytest.fixture
+def connect(dsn: str) -> Iterator[Connect]:
+    """Opens sessions in the test's database, with autocommit and options of psycopg. Closes them after the test."""
+    with ExitStack() as opened:
+        yield lambda **options: opened.enter_context(closing(psycopg.connect(dsn, autocommit=True, **options)))
 
 
 class ServerProcess:

@@ -5,7 +5,7 @@
 `partial_reader`  the same for partially ordered times, one row at a time; `orders` are the orders of times
 `writer`          progress statements for updates
 `avro_form`       messages in Avro, with Materialize's names
-`json_form`       messages as lines of JSON
+`json_form`       messages as lines of JSON; `decoded` is what both forms return
 
 docs/cdcv2.md explains the format.
 """

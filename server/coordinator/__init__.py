@@ -3,7 +3,9 @@
 - Writes: the `committer` commits the requests of sessions, in groups; `row_buffer` and `payloads` convert their rows;
   `locks` order writers that read; `key_conflicts` finds writes of rows that a request has read; `backpressure` delays
   writers while dataflows lag; `compaction` merges the log's batches. `upstream_times` writes the collections that have
-  the timestamps of their source.
+  the timestamps of their source. `sequences` has the values of sequences.
+- Enforced keys: `key_indexes` finds duplicates, with `key_counts` over `key_codes`; `key_values` computes those of
+  expressions.
 - Holds: `holds` has their times and rules, `hold_lag` enforces MAX LAG.
 - `reads`: the rows of relations at a time, through the `snapshot_cache` (with `recent_changes` and `sorted_keys`) and
   the `system_table_history`.

@@ -4,7 +4,7 @@
 `sink_kind`    the interface of a kind of sink: the check at CREATE, its downstream, and what remains after DROP
 `kinds`        the kinds by name
 `definitions`  definitions with resolved secrets
-`parts`        the parts of a table that are encoded at a time
+`parts`        the parts of a table that are encoded at a time; `labels`: enumerated types as text
 `sink_task`    the task of one sink: reads committed changes, writes them, and commits its frontier
 `sinks`        starts and ends the tasks as sinks are created and dropped
 `history`      a downstream that writes messages of CDCv2

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from catalog.objects import Collection, Connection, ObjectId, Sink
+from catalog.objects import Collection, Sink
 from catalog.state import CatalogState
 from server.egress.labels import text_columns
 from server.egress.sink_kind import SinkDefinition
-from server.ingest.definitions import connection_options
-from server.ingest.source_kind import Options
+from server.ingest.definitions import options_of
 
 
 def definition_of(state: CatalogState, sink: Sink) -> SinkDefinition:
@@ -19,17 +18,11 @@ def definition_of(state: CatalogState, sink: Sink) -> SinkDefinition:
         sink.name,
         on.name,
         text_columns(on.columns),
-        _options(state, sink.connection) if sink.connection is not None else {},
+        options_of(state, sink.connection) if sink.connection is not None else {},
         sink.options,
         sink.format,
         sink.key,
         sink.with_snapshot,
         sink.identity,
-        {id: _options(state, id) for id in registries},
+        {id: options_of(state, id) for id in registries},
     )
-
-
-def _options(state: CatalogState, id: ObjectId) -> Options:
-    connection = state.items[id]
-    assert isinstance(connection, Connection)
-    return connection_options(state, connection)

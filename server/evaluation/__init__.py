@@ -1,10 +1,9 @@
 """Work whose cost a client controls, run in worker processes that can be stopped.
 
-    `evaluator`       constants: cheap ones are evaluated on the event loop, others by a worker
-    `catalog_engine`  queries over system catalogs, which DuckDB runs in a worker (`server.pg_catalog.service`)
-    `pool`            the worker processes
-    `worker`          the program that they run; `constants` is its implementation for constants
-    `messages`        the messages between the server and a worker
+    `evaluator`  constants: cheap ones are evaluated on the event loop, others by a worker
+    `pool`       the worker processes
+    `worker`     the program that they run, with `constants` or `server.pg_catalog.service`, which runs catalog queries
+    `messages`   the messages between the server and a worker
 
 Threads would not be sufficient. Python holds its interpreter lock while it multiplies a string, and DuckDB evaluates
 constants while it plans: the event loop would be blocked, the work could not be stopped, and its memory would not be

@@ -21,8 +21,8 @@ WORKERS_MAX = 4
 class Evaluator:
     """Evaluates constants. Call `close` at the end. Its methods are called from one event loop."""
 
-    def __init__(self, workers_max: int = WORKERS_MAX) -> None:
-        self._pool = WorkerPool("server.evaluation.constants:service", workers_max)
+    def __init__(self) -> None:
+        self._pool = WorkerPool("server.evaluation.constants:service", WORKERS_MAX)
         self.prepare, self.close = self._pool.prepare, self._pool.close
 
     async def evaluate(self, constant: Constant, bindings: Bindings) -> pa.Table:

@@ -1,10 +1,17 @@
 """Execution of statements. Each module executes one family of statements; `server.frontend.dispatch` calls them.
 
 prepare.py       statement -> `session_state.prepared.Prepared`: the plan, with the types of parameters and result
-arguments.py     the arguments of EXECUTE
+arguments.py     the arguments of EXECUTE; `user_types`: types of users
 select.py        SELECT: chooses a timestamp, reads rows from the log, computes with the engine
 catalog_query/   SELECT over system relations alone
-write.py         INSERT, UPDATE, DELETE, TRUNCATE, COPY FROM: changes for the committer
+volatile.py      queries that call volatile functions; `waiting`: functions that wait; `hydration`: of what is read
+write.py         INSERT, UPDATE, DELETE, TRUNCATE, COPY FROM: changes for the committer; `with_writes`: WITH that writes
+insert_on_conflict.py  ON CONFLICT; `own_changes`: what a transaction sees of its changes
+row_rules.py     generated columns and CHECK of new rows; `second_digits`: timestamp(n) and the like
+create_table_as.py  CREATE TABLE AS and SELECT INTO
+alter_table.py   ALTER TABLE, with `add_check` and `add_key`; `alter_domain`: ALTER DOMAIN that checks rows
+lock_tables.py   LOCK TABLE
+reindex.py       REINDEX; `set_constraints`, `extensions`: other statements that only check names
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a reader of a feed, an envelope
 show.py          SHOW: from the catalog; `show_query` is SHOW as a query, for SUBSCRIBE

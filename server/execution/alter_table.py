@@ -365,7 +365,6 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
         context.notice(Notice(f'column "{name}" of relation "{table.name}" does not exist, skipping'))
         return
     at = _position(table, action.column)
-    state = before = context.state
     if len(table.columns) == 1:
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "tables without columns are not supported", hint=NO_COLUMNS_HINT)
     computed = [c.name for c in table.columns if c.generated and name in key_columns(c.generated)]
@@ -387,8 +386,29 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
             detail="\n".join(f"column {other} {whole} depends on column {name} {whole}" for other in computed),
             hint="Use DROP ... CASCADE to drop the dependent objects too.",
         )
-    users = await in_catalog(context, "", lambda: _users(state, table, name))
-    if (users or referenced_column_users(state, table.id, name)) and not action.cascade:
+    state = await _without_dependents(context, table, name, cascade=action.cascade)
+    altered = state.items[table.id]
+    assert isinstance(altered, Table)
+    after = _without_column(altered, at)
+    state = _without_sequences(state.with_item(after), table, name, cascade=action.cascade)
+    state = state.without_column(table.id, at + 1)
+    names = collection_schema(altered).names
+
+    def converted(changes: pa.Table) -> pa.Table:
+        left = changes.remove_column(at)
+        return left.rename_columns([*names[:-1], *left.column_names[len(names) - 1 :]])
+
+    await _replace(context, altered, after, state=state, change=dropped(altered.columns[at]), converted=converted)
+
+
+async def _without_dependents(context: Context, table: Table, name: str, *, cascade: bool) -> CatalogState:
+    """The catalog without the views, sinks, foreign keys and indexes that depend on a column.
+
+    PgError 2BP01 if there are any but indexes, unless `cascade`; notices name them then.
+    """
+    state = before = context.state
+    users = await in_catalog(context, "", lambda: _users(before, table, name))
+    if (users or referenced_column_users(state, table.id, name)) and not cascade:
         raise _depended_on(state, table, name, users)
     for user in users:
         if user.id in state.items:
@@ -396,44 +416,38 @@ async def _drop_column(context: Context, table: Table, action: DropColumn) -> No
     for index in state.indexes_on(table.id):
         if any(name in key_columns(key) for key in (*index.keys, *index.included, index.condition) if key):
             try:
-                state = state.without_item(index.id, cascade=action.cascade)
+                state = state.without_item(index.id, cascade=cascade)
             except InUse as error:
                 raise in_use(error) from None
     indexes = {index.id for index in before.indexes_on(table.id)}
     gone = [item for id, item in before.items.items() if id not in state.items and id not in indexes]
-    references = referenced_column_users(state, table.id, name)
-    state = state.without_references(references)
+    state = state.without_references(referenced_column_users(state, table.id, name))
     report_cascade(context, gone, before, state)
-    altered = state.items[table.id]
-    assert isinstance(altered, Table)
-    table = altered
-    columns = (*table.columns[:at], *table.columns[at + 1 :])
-    keys = tuple(key for key in table.keys if name not in key.columns)
-    checks = tuple(check for check in table.checks if name not in key_columns(check.expression))
-    numbering = _numbering(table).dropped(at)
-    after = replace(
+    return state
+
+
+def _without_column(table: Table, at: int) -> Table:
+    """The table without a column and without its own constraints on the column."""
+    name = table.columns[at].name
+    return replace(
         table,
-        columns=columns,
-        keys=keys,
-        checks=checks,
+        columns=(*table.columns[:at], *table.columns[at + 1 :]),
+        keys=tuple(key for key in table.keys if name not in key.columns),
+        checks=tuple(check for check in table.checks if name not in key_columns(check.expression)),
         foreign_keys=tuple(key for key in table.foreign_keys if name not in key.columns),
-        numbering=numbering,
+        numbering=_numbering(table).dropped(at),
     )
-    state = state.with_item(after)
+
+
+def _without_sequences(state: CatalogState, table: Table, name: str, *, cascade: bool) -> CatalogState:
+    """The catalog without the sequences that a column owns. PgError 2BP01 if something uses them, unless `cascade`."""
     for sequence in [*state.items_of(Sequence)]:
         if sequence.owner_table == table.id and sequence.owner_column == name:
             try:
-                state = state.without_item(sequence.id, cascade=action.cascade)
+                state = state.without_item(sequence.id, cascade=cascade)
             except InUse as error:
                 raise in_use(error) from None
-    state = state.without_column(table.id, at + 1)
-    names = collection_schema(table).names
-
-    def converted(changes: pa.Table) -> pa.Table:
-        left = changes.remove_column(at)
-        return left.rename_columns([*names[:-1], *left.column_names[len(names) - 1 :]])
-
-    await _replace(context, table, after, state=state, change=dropped(table.columns[at]), converted=converted)
+    return state
 
 
 def _users(state: CatalogState, table: Table, column: str) -> list[Item]:

@@ -11,6 +11,7 @@ from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Name
 from server.sql.scope import as_relation
+from server.sql.sequence_names import with_names
 
 
 def find_item(context: Context, name: Name) -> Item:
@@ -30,6 +31,11 @@ def find_relation(context: Context, name: Name) -> Relation:
 def qualified_name(context: Context, item: Item) -> str:
     """The item's name with database and schema, as SQL text."""
     return ".".join(map(quote_identifier, context.state.full_name(item)))
+
+
+def with_item_names(context: Context, text: str) -> str:
+    """A stored expression with the names of sequences and types in place of ids."""
+    return with_names(text, lambda id: qualified_name(context, context.state.items[id]))
 
 
 def schema_of(context: Context, name: Name) -> tuple[Schema, str]:

@@ -7,7 +7,7 @@ session.py           one client's messages, one at a time
 simple_query.py      Query messages; `extended_query`: Parse, Bind, Describe, Execute, Close
 constant_queries.py  queries of constants, answered without a task
 query_cache.py       plans and constant answers by text, shared by all sessions
-portal_runner.py     runs portals and sends their rows; `copy`: COPY
+portal_runner.py     runs portals and sends their rows; `copy`: COPY; `current_rows`: WHERE CURRENT OF
 dispatch.py          executes statements by their class, with the modules of `execution`
 transactions.py      begins and ends transactions
 statement_task.py    the task of a message that must wait; `responses`: errors and ReadyForQuery

@@ -256,17 +256,16 @@ class Dispatcher:
     def _set_role(self, name: str | None, local: bool) -> None:
         """PgError 22023 if the role does not exist, 42501 if the session's role may not SET ROLE to it."""
         context, state = self.context, self.context.state
-        if name is not None:
-            role = state.role_named(name)
-            if role is None:
-                raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
-            if not privileges.may_set_role(state, context.login, role.id):
-                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
         if name is None:
-            context.reset("role", local=local)
-        else:
-            superuser = role.superuser  # type: ignore[union-attr]
-            context.change_settings(lambda settings: settings.assume_role(name, superuser=superuser), local=local)
+            return context.reset("role", local=local)
+        role = state.role_named(name)
+        if role is None:
+            raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+        if not privileges.may_set_role(state, context.login, role.id):
+            raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
+        return context.change_settings(
+            lambda settings: settings.assume_role(name, superuser=role.superuser), local=local
+        )
 
     async def _prepared_statement(self, statement: s.Prepare | s.Execute | s.Deallocate) -> Result:
         match statement:

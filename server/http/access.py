@@ -85,5 +85,5 @@ def _credentials(request: web.Request) -> BasicAuth | None:
     return None if header is None else BasicAuth.decode(header, encoding="utf-8")
 
 
-def _refused(status: int, sqlstate: SqlState, message: str, *, hint: str | None = None) -> Refused:
-    return Refused(status, PgError(sqlstate, message, hint=hint))
+def _refused(status: int, sqlstate: SqlState, message: str) -> Refused:
+    return Refused(status, PgError(sqlstate, message))

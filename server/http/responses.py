@@ -65,7 +65,7 @@ def error_object(error: PgError) -> dict[str, Any]:
     }
 
 
-_STATUS = {
+_STATUS: dict[str, int] = {
     SqlState.INSUFFICIENT_PRIVILEGE: 403,
     SqlState.QUERY_CANCELED: 408,
     SqlState.PROGRAM_LIMIT_EXCEEDED: 413,
@@ -75,4 +75,4 @@ _STATUS_OF_CLASS = {"28": 401, "40": 409, "53": 503, "57": 503, "58": 500, "XX":
 
 def status_of(sqlstate: str) -> int:
     """The HTTP status for an error: 400 unless another one says more."""
-    return _STATUS.get(sqlstate) or _STATUS_OF_CLASS.get(sqlstate[:2], 400)  # type: ignore[call-overload]
+    return _STATUS.get(sqlstate) or _STATUS_OF_CLASS.get(sqlstate[:2], 400)

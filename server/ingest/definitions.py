@@ -20,6 +20,13 @@ def connection_options(state: CatalogState, connection: Connection) -> Options:
     return {**connection.options, **secrets}
 
 
+def options_of(state: CatalogState, id: ObjectId) -> Options:
+    """As `connection_options`, by the id of the connection."""
+    connection = state.items[id]
+    assert isinstance(connection, Connection)
+    return connection_options(state, connection)
+
+
 def definition_of(
     state: CatalogState, source: Source, *, tables: ForTables | None = None, format: Format | None = None
 ) -> SourceDefinition:
@@ -31,12 +38,12 @@ def definition_of(
     registries = frozenset[ObjectId]().union(*(f.registries for f in formats))
     return SourceDefinition(
         source.system,
-        _options(state, source.connection) if source.connection is not None else {},
+        options_of(state, source.connection) if source.connection is not None else {},
         source.options,
         format or source.format,
         tables if tables is not None else source.tables,
         source.given,
-        {id: _options(state, id) for id in registries},
+        {id: options_of(state, id) for id in registries},
         source.identity,
     )
 
@@ -67,9 +74,3 @@ def _original(output: SourceOutput) -> tuple[str, ...]:
 
 def _table_formats(state: CatalogState, source: ObjectId) -> list[Format | None]:
     return [table.format for table in state.items_of(SourceTable) if table.source == source]
-
-
-def _options(state: CatalogState, id: ObjectId) -> Options:
-    connection = state.items[id]
-    assert isinstance(connection, Connection)
-    return connection_options(state, connection)

@@ -38,10 +38,10 @@ class CatalogEngine:
     Each query has a worker to itself while it runs, with limits on time (`pool.REQUEST_S_MAX`) and memory.
     """
 
-    def __init__(self, no_rows: Rows, workers_max: int = WORKERS_MAX) -> None:
+    def __init__(self, no_rows: Rows) -> None:
         """`no_rows` returns empty relations, from which the columns of queries are determined."""
         self._no_rows = no_rows
-        self._pool = WorkerPool("server.pg_catalog.service:service", workers_max)
+        self._pool = WorkerPool("server.pg_catalog.service:service", WORKERS_MAX)
         self._descriptions: OrderedDict[bytes, Columns | PgError] = OrderedDict()
         self.prepare, self.close = self._pool.prepare, self._pool.close
 

@@ -1,6 +1,7 @@
 """Tools for tasks, threads, metrics, logs and errors. Only `offload` uses another package of the server, `sql`.
 
-`threads`, `cancellation`, `shutdown`  threads and tasks; `offload`: parsing and planning of long texts in threads
+`threads`, `cancellation`, `shutdown`  threads and tasks; `offload`: parsing and planning of long texts in threads;
+                                       `parallel`: work on parts in as many threads as there are processors
 `memory`, `allocator`                  a limit on memory, and the settings of Arrow's allocator
 `tls_stream`                           TLS between bytes and bytes
 `limited_log`                          the log of what clients do before their login

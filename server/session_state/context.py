@@ -254,11 +254,11 @@ class Context:
 
     def notice(self, notice: Notice) -> None:
         """Has a notice sent with the statement's response, unless client_min_messages excludes its severity."""
-        if self.wants(notice.severity):
+        if self.is_sent(notice.severity):
             self.notices.append(notice)
 
-    def wants(self, severity: Severity) -> bool:
-        """Whether client_min_messages includes notices of this severity."""
+    def is_sent(self, severity: Severity) -> bool:
+        """Whether notices of this severity are sent, according to client_min_messages."""
         level = severity.lower()
         return level not in MESSAGE_LEVELS or MESSAGE_LEVELS.index(level) >= MESSAGE_LEVELS.index(
             self.settings["client_min_messages"]

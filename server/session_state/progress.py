@@ -22,7 +22,7 @@ def reporting(context: Context, describe: Callable[[], str | None]) -> Iterator[
     and those that want no notices, receive none.
     """
     interval_s, send = interval_s_of(context.settings), context.send_notice
-    if interval_s is None or send is None or not context.wants(Severity.NOTICE):
+    if interval_s is None or send is None or not context.is_sent(Severity.NOTICE):
         yield
         return
     loop = asyncio.get_running_loop()

@@ -12,6 +12,9 @@ How a statement is executed:
       → Arrow types          arrow_types.py   converts tables to Spark's Arrow layout and back
       → an error             errors.py        translates Spark's errors to PostgreSQL's
 
+`measured_engine` counts the statements, `warm_up` runs some so that the JVM compiles its code, `python_functions`
+pickles the functions that SQL calls by name, and `installation` finds pyspark.
+
 `.importlinter` states these layers as contracts. embedded/ and connect/ do not import each other.
 
 The other packages depend on the protocol `Engine` only; Spark is used only in this package. The SQL is in Spark's

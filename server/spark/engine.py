@@ -190,7 +190,7 @@ class SparkEngine:
                 "Spark is not available",
                 reason=error.message,
                 hint=error.hint,
-                consequence="statements that need Spark fail with 57P03; starting it is tried again and again",
+                consequence="statements that need Spark fail with 57P03 until a later start succeeds",
             )
         self._unavailable = error
         self._pool.refuse(

@@ -96,11 +96,11 @@ class Slot:
         self._thread = threading.Thread(target=self._serve, name=f"tidewire-{name}", daemon=True)
         self._thread.start()
 
-    def give(self, statement: Statement | None) -> None:
+    def assign(self, statement: Statement | None) -> None:
         """Assigns the next statement. None ends the slot's thread."""
         self._inbox.put(statement)
 
-    def knows(self, statement: Statement) -> tuple[int, bool]:
+    def affinity(self, statement: Statement) -> tuple[int, bool]:
         """Returns (bytes of the statement's views that the session has, whether it has run the text).
 
         May be called for free slots only.
@@ -243,7 +243,7 @@ class Pool:
             self._lost_alone = len(self._running) == 1
         self._slots = frozenset()
         for slot in self._free:
-            slot.give(None)
+            slot.assign(None)
         self._free.clear()
         self._cancels.put(None)
 
@@ -308,7 +308,7 @@ class Pool:
             self._free.append(slot)
             self._dispatch()
         else:
-            slot.give(None)
+            slot.assign(None)
 
     def repeated(self, slot: Slot, statement: Statement) -> bool:
         """Called by `slot` when its statement has failed for lack of memory. Returns whether the statement is repeated.
@@ -384,7 +384,7 @@ class Pool:
                 statement = self._background.popleft()
             else:
                 return
-            slot = max(self._free, key=lambda free: free.knows(statement))
+            slot = max(self._free, key=lambda free: free.affinity(statement))
             self._free.remove(slot)
             self._running[slot] = statement
             statement.runs += 1
@@ -393,7 +393,7 @@ class Pool:
                 self._dispatch_later()
             slot.runs += 1
             statement.group = f"{slot.name}/{slot.runs}"
-            slot.give(statement)
+            slot.assign(statement)
 
 
 def _lost_too_often(statement: Statement) -> PgError:

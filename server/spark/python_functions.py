@@ -67,6 +67,6 @@ def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def worker_python(environ: Mapping[str, str] = os.environ) -> str:
+def worker_python() -> str:
     """Returns the workers' Python executable: PYSPARK_PYTHON (for a cluster with other paths), or this process's."""
-    return environ.get("PYSPARK_PYTHON") or sys.executable
+    return os.environ.get("PYSPARK_PYTHON") or sys.executable

@@ -178,8 +178,8 @@ class _MergePlanner(WritePlanner):
             common_tables=self.common_tables,
             real_names=sides.matched.real_names,
         )
-        binder.know(table.id, row.columns[:width])
-        binder.know(table.id, row.columns[width : 2 * width])
+        binder.declare_columns(table.id, row.columns[:width])
+        binder.declare_columns(table.id, row.columns[width : 2 * width])
         items = returning_items(binder, [_with_action(item.tree) for item in statement.returning], scope)
         kept = [ColumnRef(column) for column in row.columns[: 2 * width + 2]]
         columns = (

@@ -46,22 +46,22 @@ class Recursion:
 def recursions(relation: Relation) -> tuple[Recursive, ...]:
     """The recursive queries with UNION of a plan, each after those that it contains.
 
-    0A000 for one that depends on a query around it: its rows would not be the same for the whole statement.
+    0A000 for one that depends on an outer query: its rows would not be the same for the whole statement.
     """
     found = {node.name: node for node in _inside_out(relation)}.values()
     for node in found:
         if _depends_on_others(node):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
-                "WITH RECURSIVE with UNION that names columns or rows of the query around it is not supported",
+                "WITH RECURSIVE with UNION that names columns or rows of an outer query is not supported",
                 hint="Move the WITH clause to the beginning of the statement.",
             )
     return tuple(found)
 
 
-def statements_of(node: Recursive, bind: Bind, *, single_partition: bool = True) -> Recursion:
+def statements_of(node: Recursive, bind: Bind) -> Recursion:
     """The statements of a recursive query of `recursions`. `bind` is that of `Renderer`."""
-    anchor, step = (_typed(side, node, bind, single_partition) for side in (node.anchor, node.step))
+    anchor, step = (_typed(side, node, bind) for side in (node.anchor, node.step))
     names = ", ".join(f"c{i}" for i in range(len(node.columns)))
     return Recursion(
         node.name,
@@ -71,8 +71,8 @@ def statements_of(node: Recursive, bind: Bind, *, single_partition: bool = True)
     )
 
 
-def _typed(side: Relation, node: Recursive, bind: Bind, single_partition: bool) -> str:
-    text = Renderer(side, bind, single_partition=single_partition).text()
+def _typed(side: Relation, node: Recursive, bind: Bind) -> str:
+    text = Renderer(side, bind).text()
     cells = (f"CAST(c{i} AS {spark_type(c.type, c.precision)}) AS c{i}" for i, c in enumerate(node.columns))
     return f"(SELECT {', '.join(cells)} FROM ({text}))"
 

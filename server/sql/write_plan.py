@@ -269,7 +269,7 @@ class WritePlanner:
         if name == "excluded":
             raise PgError(SqlState.DUPLICATE_ALIAS, 'table name "excluded" specified more than once')
         for first in (0, width):
-            self.binder.know(table.id, scan.columns[first : first + width])
+            self.binder.declare_columns(table.id, scan.columns[first : first + width])
         entries = [Entry(c.name, ColumnRef(c), name) for c in scan.columns[:width]]
         entries += [Entry(c.name, ColumnRef(c), "excluded") for c in scan.columns[width : 2 * width]]
         scope = Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
@@ -515,7 +515,7 @@ class WritePlanner:
     def _scanned(self, table: Table, alias: Ident | None, known: Table | None = None) -> tuple[Relation, Scope]:
         """`known`: the table whose columns these are, if it is another one."""
         scan = relation_of(self.binder, table)
-        self.binder.know((known or table).id, scan.columns)
+        self.binder.declare_columns((known or table).id, scan.columns)
         name = alias.name if alias is not None else table.name
         entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
         return scan, Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
@@ -539,7 +539,7 @@ class WritePlanner:
         relation = row
         if statement.returning:
             name = statement.alias.name if statement.alias is not None else table.name
-            self.binder.know(table.id, visible)
+            self.binder.declare_columns(table.id, visible)
             entries = [
                 Entry(column.name, ColumnRef(shown), name) for column, shown in zip(table.columns, visible, strict=True)
             ]

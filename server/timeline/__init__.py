@@ -1,1 +1,1 @@
-"""Timestamps of collections: which times are complete and which can still be read."""
+"""Timestamps of collections (`frontiers`): which times are complete and which can still be read."""

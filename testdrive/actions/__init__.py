@@ -1,4 +1,4 @@
-"""The `$` actions, one function each."""
+"""The `$` actions, one function each: `general` ones, and those of `kafka`. `registered` finds them by name."""
 
 from __future__ import annotations
 

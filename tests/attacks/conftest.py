@@ -8,10 +8,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 
 @pytest.fixture
 def connection(server: ServerProcess) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server without Spark. Its log must have no error at the end."""
+    server = server_without_spark(tmp_path_factory.mktemp("data"))
+    yield server
+    assert '"level": "error"' not in server.log_path.read_text()
+    assert server.stop() == 0

@@ -18,20 +18,12 @@ import pytest
 from server.frontend.client import WRITE_HIGH_BYTES
 from server.http.port import BODY_BYTES_MAX, CONNECTIONS_MAX
 from tests.attacks.clients import resident_bytes, watched
-from tests.fix_server import ServerProcess, server_without_spark
+from tests.fix_server import ServerProcess
 from tests.server.http.fix_api import Api
 
 pytestmark = pytest.mark.attacks
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = server_without_spark(tmp_path_factory.mktemp("data"))
-    yield server
-    assert '"level": "error"' not in server.log_path.read_text()
-    assert server.stop() == 0
 
 
 @pytest.fixture

@@ -18,21 +18,14 @@ import pytest
 from psycopg import errors
 
 from tests.attacks.clients import resident_bytes, watched
-from tests.fix_server import ServerProcess, server_without_spark
+from tests.fix_server import ServerProcess
+from tests.polling import until
 
 pytestmark = pytest.mark.attacks
 
 MIB = 1024 * 1024
 DROP_S = 2.0  # for DROP SOURCE
 POLL = "(POLL INTERVAL '20ms')"
-
-
-@pytest.fixture(scope="module")
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = server_without_spark(tmp_path_factory.mktemp("data"))
-    yield server
-    assert '"level": "error"' not in server.log_path.read_text()
-    assert server.stop() == 0
 
 
 @pytest.fixture
@@ -49,13 +42,6 @@ def status(sql: psycopg.Connection) -> tuple[str, str]:
     (row,) = rows
     assert row[1] == "s"
     return row[4], row[5] or ""
-
-
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def drop(sql: psycopg.Connection) -> None:

@@ -16,11 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.objects import ObjectId, Table, Timestamp
 from catalog.state import CatalogState
-from server.sql.grammar.parse import parse_query
-from server.sql.plan import PlanContext, QueryPlan, plan_query
-from tests.server.states import empty_state
+from server.sql.plan import QueryPlan
+from tests.server.states import planned_for_maintenance, state_with_tables
 
 TABLES = {
     "t": {"k": "int4", "v": "int4", "s": "text"},
@@ -35,16 +34,11 @@ Numbers = NDArray[np.int64]
 
 @cache
 def state() -> CatalogState:
-    result = empty_state()
-    for name, columns in TABLES.items():
-        id, result = result.new_id()
-        result = result.with_item(Table(id, ObjectId("u2"), name, tuple(Column(c, t) for c, t in columns.items())))
-    return result
+    return state_with_tables(TABLES)
 
 
 def planned(sql: str) -> QueryPlan:
-    context = PlanContext(state=state(), database="materialize", search_path=("public",), user="materialize")
-    return plan_query(parse_query(sql), context, maintained=True)
+    return planned_for_maintenance(sql, state())
 
 
 class Growing:

@@ -1,4 +1,4 @@
-"""Connections per second: connect with SCRAM and TLS, `SELECT 1`, close. Measured by pgbench beside PostgreSQL.
+"""Connections per second: connect with SCRAM and TLS, `SELECT 1`, close. Measured by pgbench, also for PostgreSQL.
 
 It needs a PostgreSQL with OpenSSL, which the wheel of the tests is not: the newest one below /usr/lib/postgresql.
 Both servers have the same certificate, rules and password.

@@ -36,7 +36,8 @@ from tests.fix_server import server_without_spark
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.registry import RegistryThread
 from tests.kafka.sinks import PROGRESS
-from tests.server.egress.postgres.child import SCHEMA, running
+from tests.server.egress.child import running
+from tests.server.egress.postgres.child import SCHEMA
 
 ROWS = 2_000_000
 UPDATED = 500_000

@@ -81,7 +81,9 @@ class TestResolve:
             ("mz_internal.mz_frontiers", "materialize", ["public"], builtin.MZ_FRONTIERS.id),
         ],
     )
-    def test_names(self, name: str, database: str, path: list[str], found: str | None) -> None:
+    def test_names_are_resolved_by_database_and_search_path(
+        self, name: str, database: str, path: list[str], found: str | None
+    ) -> None:
         item = self.STATE.resolve(tuple(name.split(".")), database, iter(path))
         assert (item.id if item is not None else None) == found
 

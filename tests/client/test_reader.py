@@ -375,7 +375,7 @@ def test_malformed_tokens_are_refused(text: str) -> None:
         Token.parse(text)
 
 
-def test_statements() -> None:
+def test_queries_become_subscribe_statements() -> None:
     now = lambda query: query.statement(None, snapshot=True)
     assert now(Query('db."s p".t')) == 'SUBSCRIBE db."s p".t WITH (PROGRESS)'
     assert now(Query("SELECT 1 -- one;\n;")) == "SUBSCRIBE (SELECT 1 -- one;\n) WITH (PROGRESS)"

@@ -67,25 +67,25 @@ def own_server(engine: SparkEngine, tmp_path: Path) -> Iterator[ServerThread]:
 # -- psql and programs -------------------------------------------------------------------------------------------------
 
 
-@executes("README.md", "sh", section="Example session")
 @executes("clients.md", "sh", section="psql")
-@pytest.mark.parametrize(("page", "section"), [("README.md", "Example session"), ("clients.md", "psql")])
-def test_psql_connects(page: str, section: str, passing_server: ServerThread, tmp_path: Path) -> None:
-    (command,) = examples(page, "sh", section)
+def test_psql_connects(passing_server: ServerThread, tmp_path: Path) -> None:
+    (command,) = examples("clients.md", "sh", "psql")
     assert URL in command
     assert output(here(f"{command.strip()} -A -t -c 'SELECT 1'", passing_server), tmp_path) == "1\n"
 
 
 @pytest.mark.slow
+@executes("README.md", "sh")
 @executes("quick-start.md", "sh")
 def test_the_quick_start_starts_a_server(tmp_path: Path) -> None:
-    """Except the installation, which `.venv` is."""
+    """Executes the commands for the server and psql. `.venv` has the installation already."""
     (block,) = examples("quick-start.md", "sh")
-    install, serve, connect = block.splitlines()
-    assert install.startswith("python -m venv tidewire && tidewire/bin/pip install .")
-    assert serve.startswith("tidewire/bin/")
+    assert examples("README.md", "sh") == [block]
+    install, serve, connect = (line.partition("#")[0].strip() for line in block.splitlines())
+    assert install == "python3 -m venv .venv && .venv/bin/pip install ."
+    assert serve.startswith(".venv/bin/")
     options = "--listen 127.0.0.1:0 --http-listen= --log-format json"
-    with shell(f"exec {serve.removeprefix('tidewire/bin/')} {options}", tmp_path) as server:
+    with shell(f"exec {serve.removeprefix('.venv/bin/')} {options}", tmp_path) as server:
         try:
             command = connect.replace("6875", str(listening(server)["port"]))
             assert output(f"{command} -A -t -c 'SELECT 1'", tmp_path) == "1\n"

@@ -87,14 +87,11 @@ def test_benchmarks_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert set(arguments().names) <= set(BENCHMARKS), line
 
 
-@executes("README.md", "sh", section="Getting started")
 @executes("CONTRIBUTING.md", "sh")
 @executes("faults.md", "sh")
-@pytest.mark.parametrize(
-    ("name", "section"), [("README.md", "Getting started"), ("CONTRIBUTING.md", None), ("faults.md", None)]
-)
-def test_targets_of_make_exist(name: str, section: str | None) -> None:
-    for block in examples(name, "sh", section):
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "faults.md"])
+def test_targets_of_make_exist(name: str) -> None:
+    for block in examples(name, "sh"):
         for line in block.splitlines():
             dry_run(line)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import confluent_kafka
 import fastavro
@@ -18,6 +20,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.egress.sinks import Sinks
 from tests.kafka.registry import Registry
+from tests.server.egress.child import running
 from tests.server.egress.postgres.child import SCHEMA
 
 TABLE = Table(ObjectId("u10"), SCHEMA, "t", (Column("n", "int8"), Column("v", "text")), retain_ms=0)
@@ -66,6 +69,27 @@ async def define(coordinator: Coordinator, address: str, registry: Registry | No
             after = after.with_item(item)
     if after.items != before.items:
         await coordinator.commit(Request(catalog=(before, after)))
+
+
+class Brokers(Protocol):
+    @property
+    def address(self) -> str: ...
+
+
+@asynccontextmanager
+async def started(
+    directory: Path, kafka: Brokers, registry: Registry, *sinks: Sink
+) -> AsyncIterator[tuple[Coordinator, Sinks]]:
+    """A server without sessions, with these sinks."""
+    coordinator, tasks = running(directory)
+    await coordinator.start()
+    await define(coordinator, kafka.address, registry, *sinks)
+    tasks.start()
+    try:
+        yield coordinator, tasks
+    finally:
+        await tasks.close()
+        await coordinator.close()
 
 
 async def until_written(coordinator: Coordinator, sinks: Sinks, id: ObjectId = SINK) -> int:

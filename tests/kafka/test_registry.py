@@ -57,7 +57,7 @@ async def test_schemas_that_cannot_be_used(registry: Registry) -> None:
         await client.latest("t-value")
 
 
-async def test_users(registry: Registry) -> None:
+async def test_a_wrong_password_is_refused_and_not_shown(registry: Registry) -> None:
     registry.login = ("user", "right")
     registry.register("t-value", SCHEMA)
     right = SchemaRegistry({"url": registry.url, "username": "user", "password": Secret("right")})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka import KafkaError
 
-from catalog.objects import Sink
 from catalog.source_definition import Envelope
 from protocol.avro.encoder import EncodedColumn
 from protocol.avro.schema import parse_schema
@@ -27,10 +25,8 @@ from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.json_form import JsonDecoder
 from protocol.cdcv2.reader import Reader
 from protocol.pgwire.types import parse_type
-from server.coordinator.coordinator import Coordinator
 from server.egress import sink_task
 from server.egress.kafka import producer
-from server.egress.sinks import Sinks
 from tests.fix_server import ServerThread
 from tests.kafka.mock_cluster import Api, MockCluster
 from tests.kafka.outputs import JoinEngine
@@ -39,18 +35,19 @@ from tests.kafka.sinks import (
     PROGRESS,
     SINK,
     TABLE,
-    define,
     message_values,
     read_topic,
     replayed,
     sink_of,
+    started,
     until_written,
     upserted,
 )
 from tests.server.egress.child import write
-from tests.server.egress.postgres.child import change, running
+from tests.server.egress.postgres.child import change
 from tests.server.egress.postgres.test_table import change as replace_rows
-from tests.server.egress.postgres.test_table import refused, rows, status_of, wait_until_stalled, with_values
+from tests.server.egress.postgres.test_table import rows, status_of, wait_until_stalled, with_values
+from tests.server.refusals import refused
 
 pytestmark = pytest.mark.slow
 
@@ -290,22 +287,6 @@ def test_errors_of_brokers_stall_the_sink(connection: psycopg.Connection, kafka:
         messages = (message.format(topic), message.format(PROGRESS))
         assert wait_until_stalled(connection).startswith(messages)
         until_running(connection)
-
-
-@asynccontextmanager
-async def started(
-    directory: Path, kafka: MockCluster, registry: Registry, *sinks: Sink
-) -> AsyncIterator[tuple[Coordinator, Sinks]]:
-    """A server without sessions."""
-    coordinator, tasks = running(directory)
-    await coordinator.start()
-    await define(coordinator, kafka.address, registry, *sinks)
-    tasks.start()
-    try:
-        yield coordinator, tasks
-    finally:
-        await tasks.close()
-        await coordinator.close()
 
 
 @pytest.mark.parametrize("envelope", [Envelope.UPSERT, Envelope.DEBEZIUM])

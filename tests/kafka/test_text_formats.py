@@ -34,7 +34,7 @@ NO_SCHEMAS = Schemas(None, None)
         ),
     ],
 )
-async def test_formats(
+async def test_messages_become_rows_or_errors(
     tmp_path: Path, encoding: Encoding, messages: list[bytes], expected: list[dict[str, Any]], errors: int
 ) -> None:
     async with OutputRun(tmp_path, Format(encoding), NO_SCHEMAS) as output:

@@ -409,7 +409,7 @@ def test_the_memory_of_late_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(transactions, "BUFFER_BYTES_MAX", 20)
     kafka, run = lost_begin()
     kafka.events[TOPICS[0]][0] = [Event(TOPICS[0], 0, "1:10", 5, lsn) for lsn in range(10, 100)]
-    while run.merger.wants(TOPICS[0]):
+    while run.merger.accepts(TOPICS[0]):
         run.poll_topic(TOPICS[0], 0, 1)
     run.commit()
     assert 1 < run.count < 90
@@ -476,15 +476,15 @@ def test_the_memory_of_topics_that_are_ahead_is_bounded(monkeypatch: pytest.Monk
     run = Run(kafka)
     topic = TOPICS[1]
     polls = 0
-    while run.merger.wants(topic):
+    while run.merger.accepts(topic):
         run.poll_topic(topic, 0, 1)
         polls += 1
     assert polls < len(kafka.events[topic][0])
     run.merger.begin("0", 0)
     run.merger.add(End("0", "", 1, {"public.a": 1}))
     run.merger.reach({topic: {} for topic in TOPICS})
-    assert not run.merger.wants(topic)  # the front transaction has no event in it
-    assert run.merger.wants(TOPICS[0])
+    assert not run.merger.accepts(topic)  # the front transaction has no event in it
+    assert run.merger.accepts(TOPICS[0])
 
 
 @pytest.mark.parametrize(

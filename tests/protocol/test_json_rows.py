@@ -61,7 +61,7 @@ def test_rows_equal_the_plain_encoder(batch: Batch, style: OutputStyle) -> None:
         ("jsonb[]", [['{"a": 1}']], [[{"a": 1}]]),
     ],
 )
-def test_values(spelling: str, values: list[Any], expected: list[Any] | None) -> None:
+def test_values_are_encoded_as_documented(spelling: str, values: list[Any], expected: list[Any] | None) -> None:
     type = parse_type(spelling)
     array = pa.array(values, type.arrow)
     encoded = b",".join(JsonEncoder([type]).encode(pa.record_batch([array], ["c"])))

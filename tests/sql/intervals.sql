@@ -140,7 +140,7 @@ SELECT make_interval(weeks := 2);
 SELECT make_interval(years => 200000000);
 SELECT +interval '1 day';
 
--- fields and the time in front of which a day stands
+-- fields, and a time after a day
 SELECT interval '1 2:03' minute to second, interval '2:03' minute to second, interval '1 -2:03' minute to second, interval '1 day 2:03' minute to second, interval '100:59' minute to second, interval '1 2:03:04' minute to second, interval '1 2:03.5' minute to second;
 SELECT '1 2:03'::interval minute to second, CAST('2:03' AS interval minute to second);
 SELECT interval '1 2:03' day to second, interval '1 2:03' hour to second, interval '1 2:03' second, interval '1 2:03' hour to minute, interval '1 2:03' day to hour, interval '1 2:03' day to minute, interval '1 2:03' day, interval '1 2:03' hour, interval '1 2:03' minute;

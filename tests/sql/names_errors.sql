@@ -61,7 +61,7 @@ SELECT grouping(dept), count(*) FILTER (WHERE true) FROM people GROUP BY dept HA
 SELECT string_agg(name, ',' ORDER BY id), array_agg(id ORDER BY id) FROM people WHERE id < 3;
 SELECT generate_series(1, 1), unnest(ARRAY[1]);
 
--- where things may not stand
+-- where things are not allowed
 SELECT count(*) FROM people WHERE sum(id) > 1;
 SELECT id FROM people GROUP BY sum(id);
 SELECT id FROM people ORDER BY sum(id);

@@ -40,7 +40,7 @@ SELECT p.id, (SELECT b.name FROM people b WHERE b.id = p.boss) FROM people p;
 SELECT p.id, (SELECT q.id FROM people q WHERE q.salary > p.salary ORDER BY q.salary, q.id LIMIT 1) FROM people p;
 SELECT p.id, (SELECT count(*) FROM people q WHERE q.salary > p.salary) + 1 AS rank FROM people p;
 
--- where they may stand
+-- where they are allowed
 SELECT id FROM people WHERE salary > (SELECT avg(salary) FROM people);
 SELECT id FROM people p WHERE salary > (SELECT avg(salary) FROM people q WHERE q.dept = p.dept);
 SELECT id FROM people p WHERE salary >= (SELECT max(salary) FROM people q WHERE q.dept = p.dept) AND id < 5;
@@ -179,7 +179,7 @@ SELECT ARRAY(SELECT id, name FROM people);
 SELECT ARRAY(VALUES (1), (NULL), (3));
 SELECT array_length(ARRAY(SELECT id FROM people), 1);
 
--- aggregates of a query around the subquery they stand in
+-- aggregates of an outer query in a subquery
 SELECT a, (SELECT sum(t.c)), (SELECT sum(t.c) FROM u WHERE k = 2) FROM t GROUP BY a;
 SELECT a FROM t GROUP BY a HAVING EXISTS (SELECT 1 FROM u WHERE u.k = count(t.c));
 SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = sum(t.c));

@@ -50,7 +50,7 @@ from server.dataflow.arrangements.task_runner import TaskRunner
 from server.runtime.threads import THREAD_ROWS
 from server.spark import Engine
 
-AUTO, SERVER, EXECUTORS = PROBING = ("auto", "server", "executors")
+AUTO, SERVER, EXECUTORS = "auto", "server", "executors"
 SERVER_BYTES_MAX = 1 << 30  # with `auto`, a larger arrangement is moved to files
 HEAD_BYTES_MAX = 8 << 20  # of the head of an arrangement in files
 RUNS_MAX = 12  # in files; from this number on, merges do not wait until Spark is idle

@@ -11,7 +11,7 @@ from protocol.pgwire.types import PgType, parse_type
 from server.authorization import privileges
 from server.execution.ddl.columns import check_number_of_checks
 from server.execution.ddl.named_objects import altered_item, name_taken
-from server.execution.names import qualified_name, schema_of
+from server.execution.names import qualified_name, schema_of, with_item_names
 from server.execution.planning import plan_default
 from server.execution.user_types import with_domain
 from server.session_state.context import Context
@@ -27,7 +27,6 @@ from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Expr, Ident, Name, NamedType
 from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.row_rules import validate_domain
-from server.sql.sequence_names import with_names
 from server.sql.type_names import resolved
 
 
@@ -124,14 +123,11 @@ def refuse_maintained(state: CatalogState, domain: ObjectId) -> None:
 
 def show_create(context: Context, domain: Domain) -> str:
     """The CREATE DOMAIN statement of a domain."""
-
-    def named(text: str) -> str:
-        return with_names(text, lambda id: qualified_name(context, context.state.items[id]))
-
     parts = [f"CREATE DOMAIN {qualified_name(context, domain)} AS {parse_type(domain.base).display}"]
-    parts += [f"DEFAULT {named(domain.default)}"] if domain.default is not None else []
+    parts += [f"DEFAULT {with_item_names(context, domain.default)}"] if domain.default is not None else []
     parts += ["NOT NULL"] if domain.not_null else []
-    parts += [f"CONSTRAINT {quote_identifier(c.name)} CHECK ({named(c.expression)})" for c in domain.checks]
+    for check in domain.checks:
+        parts.append(f"CONSTRAINT {quote_identifier(check.name)} CHECK ({with_item_names(context, check.expression)})")
     return " ".join(parts)
 
 

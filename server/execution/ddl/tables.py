@@ -18,7 +18,7 @@ from server.execution.ddl.keys import with_keys
 from server.execution.ddl.named_objects import name_taken, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.ddl.sequences import create_owned, options_text
-from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of
+from server.execution.names import find_relation, qualified_name, schema_of, temporary_schema_of, with_item_names
 from server.execution.planning import plan_default
 from server.execution.user_types import known_column
 from server.session_state.context import Context
@@ -27,7 +27,6 @@ from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.sequences import Identity
 from server.sql.grammar.statements.tables import ColumnDefinition, CreateTable, Key, Like
-from server.sql.sequence_names import with_names
 
 
 def create(context: Context, statement: CreateTable) -> CatalogState:
@@ -145,15 +144,10 @@ def default_clause(context: Context, column: Column) -> str:
         how = "ALWAYS" if column.identity == "a" else "BY DEFAULT"
         return f"GENERATED {how} AS IDENTITY ({options_text(sequence)})"
     if column.generated:
-        return f"GENERATED ALWAYS AS ({_named(context, column.generated)}) STORED"
+        return f"GENERATED ALWAYS AS ({with_item_names(context, column.generated)}) STORED"
     if column.default is None:
         return ""
-    return f"DEFAULT {_named(context, column.default)}"
-
-
-def _named(context: Context, text: str) -> str:
-    """A stored expression with the names of sequences and types in place of ids."""
-    return with_names(text, lambda id: qualified_name(context, context.state.items[id]))
+    return f"DEFAULT {with_item_names(context, column.default)}"
 
 
 def key_text(key: catalog.keys.Key) -> str:
@@ -172,7 +166,7 @@ def show_create(context: Context, table: Table) -> str:
         for c in table.columns
     ]
     for check in table.checks:
-        text = f"CONSTRAINT {quote_identifier(check.name)} CHECK ({_named(context, check.expression)})"
+        text = f"CONSTRAINT {quote_identifier(check.name)} CHECK ({with_item_names(context, check.expression)})"
         columns.append(text if check.is_valid else f"{text} NOT VALID")
     columns += [f"CONSTRAINT {quote_identifier(key.name)} {key_text(key)}" for key in table.keys]
     columns += [

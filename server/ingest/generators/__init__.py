@@ -2,7 +2,6 @@
 
 `generator`        the interface of a generator: its outputs, and their changes by tick
 `columns`          columns of random values that are functions of a seed and a row's number
-`options`          values of the options of FROM LOAD GENERATOR
 `counter`, `auction`, `key_value`, `tpch`    the generators
 `load_generator`   the kind of source, and its upstream
 

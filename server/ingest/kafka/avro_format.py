@@ -98,8 +98,10 @@ class AvroFormat:
                 inner = frame_reason(message)
             else:
                 decoder, fields = decoders[int(ids[row])]
-                known = isinstance(decoder, Undecodable)
-                inner = decoder.reason if known else decoder.reason(message[skip:], fields.get(row))  # type: ignore
+                if isinstance(decoder, Undecodable):
+                    inner = decoder.reason
+                else:
+                    inner = decoder.reason(message[skip:], fields.get(row))
             return f"avro deserialization error: {inner} {original(message)}"
 
         return Part(_joined(parts, count, self.wanted), failed, reason)

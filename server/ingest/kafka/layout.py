@@ -262,6 +262,28 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
         origin, fields[SOURCE] = _source(envelope)
     found = [(Column(c.name, c.meaning.type, c.nullable), (AFTER, c.name)) for c in columns_of(after)]
     columns = [column for column, _ in found]
+    key = _debezium_key(key_type, columns)
+    metadata = _included(format, columns)
+    if metadata and classic:
+        raise _unsupported(
+            "INCLUDE is not supported with ENVELOPE DEBEZIUM: the metadata of a retracted row is not known",
+            hint="Omit INCLUDE.",
+        )
+    framed = format.value.options.get("confluent wire format", "true") != "false"
+    key_framed = encoding.options.get("confluent wire format", "true") != "false"
+    return Layout(
+        _unique(columns),
+        key,
+        tuple((position, path) for position, (_, path) in enumerate(found)),
+        metadata,
+        AvroFormat(Wanted.all_of(key_type), registry["key"], key_type, key_framed),
+        AvroFormat(Wanted(fields), registry["value"], envelope, framed),
+        origin=origin,
+    )
+
+
+def _debezium_key(key_type: Record, columns: Sequence[Column]) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The position of each field of the key among the columns of the value, and its path in the key. PgError 0A000."""
     names = [column.name for column in columns]
     key = []
     for column in columns_of(key_type):
@@ -275,23 +297,7 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
                 hint=CONNECTOR,
             )
         key.append((position, (column.name,)))
-    metadata = _included(format, columns)
-    if metadata and classic:
-        raise _unsupported(
-            "INCLUDE is not supported with ENVELOPE DEBEZIUM: the metadata of a retracted row is not known",
-            hint="Omit INCLUDE.",
-        )
-    framed = format.value.options.get("confluent wire format", "true") != "false"
-    key_framed = encoding.options.get("confluent wire format", "true") != "false"
-    return Layout(
-        _unique(columns),
-        tuple(key),
-        tuple((position, path) for position, (_, path) in enumerate(found)),
-        metadata,
-        AvroFormat(Wanted.all_of(key_type), registry["key"], key_type, key_framed),
-        AvroFormat(Wanted(fields), registry["value"], envelope, framed),
-        origin=origin,
-    )
+    return tuple(key)
 
 
 def _field(record: Record, name: str) -> Field:

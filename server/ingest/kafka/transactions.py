@@ -371,14 +371,14 @@ class TransactionMerger:
                 self._ends[place] = replace(end, next_offset=known.next_offset, follows_open=known.follows_open)
                 self._goals.pop((end.domain, end.number), None)
 
-    def wants(self, topic: str) -> bool:
+    def accepts(self, topic: str) -> bool:
         """Whether messages of a topic should be read: few are in memory, or the front transaction is not complete."""
         if self._buffers[topic].nbytes < BUFFER_BYTES_MAX:
             return True
         return bool(self._ends) and not self._has_all(self._ends[0], topic)
 
     @property
-    def wants_ends(self) -> bool:
+    def accepts_ends(self) -> bool:
         """Whether messages of the transactions' topic should be read."""
         return len(self._ends) < ENDS_MAX
 

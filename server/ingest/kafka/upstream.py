@@ -316,10 +316,10 @@ class KafkaUpstream:
         polled = {id(topic) for topic in self._polls.values()}
         transactions = self._transactions
         for topic in self._topics:
-            wanted = transactions is None or transactions.merger.wants(topic.consumer.topic)
+            wanted = transactions is None or transactions.merger.accepts(topic.consumer.topic)
             if id(topic) not in polled and wanted:
                 self._polls[asyncio.create_task(self._poll(topic, bytes_max))] = topic
-        if transactions is not None and id(transactions) not in polled and transactions.merger.wants_ends:
+        if transactions is not None and id(transactions) not in polled and transactions.merger.accepts_ends:
             self._polls[asyncio.create_task(_poll_ends(transactions, bytes_max))] = transactions
 
     async def _poll(self, topic: Topic, bytes_max: int) -> tuple[Poll, Any] | None:

@@ -146,8 +146,8 @@ class ClassArchive:
                     other.unlink()
 
 
-def default_archive_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewire"
+def default_archive_directory() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewire"
 
 
 def kill_leftover_processes(directory: Path) -> None:

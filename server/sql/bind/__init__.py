@@ -9,11 +9,13 @@
                  `grouping_sets`  GROUP BY; `grouping` rewrites the other clauses over its rows
                  `windows`        OVER and WINDOW; `frames`, `exclusions`
                  `distinct`, `order`, `limits`; `terms` binds the terms of these clauses and of GROUP BY
+                 `samples`        TABLESAMPLE; `row_locks`: FOR UPDATE
                `set_operations`, over `outputs`
-    leaves     `names`, `literals`, `session`
+    leaves     `names`, `literals`, `session`, `volatile`
     operators  `operators`, `connectives`, `predicates`, `row_values`, `quantified`, `subqueries`
-    values     `conditionals`, `arrays`, `casts`, `domains`
-    functions  `functions`, `grammar`, `aggregates`; `calls` chooses among the rows of the function table
+    values     `conditionals`, `arrays`, `rows`, `casts`, `mz_timestamps`, `domains`
+    functions  `functions`, `grammar`, `aggregates` (`inherited_order`, `hypothetical_sets`), `json_records`; `calls`
+               chooses among the rows of the function table
     all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys
 
 Unsupported trees are refused by name (0A000). Views and common table expressions are bound once per reference, so that

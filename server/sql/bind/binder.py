@@ -180,7 +180,7 @@ class Binder(Coercer):
 
     # -- columns and positions --------------------------------------------------------------------------------------
 
-    def know(self, relation: ObjectId, columns: Sequence[Column]) -> None:
+    def declare_columns(self, relation: ObjectId, columns: Sequence[Column]) -> None:
         """Declares that the first columns of a catalog relation have these ids, so that `read` recognizes them."""
         self._known.update((column.id, (relation, number)) for number, column in enumerate(columns))
 

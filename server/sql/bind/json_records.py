@@ -31,9 +31,7 @@ _POPULATE = (*POPULATE_RECORD, "json_populate_recordset", "jsonb_populate_record
 RECORD_FUNCTIONS = ("json_to_record", "jsonb_to_record", "json_to_recordset", "jsonb_to_recordset", *_POPULATE)
 
 
-def json_records(
-    binder: Binder, call: exp.Anonymous, definitions: Sequence[exp.Expr], alias: str, scope: Scope
-) -> FromItem:
+def json_records(binder: Binder, call: exp.Expr, definitions: Sequence[exp.Expr], alias: str, scope: Scope) -> FromItem:
     """The rows of a function of RECORD_FUNCTIONS in FROM. Each column is converted from a member.
 
     `definitions`: the column definition list, or the column names of the alias.
@@ -78,7 +76,7 @@ def populated_record(binder: Binder, call: exp.Anonymous, scope: Scope) -> Expre
     return Case(((absent, Literal(None, type)),), Call(ROW, row.arguments, type, False), type)
 
 
-def _fields_of_base(binder: Binder, call: exp.Anonymous) -> tuple[list[tuple[str, PgType]], list[exp.Expr]]:
+def _fields_of_base(binder: Binder, call: exp.Expr) -> tuple[list[tuple[str, PgType]], list[exp.Expr]]:
     """The columns of the relation in NULL::relation, the first argument; the other arguments. 42883, 42704, 0A000."""
     arguments = list(call.expressions)
     base = unparenthesised(arguments[0]) if arguments else None

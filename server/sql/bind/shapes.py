@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 
-def function_name(call: exp.Anonymous) -> str:
+def function_name(call: exp.Expr) -> str:
     """The called name, case-folded like in PostgreSQL."""
     name = call.this
     return str(name.name) if isinstance(name, exp.Identifier) else str(name).lower()

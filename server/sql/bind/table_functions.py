@@ -38,9 +38,9 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
             raise binder.unsupported(
                 "WITH ORDINALITY with a column definition list",
                 tree,
-                hint="Number the rows with row_number() OVER () in a query around it.",
+                hint="Number the rows with row_number() OVER () in an outer query.",
             )
-        return json_records(binder, calls[0], alias_columns(tree), alias, inner)  # type: ignore[arg-type]
+        return json_records(binder, calls[0], alias_columns(tree), alias, inner)
     constant = _series(binder, calls[0], inner) if len(calls) == 1 and not ordinality else None
     if constant is not None:
         relation: Relation = constant
@@ -84,7 +84,7 @@ def _element(binder: Binder, name: str, array: Expression) -> Column:
 
 def _set_columns(binder: Binder, tree: exp.Expr, scope: Scope, alias: str) -> list[tuple[str, Expression]]:
     """The columns of a function's result: names, and values as arrays."""
-    name = "unnest" if isinstance(tree, exp.Unnest) else function_name(tree)  # type: ignore[arg-type]
+    name = "unnest" if isinstance(tree, exp.Unnest) else function_name(tree)
     if name == "unnest":
         arrays = [binder.expression(a, scope) for a in tree.expressions]
         for array in arrays:
@@ -147,7 +147,7 @@ def set_returning(binder: Binder, tree: exp.Anonymous, scope: Scope, field: str 
 
 def _series(binder: Binder, tree: exp.Expr, scope: Scope) -> Series | None:
     """generate_series of integers that do not depend on rows: Spark generates them without an array. Else None."""
-    if isinstance(tree, exp.Unnest) or function_name(tree) != "generate_series":  # type: ignore[arg-type]
+    if isinstance(tree, exp.Unnest) or function_name(tree) != "generate_series":
         return None
     if not all(isinstance(unparenthesised(a), (exp.Literal, exp.Neg, exp.Parameter)) for a in tree.expressions):
         return None

@@ -42,7 +42,7 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
         replace_name(binder, identifiers, f'"$id".{quoted(item.id)}{alias}')
     relation = relation_of(binder, item)
     if not binder.inside_view:
-        binder.know(item.id, relation.columns)
+        binder.declare_columns(item.id, relation.columns)
     return relation
 
 

@@ -1,12 +1,13 @@
 """Decorrelation: turns correlated subqueries and LATERAL joins into joins. Spark itself supports only a few forms.
 
 `decorrelated(relation)` rewrites LATERAL joins and the subqueries that Spark would reject (see `native.is_native`).
-Afterwards, only native subqueries name columns of an enclosing query.
+Afterwards, only native subqueries name columns of an enclosing query. `decorrelator` finds the nodes to rewrite.
 
-The method is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (2015). The domain of an inner query is the set
-of distinct combinations of the outer columns that it names. The inner query is computed once for the whole domain:
-`pushdown` adds the domain's columns to its nodes. The result is joined with the outer rows on these columns, with
-NULL equal to NULL. References to outer columns become references to the domain's columns:
+The method is that of Neumann and Kemper, "Unnesting Arbitrary Queries" (2015). The domain of an inner query (`domain`)
+is the set of distinct combinations of the outer columns that it names. The inner query is computed once for the whole
+domain: `pushdown` adds the domain's columns to its nodes, and `limits` turns a LIMIT into a condition. The result is
+joined with the outer rows on these columns, with NULL equal to NULL (`values`). References to outer columns become
+references to the domain's columns:
 
     (query)        LEFT JOIN, with an error if a combination has more than one row
     EXISTS         LEFT JOIN with the number of rows per combination

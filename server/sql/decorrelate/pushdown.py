@@ -108,7 +108,7 @@ class _Pushdown:
                 return self._set_operation(node)
             case Recursive() | RecursiveRows():
                 raise not_supported(
-                    "WITH RECURSIVE that names columns of the query around it",
+                    "WITH RECURSIVE that names columns of an outer query",
                     hint="Compute the recursive query for all rows in a WITH of the outer query, and join it.",
                 )
         raise AssertionError(node)  # scans, samples and series name no outer columns
@@ -211,7 +211,7 @@ class _Pushdown:
         below, carried = self.pushed(input.input if isinstance(input, Sort) else input)
         if self._depends((node.limit, node.offset)):
             raise not_supported(
-                "LIMIT that depends on the query around it",
+                "LIMIT that depends on an outer query",
                 hint="Number the rows with row_number() in the subquery, and compare the number with the limit.",
             )
         ordered: Relation = Sort(below, self._swapped(order, carried)) if order else below

@@ -136,7 +136,7 @@ row(FUNCTIONS, "array_dims", "anyarray", "text", "IF(size({0}) > 0, concat('[1:'
     nulls=Nulls.OPTIONAL, python=lambda array: f"[1:{len(array)}]" if array else None)  # fmt: skip
 
 
-def _fill(value: Any, sizes: list[int | None] | None, bounds: list[int | None] | None = ()) -> list[Any]:  # type: ignore[assignment]
+def _fill(value: Any, sizes: Sequence[int | None] | None, bounds: Sequence[int | None] | None = ()) -> list[Any]:
     if sizes is None or bounds is None:
         message = "dimension array or low bound array cannot be null"
         raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
@@ -187,10 +187,9 @@ class _Parser:
             left = Logical("&&", self._checked(left, True), self._operand(self._negated))
         return left
 
-    def _operand(self, parse: object) -> Node:
+    def _operand(self, parse: Callable[[], Node]) -> Node:
         self._advance()
-        found: Node = parse()  # type: ignore[operator]
-        return self._checked(found, True)
+        return self._checked(parse(), True)
 
     def _checked(self, node: Node, is_predicate: bool) -> Node:
         """The node, if it is a predicate or an expression as required. Else the next token is a syntax error."""

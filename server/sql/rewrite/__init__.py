@@ -13,9 +13,10 @@ delta rule are recomputed from the result too, so snapshots, steps and recomputa
     joins        orders inner joins so that intermediate results are small
     spreads      computes variances and standard deviations of exact numbers from sums
     sums         splits aggregates with sums of floats in two, of which the lower one is maintained by adding
+                 (`float_sums`)
     keys         makes the keys of groups, partitions, distinct rows and limits columns of the input
     columns      removes columns that no node above needs
-    orders       makes the order of rows total where a result depends on it
+    orders       makes the order of rows total where a result depends on it; `frames`: in RANGE frames of windows
 """
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""A session with adbc: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 from steps import URL, run

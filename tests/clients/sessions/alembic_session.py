@@ -1,3 +1,5 @@
+"""A session with alembic: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import tempfile
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""A session with asyncpg: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import asyncio
 import datetime
 import decimal

@@ -1,3 +1,5 @@
+"""A session with dbt: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import json
 import os
 import subprocess

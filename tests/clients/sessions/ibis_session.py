@@ -1,3 +1,5 @@
+"""A session with ibis: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import ibis
 import psycopg
 from steps import DATABASE, HOST, PORT, URL, USER, run

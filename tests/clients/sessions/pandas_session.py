@@ -1,3 +1,5 @@
+"""A session with pandas: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import pandas as pd
 import sqlalchemy as sa
 from steps import URL, run

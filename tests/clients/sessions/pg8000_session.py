@@ -1,3 +1,5 @@
+"""A session with pg8000: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import datetime
 
 import pg8000.dbapi

@@ -1,3 +1,5 @@
+"""A session with polars: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import polars as pl
 from steps import URL, run
 

@@ -1,3 +1,5 @@
+"""A session with psql: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import os
 import subprocess
 

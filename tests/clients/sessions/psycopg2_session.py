@@ -1,3 +1,5 @@
+"""A session with psycopg2: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import select
 
 import psycopg2

@@ -1,3 +1,5 @@
+"""A session with psycopg3: each step is a function, whose docstring is its title in docs/clients.md."""
+
 import psycopg
 from psycopg.types import TypeInfo
 from psycopg.types.composite import CompositeInfo

@@ -15,7 +15,8 @@ from catalog.objects import ObjectId, Sink
 from catalog.source_definition import Envelope
 from tests.kafka.registry import Registry
 from tests.kafka.sinks import define, sink_of
-from tests.server.egress.postgres.child import follow, running
+from tests.server.egress.child import running
+from tests.server.egress.postgres.child import follow
 
 FORMATS = {Envelope.UPSERT: "json", Envelope.DEBEZIUM: "avro", Envelope.MATERIALIZE: "avro"}
 

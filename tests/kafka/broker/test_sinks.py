@@ -9,8 +9,8 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -23,13 +23,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from catalog.objects import Sink
 from protocol.avro.schema import parse_schema
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.reader import Reader
-from server.coordinator.coordinator import Coordinator
 from server.egress.kafka.producer import DOWN_S
-from server.egress.sinks import Sinks
 from tests.docs.pages import PAGES
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.reading import FACTOR, serving
@@ -38,17 +35,16 @@ from tests.kafka.registry import Registry
 from tests.kafka.sinks import (
     PROGRESS,
     SINK,
-    define,
     message_values,
     read_topic,
     replayed,
     sink_of,
+    started,
     until_written,
     upserted,
 )
 from tests.server.egress.child import write
 from tests.server.egress.histories import Change, by_key, history, rows_of, upserts
-from tests.server.egress.postgres.child import running
 from tests.server.egress.postgres.test_kills import killed_at_exit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -174,21 +170,6 @@ def since(changes: list[Change], begin: int) -> list[Change]:
     """The rows at a time as changes at it, and the changes after it."""
     rows = rows_of([change for change in changes if change[2] <= begin])
     return [(n, v, begin, count) for n, v, count in rows] + [change for change in changes if change[2] > begin]
-
-
-@asynccontextmanager
-async def started(
-    directory: Path, kafka: KafkaBroker, registry: Registry, *sinks: Sink
-) -> AsyncIterator[tuple[Coordinator, Sinks]]:
-    coordinator, tasks = running(directory)
-    await coordinator.start()
-    await define(coordinator, kafka.address, registry, *sinks)
-    tasks.start()
-    try:
-        yield coordinator, tasks
-    finally:
-        await tasks.close()
-        await coordinator.close()
 
 
 async def test_a_second_server_fences_the_first_one(kafka: KafkaBroker, registry: Registry, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ VALUES = {
 
 
 @given(st.data())
-def test_as_take(data: st.DataObject) -> None:
+def test_rows_equal_those_of_take(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
     schema = pa.schema([pa.field(f"c{number}", type) for number, type in enumerate(types)])
     chunks = []

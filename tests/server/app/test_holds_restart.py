@@ -48,7 +48,7 @@ def changes(connection: Connection, relation: str, as_of: int, up_to: int) -> Co
     return Counter((int(moment), diff, *row) for moment, progressed, diff, *row in rows if not progressed)
 
 
-def test_h20_a_hold_keeps_its_position(tmp_path: Path) -> None:
+def test_a_hold_keeps_its_position(tmp_path: Path) -> None:
     """The server is killed immediately after an ADVANCE is acknowledged, and once more."""
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
@@ -104,7 +104,7 @@ def await_unreadable(connection: Connection, time_: int) -> None:
     raise AssertionError(f"t can still be read at {time_}")
 
 
-def test_h20_a_held_materialized_view_keeps_its_history(tmp_path: Path) -> None:
+def test_a_held_materialized_view_keeps_its_history(tmp_path: Path) -> None:
     """The server is killed before the view has all commits. It then has them at their times, not the restart's."""
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
@@ -141,7 +141,7 @@ def test_h20_a_held_materialized_view_keeps_its_history(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_h15_downtime_does_not_count_towards_max_lag(tmp_path: Path) -> None:
+def test_downtime_does_not_count_towards_max_lag(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, *INTERVAL)
     with connect(server) as connection:
         connection.execute("CREATE TABLE t (a int)")

@@ -87,7 +87,7 @@ def exchange(client: ScramClient, server: ScramExchange, mechanism: str, *, user
 
 @pytest.mark.parametrize("user", ["", "x"])
 @pytest.mark.parametrize("binding", [None, b"hash"])
-def test_exchanges(binding: bytes | None, user: str) -> None:
+def test_the_right_password_is_accepted_and_another_one_refused(binding: bytes | None, user: str) -> None:
     mechanism = SCRAM if binding is None else SCRAM_PLUS
     for password, is_right in ((PASSWORD, True), ("wrong", False)):
         server = ScramExchange(VERIFIER, binding)

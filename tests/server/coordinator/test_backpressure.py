@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from catalog.objects import ObjectId, Timestamp
 from server.coordinator.backpressure import Backpressure
 from server.runtime.metrics import Metrics
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.coordinator.test_dataflows import Connection, connected, follow, rows
 from tests.server.slow_engine import PassingEngine, SlowEngine
 
@@ -43,13 +44,6 @@ def server(slow: SlowEngine, tmp_path: Path) -> Iterator[ServerThread]:
         connection.execute("CREATE TABLE other (s text)")
     yield server
     server.stop()
-
-
-def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # no event signals that a dataflow lags
 
 
 class Writer(threading.Thread):

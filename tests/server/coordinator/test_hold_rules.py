@@ -63,7 +63,7 @@ class World:
         return self.holds.positions[id].at
 
 
-def test_h11_a_hold_moves_back_only_under_another_hold() -> None:
+def test_a_hold_moves_back_only_under_another_hold() -> None:
     world = World()
     ahead, behind = world.create((T,), START - 500), world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -80,7 +80,7 @@ def test_h11_a_hold_moves_back_only_under_another_hold() -> None:
     assert world.frontiers.since(T) == START + 10_000
 
 
-def test_h11_a_hold_stays_after_the_read_frontier_of_each_object() -> None:
+def test_a_hold_stays_after_the_read_frontier_of_each_object() -> None:
     world = World()
     both, one = world.create((T, U), START - 500), world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -117,7 +117,7 @@ def test_rolled_back_moves_change_nothing() -> None:
     assert not world.frontiers.holders
 
 
-def test_h15_an_overdue_hold_moves_to_the_write_frontier_minus_max_lag() -> None:
+def test_an_overdue_hold_moves_to_the_write_frontier_minus_max_lag() -> None:
     world = World()
     late, fine = world.create((T, U), START - 500, 10_000), world.create((U,), START - 500)
     world.pass_time(9_500)
@@ -134,7 +134,7 @@ def test_h15_an_overdue_hold_moves_to_the_write_frontier_minus_max_lag() -> None
     assert world.holds.positions[late].status is Status.OK
 
 
-def test_h15_a_hold_that_its_owner_advances_first_is_not_moved() -> None:
+def test_a_hold_that_its_owner_advances_first_is_not_moved() -> None:
     world = World()
     hold = world.create((T,), START - 500, 10_000)
     world.pass_time(20_000)
@@ -146,7 +146,7 @@ def test_h15_a_hold_that_its_owner_advances_first_is_not_moved() -> None:
     assert world.holds.positions[hold] == HoldPosition(Timestamp(START + 19_000), Status.OK)
 
 
-def test_h15_downtime_does_not_count_until_max_lag_or_ten_minutes_of_uptime() -> None:
+def test_downtime_does_not_count_until_max_lag_or_ten_minutes_of_uptime() -> None:
     world = World()
     short, long = world.create((T,), START - 500, 60_000), world.create((T,), START - 500, 10_800_000)
     day = 86_400_000
@@ -172,7 +172,7 @@ def test_a_time_beyond_the_write_frontier_is_refused(beyond: int) -> None:
     assert world.at(hold) == world.frontiers.since(T) == START - 500
 
 
-def test_h7_an_index_has_its_own_since() -> None:
+def test_an_index_has_its_own_since() -> None:
     world = World()
     hold = world.create((I,), START - 500)
     world.pass_time(50_000)
@@ -190,7 +190,7 @@ def test_h7_an_index_has_its_own_since() -> None:
     assert frontiers.readable(T) == START + 50_000 - 1 - RETENTION_MS
 
 
-def test_h7_a_hold_on_a_table_holds_no_index() -> None:
+def test_a_hold_on_a_table_holds_no_index() -> None:
     world = World()
     world.create((T,), START - 500)
     world.pass_time(50_000)
@@ -198,7 +198,7 @@ def test_h7_a_hold_on_a_table_holds_no_index() -> None:
     assert world.frontiers.since(I) == START + 50_000 - 1 - RETENTION_MS
 
 
-def test_h20_history_on_disk_is_readable_after_a_restart() -> None:
+def test_history_on_disk_is_readable_after_a_restart() -> None:
     """The history of a materialized view and of its index is held, although it is longer than they retain."""
     frontiers = Frontiers()
     frontiers.created(T, Timestamp(10), Timestamp(50_000), 5_000)

@@ -58,7 +58,7 @@ def hold(number: int, on: Table, max_lag_ms: int = 3_600_000) -> Hold:
     return Hold(ObjectId(f"u{number}"), PUBLIC, f"h{number}", (on.id,), max_lag_ms)
 
 
-async def test_h21_concurrent_advances_share_a_transaction(tmp_path: Path) -> None:
+async def test_concurrent_advances_share_a_transaction(tmp_path: Path) -> None:
     coordinator = await started(tmp_path, Clock())
     held = [hold(100 + n, table(10)) for n in range(200)]
     await define(coordinator, table(10), *held)
@@ -112,7 +112,7 @@ async def test_a_failed_transaction_moves_no_hold(tmp_path: Path, monkeypatch: p
     await coordinator.close()
 
 
-async def test_h20_holds_keep_their_times_after_hours_of_downtime(tmp_path: Path) -> None:
+async def test_holds_keep_their_times_after_hours_of_downtime(tmp_path: Path) -> None:
     clock = Clock()
     coordinator = await started(tmp_path, clock)
     kept, late = hold(11, table(10), 10_800_000), hold(12, table(10), 60_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 
 from catalog.log import INLINE_BYTES, Log
 from catalog.objects import Column, ObjectId, Table, Timestamp
-from catalog.payloads import Payloads
-from catalog.store import Store
 from server.coordinator import row_buffer
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
@@ -35,14 +32,6 @@ rows = st.tuples(
     st.none() | st.lists(st.none() | st.integers(0, 9), max_size=2),
 )
 lists_of_rows = st.lists(rows, min_size=1, max_size=5)
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    directory = tmp_path_factory.mktemp("data")
-    store = Store(directory)
-    yield Log(store, Payloads(directory / "payloads"))
-    store.close()
 
 
 def buffer_of(rows: list[tuple[object, ...]]) -> RowBuffer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 from catalog import updates
 from catalog.log import INLINE_BYTES, Log
 from catalog.objects import Column, ObjectId, Table, Timestamp
-from catalog.payloads import Payloads
-from catalog.store import Store
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
@@ -27,14 +24,6 @@ from tests.catalog.strategies import changes_tables, pairs
 from tests.server.slow_engine import PassingEngine
 
 TYPES = (pa.int64(), pa.string(), pa.float64())
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    directory = tmp_path_factory.mktemp("data")
-    store = Store(directory)
-    yield Log(store, Payloads(directory / "payloads"))
-    store.close()
 
 
 def change(key: int, old: int, new: int) -> pa.Table:

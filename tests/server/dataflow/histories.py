@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.objects import ObjectId, Table, Timestamp
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.dataflow.arrangements.arrangement import Arranger
@@ -21,11 +21,10 @@ from server.dataflow.plan.lowering import delta_plan
 from server.dataflow.runtime.incremental import IncrementalComputation
 from server.spark import Engine
 from server.sql.constant import Bindings
-from server.sql.grammar.parse import parse_query
-from server.sql.plan import PlanContext, QueryPlan, plan_query
+from server.sql.plan import QueryPlan
 from server.sql.rewrite import rewritten
 from server.timeline.frontiers import Frontiers
-from tests.server.states import empty_state
+from tests.server.states import planned_for_maintenance, state_with_tables
 
 TABLES = {
     "t": {"k": "int4", "v": "int4", "s": "text"},
@@ -45,11 +44,7 @@ _VALUES: dict[str, Sequence[Any]] = {
 
 @cache
 def state() -> CatalogState:
-    result = empty_state()
-    for name, columns in TABLES.items():
-        id, result = result.new_id()
-        result = result.with_item(Table(id, ObjectId("u2"), name, tuple(Column(c, t) for c, t in columns.items())))
-    return result
+    return state_with_tables(TABLES)
 
 
 @cache
@@ -58,8 +53,7 @@ def ids() -> dict[str, ObjectId]:
 
 
 def planned(sql: str) -> QueryPlan:
-    context = PlanContext(state=state(), database="materialize", search_path=("public",), user="materialize")
-    return plan_query(parse_query(sql), context, maintained=True)
+    return planned_for_maintenance(sql, state())
 
 
 @dataclass

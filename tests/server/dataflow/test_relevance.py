@@ -28,7 +28,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("sql", PLANS)
-def test_conditions(sql: str) -> None:
+def test_conditions_on_changed_rows_are_found(sql: str) -> None:
     plan = planned(sql)
     found = relevant_rows(delta_plan(rewritten(plan.relation), plan.inputs))
     items = state().items

@@ -46,6 +46,7 @@ async def write(coordinator: Coordinator, *changes: tuple[int, str | None, int])
 
 
 def running(directory: Path) -> tuple[Coordinator, Sinks]:
+    """A coordinator that has not started, and its sinks."""
     coordinator = opened(directory)
     sinks = Sinks(coordinator, progress_s=0.05)
     coordinator.restoring.append(sinks.hold)

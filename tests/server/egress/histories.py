@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kafka.sinks import TABLE
-from tests.server.egress.postgres.child import running
+from tests.server.egress.child import running
 
 Change = tuple[Any, Any, int, int]  # n, v, time, diff
 

@@ -16,7 +16,8 @@ from catalog.source_definition import Encoding, Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from tests.kafka.sinks import TABLE
-from tests.server.egress.postgres.child import SCHEMA, follow, running
+from tests.server.egress.child import running
+from tests.server.egress.postgres.child import SCHEMA, follow
 
 FILES = {ObjectId("u20"): Envelope.UPSERT, ObjectId("u21"): Envelope.DEBEZIUM}
 

@@ -22,9 +22,8 @@ from server.coordinator.coordinator import Coordinator
 from server.egress.file import rows_file
 from server.egress.sinks import Sinks
 from tests.kafka.sinks import replayed, until_written, upserted
-from tests.server.egress.child import write
+from tests.server.egress.child import running, write
 from tests.server.egress.histories import by_key, history, rows_of, upserts
-from tests.server.egress.postgres.child import running
 from tests.server.egress.postgres.test_kills import killed_at_exit
 from tests.server.egress.rows_file_child import FILES, define
 

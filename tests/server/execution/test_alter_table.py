@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from psycopg import errors
 from server.spark.engine import SparkEngine
 from tests.examples import examples
 from tests.fix_postgres import own_schema
-from tests.fix_server import ServerThread
+from tests.fix_server import Connect, ServerThread
 from tests.server.execution.test_sequences import differences
 from tests.server.execution.test_write import done
 
@@ -25,20 +25,7 @@ Connection = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
-
-
-@pytest.fixture
-def ours(connect: Callable[[], Connection]) -> Connection:
+def ours(connect: Connect) -> Connection:
     return connect()
 
 
@@ -127,7 +114,7 @@ def test_not_null_and_types(ours: Connection) -> None:
     assert rows(ours, "SELECT v FROM t WHERE k = 4") == [(None,)]
 
 
-def test_blocks_roll_back(connect: Callable[[], Connection]) -> None:
+def test_blocks_roll_back(connect: Connect) -> None:
     ours, other = connect(), connect()
     ours.execute("CREATE TABLE t (k int, v text); INSERT INTO t VALUES (1, 'a')")
     ours.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
@@ -153,7 +140,7 @@ def test_blocks_roll_back(connect: Callable[[], Connection]) -> None:
     assert rows(other, "SELECT * FROM m") == [(2,)]
 
 
-def test_subscriptions_end_and_history_stays(connect: Callable[[], Connection]) -> None:
+def test_subscriptions_end_and_history_stays(connect: Connect) -> None:
     ours, other = connect(), connect()
     ours.execute("CREATE TABLE t (k int, v text) WITH (RETAIN HISTORY FOR '1h'); CREATE HOLD h ON t")
     ours.execute("CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY FOR '1h') AS SELECT k FROM t WHERE k > 0")
@@ -248,7 +235,7 @@ def theirs(postgres: str) -> Iterator[Connection]:
 
 
 @pytest.mark.sql
-def test_tables_are_altered_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+def test_tables_are_altered_as_in_postgresql(theirs: Connection, connect: Connect) -> None:
     ours, other = connect(), connect()
     for connection in (ours, other, theirs):
         connection.prepare_threshold = None  # a prepared statement fails after the columns have changed
@@ -309,7 +296,7 @@ def test_a_restart_keeps_altered_tables(engine: SparkEngine, tmp_path: Path) -> 
         server.stop()
 
 
-def test_writers_with_an_earlier_definition_fail(connect: Callable[[], Connection]) -> None:
+def test_writers_with_an_earlier_definition_fail(connect: Connect) -> None:
     ours, other = connect(), connect()
     ours.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 2)")
     other.execute("BEGIN; INSERT INTO t VALUES (3, 4)")

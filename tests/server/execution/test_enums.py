@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from psycopg.types.enum import EnumInfo, register_enum
 
 from tests.examples import examples
 from tests.fix_postgres import own_schema
-from tests.fix_server import ServerThread
+from tests.fix_server import Connect, ServerThread
 from tests.server.execution.test_write import done
 from tests.server.slow_engine import PassingEngine
 
@@ -265,20 +265,7 @@ def test_sinks_write_labels(passing: Connection, tmp_path: Path) -> None:
 # -- with Spark -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
-
-
-def test_dataflows_go_on_when_labels_change(connect: Callable[[], Connection]) -> None:
+def test_dataflows_go_on_when_labels_change(connect: Connect) -> None:
     ours = connect()
     ours.execute("CREATE TYPE mood AS ENUM ('a', 'c'); CREATE TABLE t (k int, m mood)")
     ours.execute("CREATE MATERIALIZED VIEW counts AS SELECT m, count(*) AS n FROM t GROUP BY m")
@@ -338,8 +325,8 @@ READS = (
 )
 
 
-def test_random_labels_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
-    """Materialized views, and a subscription that is begun anew when labels change, equal the query from scratch."""
+def test_random_labels_are_as_in_postgresql(theirs: Connection, connect: Connect) -> None:
+    """Materialized views, and a subscription that is started again when labels change, equal the query from scratch."""
     ours, other = connect(), connect()
 
     @examples(6)

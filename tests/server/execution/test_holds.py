@@ -94,7 +94,7 @@ def await_retention(connection: Connection, time: int) -> None:
     await_since(connection, "probe", time)
 
 
-def test_h1_what_can_be_held(db: Connection) -> None:
+def test_what_can_be_held(db: Connection) -> None:
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
     db.execute("CREATE INDEX i ON t (a)")
     db.execute("CREATE VIEW v AS SELECT a FROM t")
@@ -114,7 +114,7 @@ def test_h1_what_can_be_held(db: Connection) -> None:
     db.execute("DROP HOLD IF EXISTS nothing, h CASCADE")
 
 
-def test_h2_a_hold_covers_objects_of_any_schema_and_database(db: Connection) -> None:
+def test_a_hold_covers_objects_of_any_schema_and_database(db: Connection) -> None:
     other = f"{db.info.dbname}_other"
     db.execute(f"CREATE DATABASE {other}")
     try:
@@ -135,7 +135,7 @@ def test_h2_a_hold_covers_objects_of_any_schema_and_database(db: Connection) -> 
     assert db.execute("SHOW HOLDS FROM s").fetchall() == [], "the hold went with one of its objects"
 
 
-def test_h3_privileges_required_for_holds(dsn: str, db: Connection) -> None:
+def test_privileges_required_for_holds(dsn: str, db: Connection) -> None:
     """CREATE HOLD requires CREATE on the schema, SELECT on the objects, and USAGE on the cluster of maintained ones."""
     name = f"holder_of_{db.info.dbname}"
     db.execute("CREATE SCHEMA s")
@@ -178,7 +178,7 @@ def test_h3_privileges_required_for_holds(dsn: str, db: Connection) -> None:
             db.execute(f"DROP ROLE {role}")
 
 
-def test_h4_a_hold_can_be_created_at_the_time_of_another_hold(db: Connection) -> None:
+def test_a_hold_can_be_created_at_the_time_of_another_hold(db: Connection) -> None:
     start = hold_now(db, "first", "t")
     db.execute("INSERT INTO t VALUES (2)")
     db.execute("CREATE TABLE u (a int)")
@@ -191,7 +191,7 @@ def test_h4_a_hold_can_be_created_at_the_time_of_another_hold(db: Connection) ->
     assert place(db, "second") == start
 
 
-def test_h4_at_must_lie_between_the_frontiers(db: Connection) -> None:
+def test_at_must_lie_between_the_frontiers(db: Connection) -> None:
     refused(db, "CREATE HOLD h ON t AT 1", "22023", "before the read frontier")
     refused(
         db, "CREATE HOLD h ON t AT 18446744073709551615", "22023", "beyond the write frontier", "The greatest allowed"
@@ -204,7 +204,7 @@ def test_h4_at_must_lie_between_the_frontiers(db: Connection) -> None:
     assert place(db, "h") == start
 
 
-def test_h5_without_at_a_hold_starts_at_the_greatest_read_frontier(db: Connection) -> None:
+def test_without_at_a_hold_starts_at_the_greatest_read_frontier(db: Connection) -> None:
     start = now(db)
     db.execute("CREATE HOLD old ON t")
     await_retention(db, start)
@@ -216,7 +216,7 @@ def test_h5_without_at_a_hold_starts_at_the_greatest_read_frontier(db: Connectio
     assert born - 100 <= place(db, "two") <= now(db), "the newer table's"
 
 
-def test_h6_held_times_are_readable(db: Connection) -> None:
+def test_held_times_are_readable(db: Connection) -> None:
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT sum(a) AS a FROM t")
     assert db.execute("SELECT * FROM m").fetchall() == [(1,)]
     start = hold_now(db, "h", "t, m")
@@ -235,7 +235,7 @@ def test_h6_held_times_are_readable(db: Connection) -> None:
     assert sorted((diff, a) for _, diff, a in rows) == [(-1, 1), (-1, 3), (1, 2), (1, 3)]
 
 
-def test_h7_h8_a_hold_on_an_index_serves_queries_through_the_index(db: Connection) -> None:
+def test_a_hold_on_an_index_serves_queries_through_the_index(db: Connection) -> None:
     db.execute("CREATE INDEX i ON t (a)")
     start = hold_now(db, "h", "i")
     db.execute("INSERT INTO t VALUES (2)")
@@ -251,14 +251,14 @@ def test_h7_h8_a_hold_on_an_index_serves_queries_through_the_index(db: Connectio
     assert db.execute("SHOW HOLDS").fetchall() == []
 
 
-def test_h7_a_hold_on_a_table_holds_no_index(db: Connection) -> None:
+def test_a_hold_on_a_table_holds_no_index(db: Connection) -> None:
     db.execute("CREATE INDEX i ON t (a)")
     db.execute("CREATE HOLD h ON t")
     await_since(db, "i", place(db, "h"))
     assert since(db, "t") == place(db, "h")
 
 
-def test_h9_a_hold_is_renamed_and_swapped_in_a_transaction(db: Connection) -> None:
+def test_a_hold_is_renamed_and_swapped_in_a_transaction(db: Connection) -> None:
     db.execute("CREATE HOLD h ON t")
     db.execute("CREATE HOLD new ON t")
     ids = dict(db.execute("SELECT name, id FROM mz_holds WHERE name IN ('h', 'new')").fetchall())
@@ -269,7 +269,7 @@ def test_h9_a_hold_is_renamed_and_swapped_in_a_transaction(db: Connection) -> No
     refused(db, "ALTER HOLD h SET SCHEMA s", "0A000")
 
 
-def test_h10_a_hold_on_an_object_created_in_the_same_transaction(db: Connection) -> None:
+def test_a_hold_on_an_object_created_in_the_same_transaction(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute("INSERT INTO t VALUES (2)")
     await_retention(db, start)
@@ -300,7 +300,7 @@ def test_h10_a_hold_on_an_object_created_in_the_same_transaction(db: Connection)
     assert place(db, "of_y") == since(db, "y")
 
 
-def test_h10_a_transaction_allows_one_create_and_one_create_hold(db: Connection) -> None:
+def test_a_transaction_allows_one_create_and_one_create_hold(db: Connection) -> None:
     def block(*statements: str) -> psycopg.Error | None:
         db.execute("BEGIN")
         try:
@@ -334,7 +334,7 @@ def test_h10_a_transaction_allows_one_create_and_one_create_hold(db: Connection)
     assert error.sqlstate == "25001"
 
 
-def test_h11_a_hold_moves_back_under_another_hold(db: Connection) -> None:
+def test_a_hold_moves_back_under_another_hold(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute(f"CREATE HOLD g ON t AT {start}")
     await_retention(db, start)
@@ -355,7 +355,7 @@ def test_h11_a_hold_moves_back_under_another_hold(db: Connection) -> None:
     assert place(db, "g") == end
 
 
-def test_h12_advance_without_a_time_moves_to_the_retention_frontier(db: Connection) -> None:
+def test_advance_without_a_time_moves_to_the_retention_frontier(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute("CREATE HOLD g ON t")
     await_retention(db, start)
@@ -370,7 +370,7 @@ def test_h12_advance_without_a_time_moves_to_the_retention_frontier(db: Connecti
     reader.close()
 
 
-def test_h13_h17_running_reads_keep_their_history(db: Connection) -> None:
+def test_running_reads_keep_their_history(db: Connection) -> None:
     start = hold_now(db, "h", "t")
     db.execute("INSERT INTO t VALUES (2)")
     await_retention(db, start)
@@ -393,7 +393,7 @@ def test_h13_h17_running_reads_keep_their_history(db: Connection) -> None:
         assert got == [2, 3]
 
 
-def test_h14_max_lag(db: Connection) -> None:
+def test_max_lag_is_checked_and_shown(db: Connection) -> None:
     seed = "CREATE HOLD h\nON t\nWITH (\nMAX LAG = '3h'::INTERVAL,\n)"
     db.execute(seed)
     db.execute("CREATE HOLD d ON t")
@@ -420,7 +420,7 @@ def test_h14_max_lag(db: Connection) -> None:
         db.execute("ALTER SYSTEM RESET max_hold_lag")
 
 
-def test_h15_h16_a_hold_beyond_max_lag_is_advanced_automatically(server: ServerThread, db: Connection) -> None:
+def test_a_hold_beyond_max_lag_is_advanced_automatically(server: ServerThread, db: Connection) -> None:
     notices: list[tuple[str | None, str | None]] = []
     db.add_notice_handler(lambda diag: notices.append((diag.message_primary, diag.message_detail)))
     before = metric(server, "tidewire_holds_moved_by_max_lag_total")
@@ -458,7 +458,7 @@ def metric(server: ServerThread, name: str) -> float:
     return float(found[1])
 
 
-def test_h18_dropping_a_held_object_requires_cascade(db: Connection) -> None:
+def test_dropping_a_held_object_requires_cascade(db: Connection) -> None:
     db.execute("CREATE TABLE u (a int)")
     db.execute("CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
     db.execute("CREATE HOLD h ON t, u")
@@ -473,7 +473,7 @@ def test_h18_dropping_a_held_object_requires_cascade(db: Connection) -> None:
     assert db.execute("SHOW HOLDS").fetchall() == []
 
 
-def test_h19_the_error_names_the_hold_after_the_requested_time(db: Connection) -> None:
+def test_the_error_names_the_hold_after_the_requested_time(db: Connection) -> None:
     start = now(db)
     db.execute("CREATE HOLD far ON t")
     await_retention(db, start)
@@ -490,14 +490,14 @@ def test_h19_the_error_names_the_hold_after_the_requested_time(db: Connection) -
     assert "hold" not in str(error.diag.message_hint)
 
 
-def test_h19_a_readable_time_before_the_hold_can_be_read(db: Connection) -> None:
+def test_a_readable_time_before_the_hold_can_be_read(db: Connection) -> None:
     db.execute("CREATE HOLD h ON t")
     start = now(db)
     db.execute(f"ALTER HOLD h ADVANCE TO {start + 1}")
     assert values(db, "t", start) == [1]
 
 
-def test_h21_concurrent_advances_share_transactions(server: ServerThread, db: Connection) -> None:
+def test_concurrent_advances_share_transactions(server: ServerThread, db: Connection) -> None:
     """Each advance is decided separately: a refused one does not affect the others."""
     names = [f"h{n}" for n in range(64)]
     for name in names:
@@ -568,7 +568,7 @@ def resumed(dsn: str, start: int, end: int) -> list[int] | None:
         return [a for _, _, a in rows]
 
 
-def test_h22_the_system_tables(db: Connection) -> None:
+def test_holds_and_their_objects_are_in_system_tables(db: Connection) -> None:
     db.execute("CREATE TABLE u (a int)")
     db.execute("CREATE HOLD h ON t, u")
     columns = db.execute(
@@ -592,7 +592,7 @@ def test_h22_the_system_tables(db: Connection) -> None:
     assert db.execute("SELECT type FROM mz_objects WHERE name = 'h'").fetchall() == [("hold",)]
 
 
-def test_h22_mz_holds_can_be_subscribed_to(db: Connection) -> None:
+def test_mz_holds_can_be_subscribed_to(db: Connection) -> None:
     db.execute("CREATE HOLD watched ON t")
     with psycopg.connect(db.info.dsn, autocommit=True) as reader:
         reader.execute("BEGIN")
@@ -642,7 +642,7 @@ def test_disk_usage_depends_on_held_history(server: ServerThread, db: Connection
     assert db.execute("SELECT * FROM t").fetchall() == [(59,)]
 
 
-def test_retain_history(db: Connection) -> None:
+def test_retain_history_keeps_a_length_of_history(db: Connection) -> None:
     db.execute("CREATE TABLE long (a int) WITH (RETAIN HISTORY FOR '1h')")
     db.execute("CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY = FOR '30 min') AS SELECT a FROM long")
     db.execute("CREATE INDEX i ON t (a) WITH (RETAIN HISTORY FOR '2h')")

@@ -184,7 +184,7 @@ def test_no_increment_is_lost(dsn: str) -> None:
         assert admin.execute("SELECT * FROM counts ORDER BY id").fetchall() == [(0, 20), (1, 20), (2, 20)]
 
 
-def test_drivers(passing_server: ServerThread) -> None:
+def test_executemany_and_prepared_statements_of_drivers(passing_server: ServerThread) -> None:
     sql = "INSERT INTO t VALUES ({}, {}) ON CONFLICT (id) DO UPDATE SET v = excluded.v"
     with psycopg.connect(passing_server.dsn()) as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")

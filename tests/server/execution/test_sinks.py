@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerThread
+from tests.server.refusals import refused
 from tests.server.slow_engine import PassingEngine
 
 
@@ -25,12 +26,6 @@ def connection(tmp_path: Path) -> Iterator[psycopg.Connection]:
             yield connection
     finally:
         server.stop()
-
-
-def refused(connection: psycopg.Connection, statement: str, state: str, message: str) -> None:
-    with pytest.raises(psycopg.Error) as caught:
-        connection.execute(statement.encode())
-    assert (caught.value.sqlstate, caught.value.diag.message_primary) == (state, message)
 
 
 def test_a_sink_is_created_shown_and_dropped(connection: psycopg.Connection, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,9 @@ import pytest
 from psycopg import errors
 
 from server.spark.engine import SparkEngine
-from tests.fix_server import ServerThread
+from tests.fix_server import Connect, ServerThread
 
 Connection = psycopg.Connection[Any]
-
-
-@pytest.fixture
-def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
 
 
 def rows(connection: Connection, query: str) -> list[Any]:
@@ -38,7 +24,7 @@ def temporary_schemas(connection: Connection) -> list[Any]:
     return rows(connection, "SELECT name FROM mz_schemas WHERE name LIKE 'pg_temp_%'")
 
 
-def test_only_the_session_sees_its_temporary_objects(connect: Callable[[], Connection]) -> None:
+def test_only_the_session_sees_its_temporary_objects(connect: Connect) -> None:
     ours, other, last = connect(), connect(), connect()
     ours.execute("CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
     for number, session in enumerate((ours, other)):
@@ -79,7 +65,7 @@ def test_only_the_session_sees_its_temporary_objects(connect: Callable[[], Conne
     assert temporary_schemas(last) == []
 
 
-def test_views_over_temporary_tables_are_temporary(connect: Callable[[], Connection]) -> None:
+def test_views_over_temporary_tables_are_temporary(connect: Connect) -> None:
     ours, other = connect(), connect()
     notices: list[str | None] = []
     ours.add_notice_handler(lambda notice: notices.append(notice.message_primary))
@@ -95,7 +81,7 @@ def test_views_over_temporary_tables_are_temporary(connect: Callable[[], Connect
         ours.execute("CREATE TABLE u (k int) ON COMMIT DROP")
 
 
-def test_tables_end_with_the_transaction(connect: Callable[[], Connection]) -> None:
+def test_tables_end_with_the_transaction(connect: Connect) -> None:
     ours = connect()
     ours.execute(
         "CREATE TEMP TABLE emptied (k int) ON COMMIT DELETE ROWS;CREATE TEMP TABLE kept (k int) ON COMMIT PRESERVE ROWS"
@@ -134,7 +120,7 @@ def test_a_start_drops_the_objects_of_earlier_sessions(engine: SparkEngine, tmp_
         server.stop()
 
 
-def test_sequences_end_with_the_session(connect: Callable[[], Connection]) -> None:
+def test_sequences_end_with_the_session(connect: Connect) -> None:
     ours, other = connect(), connect()
     ours.execute("CREATE SEQUENCE s START 100")
     ours.execute("CREATE TEMP SEQUENCE s INCREMENT BY 5")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from psycopg import errors
 from server.session_state import portals
 from tests.examples import examples
 from tests.fix_postgres import own_schema
-from tests.fix_server import ServerThread
+from tests.fix_server import Connect, ServerThread
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -51,19 +52,11 @@ def theirs(postgres: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True, prepare_threshold=None))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
+def connect(connect: Connect) -> Connect:
+    return partial(connect, prepare_threshold=None)
 
 
-def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Connect) -> None:
     ours = connect()
     for connection in (theirs, ours):
         connection.execute("CREATE TABLE v (a int)")
@@ -85,7 +78,7 @@ def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Callable[[], 
     compare()
 
 
-def test_a_cursor_sees_the_state_at_its_declaration(connect: Callable[[], Connection]) -> None:
+def test_a_cursor_sees_the_state_at_its_declaration(connect: Connect) -> None:
     ours, other = connect(), connect()
     ours.execute("CREATE TABLE t (a int)")
     ours.execute("INSERT INTO t VALUES (1)")
@@ -103,9 +96,7 @@ def test_a_cursor_sees_the_state_at_its_declaration(connect: Callable[[], Connec
     assert ours.execute("FETCH LAST FROM c").fetchall() == [(2,)], "an error outside a block does not close it"
 
 
-def test_the_rows_of_large_cursors_are_on_disk(
-    connect: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rows_of_large_cursors_are_on_disk(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portals, "ROWS_BYTES_MAX", 100)
     ours = connect()
     ours.execute("CREATE TABLE t (a int)")
@@ -122,7 +113,7 @@ def test_the_rows_of_large_cursors_are_on_disk(
         ours.execute("FETCH c")
 
 
-def test_cursors_that_are_refused(connect: Callable[[], Connection]) -> None:
+def test_cursors_that_are_refused(connect: Connect) -> None:
     ours = connect()
     ours.execute("CREATE TABLE t (a int); BEGIN; SAVEPOINT s")
     for statement in (
@@ -141,7 +132,7 @@ def test_cursors_that_are_refused(connect: Callable[[], Connection]) -> None:
         ours.execute("FETCH PRIOR FROM c")
 
 
-def test_and_chain_keeps_the_modes(connect: Callable[[], Connection]) -> None:
+def test_and_chain_keeps_the_modes(connect: Connect) -> None:
     ours = connect()
     ours.execute("CREATE TABLE t (a int)")
     ours.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; COMMIT AND CHAIN")
@@ -154,7 +145,7 @@ def test_and_chain_keeps_the_modes(connect: Callable[[], Connection]) -> None:
     ours.execute("INSERT INTO t VALUES (1)")
 
 
-def test_psycopg_scrolls_and_holds(connect: Callable[[], Connection]) -> None:
+def test_psycopg_scrolls_and_holds(connect: Connect) -> None:
     ours = connect()
     with ours.cursor("named", scrollable=True, withhold=True) as cursor:
         cursor.execute("SELECT * FROM generate_series(1, 10) AS g (n)")
@@ -265,6 +256,9 @@ def test_where_current_of_is_that_of_postgresql(theirs: Connection, dsn: str, mo
             ours.execute("SET LOCAL ROLE reader")
             ours.execute("DECLARE c CURSOR FOR SELECT v FROM w ORDER BY v FOR UPDATE")
             assert ours.execute("FETCH c").fetchone() is not None
+        ours.execute(
+            "DROP OWNED BY reader; DROP ROLE reader"
+        )  # while there is a role, user names must be those of roles
         monkeypatch.setattr(portals, "ROWS_BYTES_MAX", 1)  # rows and keys are on disk
         with ours.transaction():  # the extended protocol plans the statement before the cursor moves
             ours.execute("DECLARE c CURSOR FOR SELECT * FROM w ORDER BY k FOR UPDATE")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -20,11 +21,10 @@ from server.frontend import notification_sender
 from server.session_state import listening
 from tests.examples import examples
 from tests.fix_postgres import binaries
-from tests.fix_server import ServerThread
+from tests.fix_server import Connect, ServerThread
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
-Connect = Callable[[], Connection]
 
 CHANNELS = st.sampled_from(("a", '"B c"'))
 PAYLOADS = st.sampled_from(("", ", ''", ", 'x'", ", E'it''s\\n'"))
@@ -39,16 +39,8 @@ STEPS = st.one_of(
 
 
 @pytest.fixture
-def connect(dsn: str) -> Iterator[Connect]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True, prepare_threshold=None))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
+def connect(connect: Connect) -> Connect:
+    return partial(connect, prepare_threshold=None)
 
 
 class Inbox:

@@ -241,7 +241,7 @@ def test_parameters_of_many_types(dsn: str) -> None:
             assert binary.execute("SELECT * FROM t").fetchone() == row
 
 
-def test_returning(dsn: str) -> None:
+def test_writes_return_rows(dsn: str) -> None:
     with connect(dsn) as connection:
         connection.execute("CREATE TABLE t (a int, b text DEFAULT 'x')")
         assert connection.execute("INSERT INTO t (a) VALUES (1), (2) RETURNING a, b").fetchall() == [(1, "x"), (2, "x")]

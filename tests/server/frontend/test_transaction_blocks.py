@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -15,6 +15,7 @@ from psycopg import errors
 from server.session_state.transaction import MERGED_TABLES
 from tests.examples import examples
 from tests.fix_postgres import own_schema
+from tests.fix_server import Connect
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
@@ -63,20 +64,7 @@ def theirs(postgres: str) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.fixture
-def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
-
-
-def test_blocks_do_what_they_do_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+def test_blocks_do_what_they_do_in_postgresql(theirs: Connection, connect: Connect) -> None:
     ours, prepared = connect(), connect()
 
     @examples(20)
@@ -101,7 +89,7 @@ def test_blocks_do_what_they_do_in_postgresql(theirs: Connection, connect: Calla
     compare()
 
 
-def test_definitions_and_rows_change_together(connect: Callable[[], Connection]) -> None:
+def test_definitions_and_rows_change_together(connect: Connect) -> None:
     ours, other = connect(), connect()
     for end in ("ROLLBACK", "COMMIT"):
         ours.execute("BEGIN; CREATE TABLE n (k int, v text); INSERT INTO n VALUES (1, 'one'), (2, 'two')")
@@ -123,7 +111,7 @@ def test_definitions_and_rows_change_together(connect: Callable[[], Connection])
     assert other.execute("SELECT * FROM n").fetchall() == [(7,)]
 
 
-def test_savepoints_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+def test_savepoints_are_as_in_postgresql(theirs: Connection, connect: Connect) -> None:
     ours = connect()
     for statement in (
         *("SAVEPOINT s", "RELEASE s", "ROLLBACK TO SAVEPOINT s"),
@@ -142,7 +130,7 @@ def test_savepoints_are_as_in_postgresql(theirs: Connection, connect: Callable[[
         assert done(ours, statement) == done(theirs, statement), statement
 
 
-def test_psycopg_nests_transactions(connect: Callable[[], Connection]) -> None:
+def test_psycopg_nests_transactions(connect: Connect) -> None:
     connection = connect()
     connection.execute("CREATE TABLE t (a int)")
     with connection.transaction():
@@ -155,7 +143,7 @@ def test_psycopg_nests_transactions(connect: Callable[[], Connection]) -> None:
     assert connection.execute("SELECT * FROM t").fetchall() == [(11,)]
 
 
-def test_many_changes_are_merged_before_they_are_read_again(connect: Callable[[], Connection]) -> None:
+def test_many_changes_are_merged_before_they_are_read_again(connect: Connect) -> None:
     connection = connect()
     connection.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0); BEGIN")
     with connection.pipeline():
@@ -169,7 +157,7 @@ def test_many_changes_are_merged_before_they_are_read_again(connect: Callable[[]
     assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2 * MERGED_TABLES + 1)]
 
 
-def test_large_changes_are_not_kept_in_memory(connect: Callable[[], Connection], monkeypatch: Any) -> None:
+def test_large_changes_are_not_kept_in_memory(connect: Connect, monkeypatch: Any) -> None:
     monkeypatch.setattr("server.session_state.context.IN_MEMORY_BYTES_MAX", 1_000)
     monkeypatch.setattr("server.session_state.transaction.BYTES_MAX", 3_000)
     connection = connect()
@@ -190,7 +178,7 @@ def test_large_changes_are_not_kept_in_memory(connect: Callable[[], Connection],
     assert connection.execute("SELECT sum(v) FROM t WHERE k < 10").fetchone() == (8,)
 
 
-def test_a_copied_file_is_removed_with_its_savepoint(connect: Callable[[], Connection], monkeypatch: Any) -> None:
+def test_a_copied_file_is_removed_with_its_savepoint(connect: Connect, monkeypatch: Any) -> None:
     monkeypatch.setattr("server.execution.write.COPY_CHUNK_BYTES", 100)
     connection = connect()
     connection.execute("CREATE TABLE t (a int); BEGIN; INSERT INTO t VALUES (-1); SAVEPOINT s")
@@ -204,7 +192,7 @@ def test_a_copied_file_is_removed_with_its_savepoint(connect: Callable[[], Conne
     assert connection.execute("SELECT * FROM t").fetchall() == [(-1,)]
 
 
-def test_a_transaction_fails_if_what_it_read_was_written(connect: Callable[[], Connection]) -> None:
+def test_a_transaction_fails_if_what_it_read_was_written(connect: Connect) -> None:
     """Two transactions read both rows, and each changes one of them: one after the other, a row would differ."""
     first, second = connect(), connect()
     first.execute("CREATE TABLE on_call (name text, here bool); INSERT INTO on_call VALUES ('a', true), ('b', true)")
@@ -227,7 +215,7 @@ def test_a_transaction_fails_if_what_it_read_was_written(connect: Callable[[], C
     assert second.execute("SELECT count(*) FROM on_call").fetchone() == (2,)
 
 
-def test_a_deadlock_fails_one_transaction(connect: Callable[[], Connection]) -> None:
+def test_a_deadlock_fails_one_transaction(connect: Connect) -> None:
     first, second = connect(), connect()
     first.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
     update = "UPDATE t SET v = v + 1 WHERE k = %s"
@@ -248,7 +236,7 @@ def test_a_deadlock_fails_one_transaction(connect: Callable[[], Connection]) -> 
 
 
 @pytest.mark.parametrize("locks_first", [True, False])
-def test_no_update_is_lost(connect: Callable[[], Connection], locks_first: bool) -> None:
+def test_no_update_is_lost(connect: Connect, locks_first: bool) -> None:
     """Transfers as pgbench's: they change three tables by key. Those that begin with a write never fail."""
     admin = connect()
     admin.execute("CREATE TABLE accounts (k int, v int); CREATE TABLE branches (k int, v int); CREATE TABLE h (k int)")
@@ -285,7 +273,7 @@ def test_no_update_is_lost(connect: Callable[[], Connection], locks_first: bool)
         assert not failed
 
 
-def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Callable[[], Connection]) -> None:
+def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Connect) -> None:
     ours = connect()
     for statement in (
         "DROP TABLE IF EXISTS l, m CASCADE",
@@ -321,7 +309,7 @@ def test_locks_of_rows_are_as_in_postgresql(theirs: Connection, connect: Callabl
         assert done(ours, statement) == ("0A000", None), statement
 
 
-def test_locked_rows_do_not_change_before_the_commit(connect: Callable[[], Connection]) -> None:
+def test_locked_rows_do_not_change_before_the_commit(connect: Connect) -> None:
     first, second = connect(), connect()
     first.execute("CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
     first.execute("BEGIN")

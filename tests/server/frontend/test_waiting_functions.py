@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -17,10 +17,10 @@ from psycopg import errors
 
 from server.session_state import advisory_locks
 from tests.examples import examples
+from tests.fix_server import Connect
 from tests.server.execution.test_write import done
 
 Connection = psycopg.Connection[Any]
-Connect = Callable[[], Connection]
 
 FUNCTIONS = [
     f"pg_{function}{shared}"
@@ -36,16 +36,8 @@ STEPS = st.one_of(
 
 
 @pytest.fixture
-def connect(dsn: str) -> Iterator[Connect]:
-    opened: list[Connection] = []
-
-    def open() -> Connection:
-        opened.append(psycopg.connect(dsn, autocommit=True, prepare_threshold=None))
-        return opened[-1]
-
-    yield open
-    for connection in opened:
-        connection.close()
+def connect(connect: Connect) -> Connect:
+    return partial(connect, prepare_threshold=None)
 
 
 def test_advisory_locks_are_as_in_postgresql(postgres: str, connect: Connect) -> None:
@@ -114,7 +106,7 @@ def test_functions_that_wait_are_called_as_in_postgresql(postgres: str, connect:
     assert ours.execute("SELECT pg_advisory_unlock(1)").fetchone() == (False,), "nothing was locked"
 
 
-def test_waits_end(connect: Connect) -> None:
+def test_waits_end_by_timeout_cancellation_disconnection_and_unlocking(connect: Connect) -> None:
     ours, other, watching = connect(), connect(), connect()
     ours.execute("SELECT pg_advisory_lock(1)")
     for statement in ("SELECT pg_advisory_lock(1)", "SELECT pg_sleep(60)", "SELECT pg_sleep('infinity')"):

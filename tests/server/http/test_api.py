@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -16,6 +15,7 @@ import pytest
 from server.http.port import BODY_BYTES_MAX
 from server.http.subscription_query import SubscriptionQuery, token_of
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.http.fix_api import Api
 from tests.server.slow_engine import PassingEngine
 from tidewire.query import Query, Token
@@ -37,13 +37,6 @@ def api(own_server: ServerThread) -> Iterator[Api]:
     api.sql("CREATE TABLE t (k int, v text); INSERT INTO t VALUES (1, 'a'), (2, NULL)")
     yield api
     api.sql("DROP TABLE IF EXISTS t CASCADE")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # -- POST /api/sql --------------------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ import re
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from psycopg import errors
 from server.http.port import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, Route
 from server.http.responses import text_response
 from tests.fix_server import ServerProcess, ServerThread
+from tests.polling import until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -71,14 +71,6 @@ class Change:
         return scrape(self._port).get(key, 0.0) - self._before.get(key, 0.0)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Waits until `holds()`. The server reacts to its clients asynchronously."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 # -- the port itself ----------------------------------------------------------------------------------------------
 
 
@@ -100,7 +92,7 @@ async def exchange(port: int, request: bytes) -> bytes:
     return await asyncio.to_thread(raw, port, request)
 
 
-async def test_a_page(pages: int) -> None:
+async def test_a_page_is_sent_and_the_connection_closed(pages: int) -> None:
     answer = await exchange(pages, b"GET /hello?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -367,7 +359,9 @@ class TestMetrics:
         assert change.of("tidewire_subscriptions_started_total", output="envelope_upsert") == 0
         assert change.of("tidewire_statements_total", kind="subscribe", outcome="error") == 1
 
-    def test_statements(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_statements_are_counted_by_kind_and_outcome(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
         change = Change(server.http_port)
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         connection.execute("INSERT INTO t VALUES (3, 'c')")
@@ -389,7 +383,9 @@ class TestMetrics:
         assert of("set_variable", "ok") == 1
         assert of("subscribe", "canceled") == 1
 
-    def test_writes(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_commits_and_written_rows_are_counted(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
         change = Change(server.http_port)
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         connection.execute("UPDATE t SET v = 'c' WHERE k = 1")
@@ -398,14 +394,16 @@ class TestMetrics:
         assert change.of("tidewire_catalog_transactions_total") >= 2
         assert change.of("tidewire_write_frontier_seconds") > 0
 
-    def test_compaction(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_compactions_are_counted(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
         change = Change(server.http_port)
         for number in range(20):
             connection.execute(f"INSERT INTO t VALUES ({number}, 'x')")
         until(lambda: change.of("tidewire_compactions_total") > 0)
         assert change.of("tidewire_compacted_batches_total") >= 2
 
-    def test_spark(self, server: ServerThread, connection: psycopg.Connection[Any]) -> None:
+    def test_durations_of_spark_statements_are_measured(
+        self, server: ServerThread, connection: psycopg.Connection[Any]
+    ) -> None:
         connection.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         change = Change(server.http_port)
         connection.execute("SELECT v, count(*) FROM t GROUP BY v")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from server.dataflow.runtime import hydration
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.http.test_port import scrape
 
 Connection = psycopg.Connection[Any]
@@ -63,15 +64,6 @@ def db(server: ServerThread) -> Iterator[Connection]:
         connection.execute("INSERT INTO c VALUES (1, 'a'), (2, 'b')")
         connection.execute("INSERT INTO o VALUES (1, 5), (1, 7), (2, 1)")
         yield connection
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Polls `holds` until its result is true, and returns that."""
-    deadline = time.monotonic() + 60
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
 
 
 def one(db: Connection, sql: str) -> tuple[Any, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -14,6 +13,7 @@ import pytest
 from psycopg import errors
 
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.execution.test_subscribe import Follower, now
 
 Row = tuple[Any, ...]
@@ -35,14 +35,6 @@ def one(connection: psycopg.Connection[Row], query: str) -> Any:
     return value
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Waits until `holds()`. Sessions end asynchronously."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def begun(follower: Follower) -> None:
     """Waits until the snapshot is complete. The first progress message precedes the snapshot."""
     until(lambda: len(follower.progress) > 1)
@@ -51,7 +43,7 @@ def begun(follower: Follower) -> None:
 # -- their content ------------------------------------------------------------------------------------------------
 
 
-def test_the_catalog(connection: psycopg.Connection[Row]) -> None:
+def test_objects_are_listed(connection: psycopg.Connection[Row]) -> None:
     connection.execute("CREATE VIEW w AS SELECT k FROM t")
     connection.execute("CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM w")
     connection.execute("CREATE INDEX i ON t (k)")

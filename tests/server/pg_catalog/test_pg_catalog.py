@@ -478,7 +478,7 @@ def test_roles_and_owners(tidewire: ServerThread) -> None:
                 connection.execute(statement.encode())
 
 
-def test_set_config(tidewire: ServerThread) -> None:
+def test_set_config_changes_settings_as_set_does(tidewire: ServerThread) -> None:
     with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
         set_config = "SELECT set_config(%s, %s, false)"
         assert connection.execute(set_config, ("search_path", "s2")).fetchone() == ("s2",)
@@ -491,7 +491,7 @@ def test_set_config(tidewire: ServerThread) -> None:
             connection.execute(set_config, ("nothing", "1"))
 
 
-def test_copy(tidewire: ServerThread) -> None:
+def test_copy_of_a_query_over_catalogs(tidewire: ServerThread) -> None:
     query = "COPY (SELECT nspname FROM pg_namespace WHERE nspname = 's2') TO STDOUT"
     with psycopg.connect(tidewire.dsn()) as connection, connection.cursor().copy(query) as copy:
         assert b"".join(copy) == b"s2\n"

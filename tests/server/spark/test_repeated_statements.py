@@ -176,7 +176,7 @@ def asked(*expressions: str) -> Views:
     return {"repeated_p": pa.table({"arm": range(len(expressions)), "task": tasks})}
 
 
-async def told(engine: SparkEngine, sql: str, views: Views) -> tuple[list[int], bool]:
+async def answers_of(engine: SparkEngine, sql: str, views: Views) -> tuple[list[int], bool]:
     """Returns the answers of the tasks, sorted, and whether the statement was planned."""
     with recorded(), step("spark") as running:
         rows = await engine.run(sql, views)
@@ -192,8 +192,8 @@ async def test_a_single_python_task_needs_no_spark_job_on_the_embedded_engine(
     for turn in range(5):
         numbers = [turn, turn + 10]
         planned = turn == 0 or engine_name != "embedded"
-        assert await told(engine, one, asked(*map(str, numbers))) == (numbers, planned)
-        assert await told(engine, two, asked(*map(str, numbers))) == (numbers, True)
+        assert await answers_of(engine, one, asked(*map(str, numbers))) == (numbers, planned)
+        assert await answers_of(engine, two, asked(*map(str, numbers))) == (numbers, True)
 
 
 async def test_a_python_worker_that_ends_is_replaced(engine: SparkEngine) -> None:
@@ -204,19 +204,19 @@ async def test_a_python_worker_that_ends_is_replaced(engine: SparkEngine) -> Non
         assert raised.value.sqlstate == SqlState.INTERNAL_ERROR
         with pytest.raises(PgError, match="ZeroDivisionError"):
             await engine.run(sql, asked("1 // 0"))
-        assert (await told(engine, sql, asked(str(turn))))[0] == [turn]
+        assert (await answers_of(engine, sql, asked(str(turn))))[0] == [turn]
 
 
 async def test_cancelling_a_statement_ends_its_python_worker(engine: SparkEngine) -> None:
     sql = "SELECT arrangement_task(task) AS answer FROM repeated_p /* long */"
     for turn in range(3):
-        assert (await told(engine, sql, asked(str(turn))))[0] == [turn]
+        assert (await answers_of(engine, sql, asked(str(turn))))[0] == [turn]
     doomed = asyncio.create_task(engine.run(sql, asked("time.sleep(600)")))
     await until(lambda: engine.running == 1)
-    assert (await told(engine, sql, asked("7")))[0] == [7]
+    assert (await answers_of(engine, sql, asked("7")))[0] == [7]
     assert not doomed.done()
     doomed.cancel()
     with pytest.raises(asyncio.CancelledError):
         await doomed
     await until(lambda: engine.running == 0)
-    assert (await told(engine, sql, asked("8")))[0] == [8]
+    assert (await answers_of(engine, sql, asked("8")))[0] == [8]

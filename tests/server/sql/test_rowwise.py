@@ -120,7 +120,7 @@ def test_a_row_that_depends_on_several_rows_is_not_computed_alone(sql: str) -> N
         ("SELECT 1 FROM t WHERE k = 1 AND k IN (SELECT k FROM t)", []),
     ],
 )
-def test_key_filters(sql: str, columns: list[str]) -> None:
+def test_conditions_that_list_values_of_a_column_are_key_filters(sql: str, columns: list[str]) -> None:
     names = list(COLUMNS)
     found = planned(sql).key_filters
     assert [names[key.column] for key in found.get(T, ())] == columns

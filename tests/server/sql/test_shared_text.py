@@ -91,7 +91,7 @@ def rows_of(plan: QueryPlan, bindings: Bindings) -> object:
         ),
     ],
 )
-def test_shared(text: str, shared: str, literals: tuple[str, ...]) -> None:
+def test_literals_become_parameters_of_the_shared_text(text: str, shared: str, literals: tuple[str, ...]) -> None:
     found = shared_text(text)
     assert found is not None
     assert (found.text, found.literals) == (shared, literals)
@@ -175,5 +175,5 @@ STATEMENTS = st.one_of(
 
 
 @given(STATEMENTS)
-def test_same_plan(text: str) -> None:
+def test_the_shared_text_has_the_plan_of_the_text(text: str) -> None:
     same(text)

@@ -85,9 +85,9 @@ class Decoded:
         )
 
 
-async def decode(layout: Layout, messages: Messages, *, with_key: bool = True) -> Decoded:
+async def decode(layout: Layout, messages: Messages) -> Decoded:
     """Decodes messages, many of them in a thread. UpstreamError if a schema cannot be fetched for now."""
-    key_decoder = layout.key_decoder if with_key else None
+    key_decoder = layout.key_decoder
     if key_decoder is not None:
         await key_decoder.prepare(messages.keys)
     await layout.value_decoder.prepare(messages.values)

@@ -152,5 +152,5 @@ class RenameColumn(Definition):
     if_exists: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"ALTER {self.kind.upper()}"

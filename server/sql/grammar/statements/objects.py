@@ -78,7 +78,7 @@ class DropObjects(Definition):
     concurrently: bool = False
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"DROP {self.kind.upper()}"
 
 
@@ -90,7 +90,7 @@ class AlterRename(Definition):
     if_exists: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"ALTER {self.kind.upper()}"
 
 
@@ -104,7 +104,7 @@ class AlterSchema(Definition):
     if_exists: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"ALTER {self.kind.upper()}"
 
 
@@ -118,7 +118,7 @@ class AlterOwner(Definition):
     if_exists: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"ALTER {self.kind.upper()}"
 
 
@@ -132,7 +132,7 @@ class AlterRetention(Definition):
     if_exists: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"ALTER {self.kind.upper()}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from sqlglot import exp
 
@@ -99,5 +98,8 @@ class Definition(Parsed):
     """A statement that changes the catalog."""
 
     __slots__ = ()
-    tag: ClassVar[str]
-    """The command tag. Messages also use it to name the statement."""
+
+    @property
+    def tag(self) -> str:
+        """The command tag. Messages also use it to name the statement."""
+        raise NotImplementedError

@@ -130,7 +130,7 @@ class GrantRoles(Definition):
     cascade: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return "REVOKE ROLE" if self.revoke else "GRANT ROLE"
 
 
@@ -153,7 +153,7 @@ class GrantPrivileges(Definition):
     cascade: bool
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return "REVOKE" if self.revoke else "GRANT"
 
 

@@ -47,5 +47,5 @@ class SetTypeSchema(Definition):
     schema: Ident
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         return f"ALTER {self.kind.upper()}"

@@ -19,7 +19,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
 from server.egress.sinks import Sinks
-from tests.server.ingest.child import opened
+from tests.server.egress.child import running
 
 SCHEMA = ObjectId("u2")
 TABLE = Table(ObjectId("u10"), SCHEMA, "t", (Column("n", "int8"), Column("v", "text")), retain_ms=0)
@@ -45,13 +45,6 @@ def items(port: int) -> list[Table | Connection | Sink]:
         for id, name in SINKS.items()
     ]
     return [TABLE, connection, *sinks]
-
-
-def running(directory: Path) -> tuple[Coordinator, Sinks]:
-    coordinator = opened(directory)
-    sinks = Sinks(coordinator, progress_s=0.05)
-    coordinator.restoring.append(sinks.hold)
-    return coordinator, sinks
 
 
 async def define(coordinator: Coordinator, port: int) -> None:

@@ -20,7 +20,8 @@ import pytest
 
 from catalog.objects import Timestamp
 from tests.fix_postgres import PostgresServer
-from tests.server.egress.postgres.child import SINKS, TABLE, running
+from tests.server.egress.child import running
+from tests.server.egress.postgres.child import SINKS, TABLE
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(280)]
 

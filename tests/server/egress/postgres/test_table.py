@@ -20,6 +20,7 @@ from server.egress.postgres.connection import Connection
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
 from tests.fix_server import ServerThread
+from tests.server.refusals import refused
 
 pytestmark = pytest.mark.slow
 
@@ -98,12 +99,6 @@ def wait_until_stalled(connection: psycopg.Connection) -> str:
         sleep(0.005)
     assert found[1] is not None
     return found[1]
-
-
-def refused(connection: psycopg.Connection, statement: str, state: str, message: str) -> None:
-    with pytest.raises(psycopg.Error) as caught:
-        connection.execute(statement.encode())
-    assert (caught.value.sqlstate, caught.value.diag.message_primary) == (state, message)
 
 
 @pytest.mark.parametrize("key", ["", "KEY (k)"])

@@ -62,7 +62,9 @@ def opened() -> tuple[Replication, Transport]:
 
 
 @given(STREAM, st.lists(st.integers(1, 40), max_size=20), st.integers(1, 60))
-def test_pieces(stream: list[tuple[str, int, Any]], sizes: list[int], taken_at_once: int) -> None:
+def test_messages_do_not_depend_on_how_their_bytes_are_divided(
+    stream: list[tuple[str, int, Any]], sizes: list[int], taken_at_once: int
+) -> None:
     async def main() -> None:
         connection, transport = opened()
         data, found, wal_end, keepalive = b"".join(sent(*message) for message in stream), [], 0, 0
