@@ -237,8 +237,10 @@ class Frontiers:
         return self._held(ids, time)
 
     def hold_log(self, id: ObjectId, time: int) -> Holder:
-        """Returns a new holder of a collection at `time`, or, if its log begins later, at the beginning of its log."""
-        return self._held((id,) if id in self.floors else (), Timestamp(max(time, self.floors.get(id, 0))))
+        """Returns a new holder of a collection's log from `time` on, or from where it is readable if that is later."""
+        if id not in self.floors:
+            return self._held((), Timestamp(time))
+        return self._held((id,), Timestamp(max(time, self._reachable(id))))
 
     def also(self, holder: Holder) -> Holder:
         """Returns a new holder of the same collections at the same time."""
