@@ -21,7 +21,7 @@ async def in_thread(work: Callable[..., Result], *args: Any) -> Result:
     return await asyncio.to_thread(work, *args) if large else work(*args)
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def to_the_end(work: Coroutine[Any, Any, None] | asyncio.Task[None]) -> None:
     """Runs `work` to its end even if the caller is cancelled. CancelledError is raised after the end.
 
     An error of `work` is lost in this case. A second cancellation is raised at once; `work` still continues.

@@ -45,6 +45,7 @@ class _Shared:
     leases: set[Lease] = field(default_factory=set)
     filled: bool = False  # whether the rows at its first time are inserted
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    inserting: asyncio.Task[None] | None = None  # the last insert
 
     @property
     def complete_at(self) -> int:
@@ -84,13 +85,12 @@ class Lease:
         """
         id = self.key[0]
         async with self.shared.lock:
+            if self.shared.inserting is not None:  # its caller may have been cancelled twice
+                await asyncio.wait([self.shared.inserting])
             if not self.shared.filled:
                 start = self.shared.complete_at
-                self.shared.arrangement.advance(
-                    start
-                )  # there will be no rows before: no lease may begin there any more
+                self.shared.arrangement.advance(start)  # there will be no rows before, so no lease may begin there
                 await self._insert(updates.with_diff(await inputs.rows(id, Timestamp(start)), 1), Timestamp(start))
-                self.shared.filled = True
             times = inputs.change_times(id, self.arrangement.upper, time + 1)
             parts: list[pa.Table] = []
             rows: list[int] = []
@@ -107,11 +107,17 @@ class Lease:
         _, positions, _ = self.shared.key
         columns = [*(changes.column(position) for position in positions), changes[updates.DIFF]]
         names = [*self.shared.arrangement.schema.names, updates.DIFF]
-        try:
-            await to_the_end(self.shared.arrangement.insert(pa.table(columns, names=names), int(time), times))
-        except Exception:  # the arrangement may be incomplete
-            self.owner.invalidated(self)
-            raise
+
+        async def insert() -> None:  # continues if the caller is cancelled
+            try:
+                await self.shared.arrangement.insert(pa.table(columns, names=names), int(time), times)
+            except Exception:  # the arrangement may be incomplete
+                self.owner.invalidated(self)
+                raise
+            self.shared.filled = True
+
+        self.shared.inserting = asyncio.create_task(insert())
+        await to_the_end(self.shared.inserting)
 
     def release_history(self) -> None:
         """The updates up to `time` are inserted, or not needed."""

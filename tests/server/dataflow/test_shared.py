@@ -106,6 +106,27 @@ def test_an_arrangement_is_not_shared_at_times_before_its_first_rows(storage: Ar
         asyncio.run(run(seed))
 
 
+def test_the_first_rows_are_inserted_once_although_their_reader_is_cancelled(storage: Arranger) -> None:
+    async def run(seed: int) -> None:
+        history = random_history(seed, TIMES)
+        shared = SharedArrangements(storage, Frontiers().hold_log)
+        first, second = lease_at(shared, 1), lease_at(shared, 4)
+        reading = asyncio.create_task(first.reach(history, Timestamp(3)))
+        for _ in range(10):
+            if first.shared.inserting is None:
+                await asyncio.sleep(0)
+        assert first.shared.inserting is not None
+        assert not first.shared.filled
+        reading.cancel()
+        await asyncio.wait({reading})
+        first.release()
+        await second.reach(history, Timestamp(6))
+        assert await is_correct(second, history), f"seed {seed}"
+
+    for seed in range(5):
+        asyncio.run(run(seed))
+
+
 class CompactedHistory(History):
     """Merges the changes up to `since`, which is later than the retained times only if nobody holds these."""
 
