@@ -211,7 +211,7 @@ CREATE VIEW info.table_privileges AS
          CASE WHEN g.grantable THEN 'YES' ELSE 'NO' END AS is_grantable,
          CASE g.privilege WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
   FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p');
+  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege <> 'MAINTAIN';
 CREATE VIEW info.role_table_grants AS SELECT * FROM info.table_privileges WHERE grantee <> 'PUBLIC';
 CREATE VIEW info.column_privileges AS
   SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
