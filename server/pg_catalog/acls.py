@@ -16,12 +16,14 @@ GRANTS = pa.schema(
     [
         ("relation", pa.uint32()),
         ("place", pa.int32()),
-        ("grantor", pa.string()),
-        ("grantee", pa.string()),
+        ("grantor", pa.uint32()),
+        ("grantee", pa.uint32()),
         ("privilege", pa.string()),
         ("grantable", pa.bool_()),
     ]
 )
+ENABLED = pa.schema([("oid", pa.uint32())])
+"""tw_enabled: the roles whose privileges a session's role has."""
 
 
 def column_acl_of(visible: Visible, id: ObjectId, position: int) -> list[str] | None:
@@ -45,7 +47,10 @@ def default_acls(visible: Visible) -> Iterator[Row]:
 
 
 def grants(visible: Visible) -> Iterator[Row]:
-    """The privileges on relations (`place` 0) and on columns, explicit and default ones."""
+    """tw_grants: the privileges on relations (`place` 0) and on columns, explicit and default ones.
+
+    `grantor` and `grantee` are OIDs, 0 for PUBLIC.
+    """
     state = visible.state
     for item in visible.listed:
         if not isinstance(item, Relation):
@@ -59,8 +64,8 @@ def grants(visible: Visible) -> Iterator[Row]:
                     yield {
                         "relation": oids.oid_of(item.id),
                         "place": place,
-                        "grantor": visible.role_name(entry.grantor),
-                        "grantee": visible.role_name(entry.grantee) or "PUBLIC",
+                        "grantor": oids.oid_of(entry.grantor),
+                        "grantee": 0 if entry.grantee == PUBLIC else oids.oid_of(entry.grantee),
                         "privilege": privilege.value,
                         "grantable": has_options or privilege in entry.grantable,
                     }

@@ -78,6 +78,18 @@ def definitions() -> Mapping[tuple[str, str], Definition]:
     return found
 
 
+def needed_by(query: str) -> frozenset[tuple[str, str]]:
+    """The (schema, name) pairs that a query names, and those that its views and functions depend on."""
+    found: set[tuple[str, str]] = set()
+    queue = list(named_in(query))
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            queue += definitions()[name].needs if name in definitions() else ()
+    return frozenset(found)
+
+
 def is_function(name: str) -> bool:
     return ("fn", name) in definitions()
 

@@ -76,6 +76,43 @@ CREATE MACRO fn.pg_char_to_encoding(p_name) AS (CASE WHEN upper(p_name) IN ('UTF
 CREATE MACRO fn.getdatabaseencoding() AS 'UTF8';
 CREATE MACRO fn.current_database() AS (SELECT tw_s.database FROM pg.tw_session tw_s);
 
+-- privileges. `tw_enabled` has the roles whose privileges the session's role has.
+CREATE MACRO fn.acl_role(p_name) AS (
+  CASE WHEN regexp_full_match(p_name, '[A-Za-z0-9_]*') THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
+CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
+  SELECT CASE p_kind::VARCHAR
+    WHEN 'c' THEN []::VARCHAR[]
+    WHEN 'r' THEN [tw_o.tw_name || '=arwdDxtm/' || tw_o.tw_name]
+    WHEN 's' THEN [tw_o.tw_name || '=rwU/' || tw_o.tw_name]
+    WHEN 'd' THEN ['=U/' || tw_o.tw_name, tw_o.tw_name || '=UC/' || tw_o.tw_name]
+    WHEN 'f' THEN ['=X/' || tw_o.tw_name, tw_o.tw_name || '=X/' || tw_o.tw_name]
+    WHEN 'l' THEN ['=U/' || tw_o.tw_name, tw_o.tw_name || '=U/' || tw_o.tw_name]
+    WHEN 'T' THEN ['=U/' || tw_o.tw_name, tw_o.tw_name || '=U/' || tw_o.tw_name]
+    WHEN 'L' THEN [tw_o.tw_name || '=rw/' || tw_o.tw_name]
+    WHEN 'n' THEN [tw_o.tw_name || '=UC/' || tw_o.tw_name]
+    WHEN 'p' THEN [tw_o.tw_name || '=sA/' || tw_o.tw_name]
+    WHEN 't' THEN [tw_o.tw_name || '=C/' || tw_o.tw_name]
+    WHEN 'F' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
+    WHEN 'S' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
+    ELSE error('unrecognized object type abbreviation: ' || p_kind) END
+  FROM (SELECT coalesce((SELECT fn.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
+      pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_owner), p_owner::VARCHAR) AS tw_name) tw_o);
+CREATE MACRO fn.acl_entries(p_acl) AS (
+  SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.tw_privilege,
+      'is_grantable': contains(tw_i.tw_letters, tw_l.tw_letter || '*')} ORDER BY tw_i.tw_place, tw_l.tw_order)
+  FROM (SELECT tw_p.tw_place, tw_p.tw_parts[1] AS tw_grantee, tw_p.tw_parts[2] AS tw_letters, tw_p.tw_parts[3] AS tw_grantor
+        FROM (SELECT tw_u.tw_place, regexp_extract(tw_u.tw_item, '^("(?:[^"]|"")*"|[^"=]*)=([A-Za-z*]*)/(.*)$',
+                ['1', '2', '3']) AS tw_split, [tw_split['1'], tw_split['2'], tw_split['3']] AS tw_parts
+              FROM (SELECT unnest(p_acl::VARCHAR[]) AS tw_item, unnest(range(len(p_acl))) AS tw_place) tw_u) tw_p) tw_i
+  JOIN (SELECT unnest(['a', 'r', 'w', 'd', 'D', 'x', 't', 'X', 'U', 'C', 'T', 'c', 's', 'A', 'm']) AS tw_letter,
+          unnest(range(15)) AS tw_order, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES',
+            'TRIGGER', 'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN'])
+            AS tw_privilege) tw_l ON contains(tw_i.tw_letters, tw_l.tw_letter)
+  JOIN (SELECT oid AS tw_oid, fn.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_g ON tw_g.tw_name = tw_i.tw_grantor
+  LEFT JOIN (SELECT oid AS tw_oid, fn.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_e
+    ON tw_e.tw_name = tw_i.tw_grantee);
+CREATE MACRO fn.aclexplode(p_acl) AS (unnest(fn.acl_entries(p_acl)));
+
 -- definitions
 CREATE MACRO fn.pg_get_expr(p_node, p_relation) AS p_node, (p_node, p_relation, p_pretty) AS p_node;
 CREATE MACRO fn.pg_get_viewdef(p_oid) AS (

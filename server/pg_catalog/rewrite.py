@@ -78,6 +78,8 @@ class _Rewriter:
 
     def query(self, tree: exp.Expr) -> Rewritten:
         self._ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
+        for select in tree.find_all(exp.Select):
+            select.set("expressions", [each for item in select.expressions for each in _expanded(item)])
         for table in tree.find_all(exp.Table):
             self._note(table)
         types = Types(tree, self._pg_relation, type_name)
@@ -169,6 +171,14 @@ class _Rewriter:
             table.set("catalog", None)
         return None
 
+    def _lateral(self, lateral: exp.Lateral) -> exp.Expr | None:
+        """LATERAL f(...) as f(...): DuckDB's functions in FROM see the relations before them without the word."""
+        called = lateral.this.expression if isinstance(lateral.this, exp.Dot) else lateral.this
+        if not isinstance(called, exp.Anonymous):
+            return None
+        alias, ordinality = lateral.args.get("alias"), lateral.args.get("ordinality") or None
+        return self._table_function(exp.Table(this=called, alias=alias, ordinality=ordinality))
+
     def _table_function(self, table: exp.Table) -> exp.Expr:
         """Rewrites a function in FROM. The list that DuckDB's generate_series returns is unnested.
 
@@ -180,6 +190,8 @@ class _Rewriter:
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
         if name == "pg_partition_ancestors":
             return _no_ancestors(table, alias)
+        if name == "aclexplode":
+            return _exploded(call, alias)
         if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
             call.replace(listed)
             name, call = "unnest", listed
@@ -457,6 +469,7 @@ _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.Anonymous: _Rewriter._special_call,
     exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
+    exp.Lateral: _Rewriter._lateral,
     exp.Parameter: _Rewriter._parameter,
 }
 _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
@@ -603,6 +616,31 @@ def _no_ancestors(table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
     columns = [exp.alias_(cast_to(exp.Null(), type), name.copy()) for name, type in zip(names, types, strict=False)]
     rows = exp.Select(expressions=columns).where(exp.false(), copy=False)
     return exp.Subquery(this=rows, alias=exp.TableAlias(this=alias.this.copy()))
+
+
+def _exploded(call: exp.Anonymous, alias: exp.TableAlias) -> exp.Expr:
+    """aclexplode in FROM: a lateral subquery with a row for each privilege of each entry."""
+    entry = exp.alias_(_function("aclexplode", *call.expressions), "tw_entry")
+    columns: list[exp.Expr] = [exp.column(name, "tw_entry") for name in _ENTRY]
+    rows = exp.Select(expressions=columns).from_(exp.Select(expressions=[entry]).subquery("tw_entries"), copy=False)
+    return exp.Subquery(this=rows, alias=alias)
+
+
+def _expanded(item: exp.Expr) -> list[exp.Expr]:
+    """An item of SELECT. For `(f(...)).*`, one for each column that the function returns, named like the column."""
+    if not isinstance(item, exp.Dot):
+        return [item]
+    inner = item.this.unnest()
+    called = inner.expression if isinstance(inner, exp.Dot) else inner
+    columns = _COLUMNS.get(called.name.lower(), ()) if isinstance(called, exp.Anonymous) else ()
+    names = columns if isinstance(item.expression, exp.Star) else [name for name in columns if name == item.name]
+    rows = [exp.alias_(exp.Dot(this=item.this.copy(), expression=exp.to_identifier(name)), name) for name in names]
+    return list(rows) or [item]
+
+
+_ENTRY = ("grantor", "grantee", "privilege_type", "is_grantable")
+_COLUMNS = {"aclexplode": _ENTRY, "_pg_expandarray": ("x", "n")}
+"""The columns of the functions that return rows."""
 
 
 def _no_function(call: exp.Expr) -> PgError:

@@ -83,7 +83,7 @@ MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in
 SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
 _SCHEMAS = {"pg": "pg_catalog", "info": "information_schema"}
 _CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_reserved", *static())) - {"pg_type"}
-_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_type", "tw_types"))
+_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_type", "tw_grants", "tw_types"))
 
 
 _revisions = count(1)
@@ -135,6 +135,8 @@ def no_rows(schema: str, name: str) -> pa.Table | None:
         return _HELPERS[name][0].empty_table()
     if name == "tw_sizes":
         return SIZES.empty_table()
+    if name == "tw_enabled":
+        return acls.ENABLED.empty_table()
     if name == "tw_last_values":
         return sequences.LAST_VALUES.empty_table()
     return empty_relation(schema, name)

@@ -43,11 +43,13 @@ CREATE VIEW pg.pg_stat_user_tables AS
   SELECT relid, schemaname, relname FROM pg.pg_stat_all_tables WHERE relid >= 16384;
 
 CREATE VIEW info.information_schema_catalog_name AS SELECT fn.current_database() AS catalog_name;
-CREATE VIEW info.enabled_roles AS SELECT rolname AS role_name FROM pg.pg_authid;
+CREATE VIEW info.enabled_roles AS
+  SELECT rolname AS role_name FROM pg.pg_authid WHERE oid IN (SELECT oid FROM pg.tw_enabled);
 CREATE VIEW info.applicable_roles AS
   SELECT DISTINCT member.rolname AS grantee, role.rolname AS role_name,
          CASE WHEN m.admin_option THEN 'YES' ELSE 'NO' END AS is_grantable
-  FROM pg.pg_auth_members m JOIN pg.pg_authid member ON member.oid = m.member JOIN pg.pg_authid role ON role.oid = m.roleid;
+  FROM pg.pg_auth_members m JOIN pg.pg_authid member ON member.oid = m.member JOIN pg.pg_authid role ON role.oid = m.roleid
+  WHERE m.member IN (SELECT oid FROM pg.tw_enabled);
 CREATE VIEW info.administrable_role_authorizations AS
   SELECT * FROM info.applicable_roles WHERE is_grantable = 'YES';
 CREATE VIEW info.schemata AS
@@ -206,19 +208,29 @@ CREATE VIEW info.routines AS
          fn.format_type(p.prorettype, NULL) AS data_type, 'EXTERNAL' AS routine_body, 'INTERNAL' AS external_language
   FROM pg.pg_proc p;
 CREATE VIEW info.table_privileges AS
-  SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
+  SELECT fn.pg_get_userbyid(g.grantor) AS grantor,
+         CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE fn.pg_get_userbyid(g.grantee) END AS grantee,
+         fn.current_database() AS table_catalog, n.nspname AS table_schema,
          c.relname AS table_name, g.privilege AS privilege_type,
          CASE WHEN g.grantable THEN 'YES' ELSE 'NO' END AS is_grantable,
          CASE g.privilege WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
   FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege <> 'MAINTAIN';
-CREATE VIEW info.role_table_grants AS SELECT * FROM info.table_privileges WHERE grantee <> 'PUBLIC';
+  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege <> 'MAINTAIN'
+    AND (g.grantee = 0 OR g.grantee IN (SELECT oid FROM pg.tw_enabled) OR g.grantor IN (SELECT oid FROM pg.tw_enabled));
+CREATE VIEW info.role_table_grants AS
+  SELECT * FROM info.table_privileges WHERE grantor IN (SELECT role_name FROM info.enabled_roles)
+    OR grantee IN (SELECT role_name FROM info.enabled_roles);
 CREATE VIEW info.column_privileges AS
-  SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
+  SELECT fn.pg_get_userbyid(g.grantor) AS grantor,
+         CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE fn.pg_get_userbyid(g.grantee) END AS grantee,
+         fn.current_database() AS table_catalog, n.nspname AS table_schema,
          c.relname AS table_name, a.attname AS column_name, g.privilege AS privilege_type,
          CASE WHEN bool_or(g.grantable) THEN 'YES' ELSE 'NO' END AS is_grantable
   FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND g.place IN (0, a.attnum)
   WHERE c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege IN ('INSERT', 'SELECT', 'UPDATE', 'REFERENCES')
+    AND (g.grantee = 0 OR g.grantee IN (SELECT oid FROM pg.tw_enabled) OR g.grantor IN (SELECT oid FROM pg.tw_enabled))
   GROUP BY g.grantor, g.grantee, n.nspname, c.relname, a.attname, g.privilege;
-CREATE VIEW info.role_column_grants AS SELECT * FROM info.column_privileges WHERE grantee <> 'PUBLIC';
+CREATE VIEW info.role_column_grants AS
+  SELECT * FROM info.column_privileges WHERE grantor IN (SELECT role_name FROM info.enabled_roles)
+    OR grantee IN (SELECT role_name FROM info.enabled_roles);

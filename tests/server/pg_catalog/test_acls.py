@@ -1,0 +1,108 @@
+"""acldefault, aclexplode, and the standard's views of roles and privileges, compared with a real PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fix_server import ServerThread
+from tests.server.authorization.test_roles import Sessions
+from tests.server.authorization.test_roles import oracle as oracle
+
+OBJECTS = """
+CREATE TABLE t (a int, b int);
+CREATE TABLE untouched (a int);
+CREATE VIEW v AS SELECT a FROM t;
+CREATE SEQUENCE n;
+CREATE SCHEMA s;
+GRANT SELECT ON t TO ann WITH GRANT OPTION;
+GRANT INSERT, DELETE ON t TO PUBLIC;
+GRANT UPDATE (a), REFERENCES (a) ON t TO bob WITH GRANT OPTION;
+GRANT TRIGGER ON v TO "Odd ""one";
+GRANT USAGE ON SEQUENCE n TO bob;
+GRANT CREATE ON SCHEMA s TO ann;
+GRANT bob TO cat WITH ADMIN OPTION;
+GRANT "Odd ""one" TO ann;
+"""
+GRANTEE = "CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END"
+LISTS = (
+    f"SELECT relname, pg_get_userbyid(a.grantor), {GRANTEE}, privilege_type, is_grantable "
+    "FROM pg_class c, aclexplode(c.relacl) a WHERE relname IN ('t', 'v', 'n')",
+    f"SELECT relname, {GRANTEE}, x.kind FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS x(b, grantee, kind) "
+    "WHERE relname IN ('t', 'v')",
+    "SELECT c.relname, x.privilege_type FROM pg_class c LEFT JOIN LATERAL pg_catalog.aclexplode(c.relacl) x ON true "
+    "WHERE relname IN ('t', 'untouched')",
+    f"SELECT relname, {GRANTEE}, x.privilege_type, x.is_grantable FROM (SELECT relname, "
+    "(aclexplode(coalesce(c.relacl, acldefault('r', c.relowner)))).* FROM pg_class c "
+    "WHERE relname IN ('t', 'untouched')) x",
+    f"SELECT {GRANTEE}, (privilege_type) FROM (SELECT (aclexplode(nspacl)).grantee AS grantee, "
+    "(aclexplode(nspacl)).privilege_type FROM pg_namespace WHERE nspname = 's') x",
+    f"SELECT attname, {GRANTEE}, x.privilege_type, x.is_grantable FROM pg_attribute a, aclexplode(a.attacl) x "
+    "WHERE attrelid = 't'::regclass",
+    "SELECT acldefault('s', 10), acldefault('n', 10), acldefault('F', 77), acldefault('c', 10), acldefault(NULL, 10)",
+    "SELECT acldefault('f', 10), acldefault('l', 10), acldefault('L', 10), acldefault('p', 10), acldefault('t', 10)",
+    "SELECT acldefault('S', oid), acldefault('T', oid) FROM pg_roles WHERE rolname = 'Odd \"one'",
+    "SELECT * FROM aclexplode(acldefault('s', 10))",
+    "SELECT relname, array_to_string(acldefault('r', relowner), ' ') FROM pg_class WHERE relname = 't'",
+    "SELECT count(*) FROM aclexplode(NULL)",
+)
+VIEWS = (
+    "SELECT * FROM information_schema.enabled_roles WHERE role_name !~ '^pg_'",
+    "SELECT * FROM information_schema.applicable_roles WHERE role_name !~ '^pg_'",
+    "SELECT * FROM information_schema.administrable_role_authorizations WHERE role_name !~ '^pg_'",
+    *(
+        f"SELECT * FROM information_schema.{view} WHERE table_schema IN ('public', 's')"
+        for view in ("table_privileges", "role_table_grants", "column_privileges", "role_column_grants")
+    ),
+    "SELECT grantee, privilege_type FROM information_schema.table_privileges WHERE table_name = 'pg_class' "
+    "AND grantee = 'PUBLIC'",
+)
+
+
+@pytest.fixture
+def sides(passing_server: ServerThread, oracle: Sessions) -> Iterator[tuple[Sessions, Sessions]]:
+    sides = Sessions(passing_server.dsn()), oracle
+    for side in sides:
+        for user in ("ann", "bob", "cat"):
+            _ = side[user]
+        side.role('CREATE ROLE "Odd ""one"', 'Odd "one')
+        side["boss"].execute(OBJECTS.encode())
+        side["ann"].execute("GRANT SELECT ON t TO bob")
+    yield sides
+    sides[0]["boss"].execute("DROP TABLE untouched, t CASCADE; DROP SEQUENCE n; DROP SCHEMA s")
+    sides[0].close()
+
+
+def rows(side: Sessions, user: str, query: str) -> list[tuple[str, ...]]:
+    """The rows as texts, sorted, with Tidewire's names. Without MAINTAIN, which PostgreSQL 16 lacks."""
+
+    def text(value: object) -> str:
+        named = re.sub(r"\bpostgres\b", "materialize", str(value)).replace(side.database, "materialize")
+        return named.replace("=arwdDxtm/", "=arwdDxt/")
+
+    found = side[user].execute(query.encode()).fetchall()
+    return sorted(tuple(map(text, row)) for row in found if "MAINTAIN" not in row)
+
+
+@pytest.mark.parametrize("query", LISTS)
+def test_lists_of_privileges_are_those_of_postgresql(query: str, sides: tuple[Sessions, Sessions]) -> None:
+    ours, theirs = (rows(side, "boss", query) for side in sides)
+    assert ours == theirs
+    assert ours
+
+
+def test_each_role_sees_its_roles_and_privileges_as_in_postgresql(sides: tuple[Sessions, Sessions]) -> None:
+    for user in ("boss", "ann", "bob", "cat"):
+        for query in VIEWS:
+            ours, theirs = (rows(side, user, query) for side in sides)
+            assert ours == theirs, (user, query)
+
+
+def test_a_role_sees_what_it_has_after_set_role(sides: tuple[Sessions, Sessions]) -> None:
+    for side in sides:
+        side["cat"].execute("SET ROLE bob")
+    for query in VIEWS:
+        ours, theirs = (rows(side, "cat", query) for side in sides)
+        assert ours == theirs, query
