@@ -1,7 +1,8 @@
 -- PostgreSQL's catalog functions for the catalog engine, as macros over the system relations.
 -- `database.py` defines those that a query uses and loads the relations that they name. DuckDB substitutes a macro's
 -- body into the query. The aliases and columns in it have names that no query uses, so that they cannot capture names
--- in an argument.
+-- in an argument. Queries can call the functions in the schema `fn`. Those in `tw` do not exist in PostgreSQL: only
+-- other macros and the rewritten query call them.
 
 -- visibility in the search path
 CREATE MACRO fn.pg_table_is_visible(p_oid) AS (SELECT bool_or(tw_r.tw_visible) FROM (SELECT oid AS tw_oid, visible
@@ -41,30 +42,30 @@ CREATE MACRO fn.format_type(p_type, p_modifier) AS (
         ELSE tw_t.tw_text END || tw_t.tw_dimensions
      FROM (SELECT base AS tw_base, dimensions AS tw_dimensions, oid AS tw_oid, text AS tw_text FROM pg.tw_types)
       tw_t WHERE tw_t.tw_oid = p_type), '???') END);
-CREATE MACRO fn.regclass_text(p_oid) AS (
+CREATE MACRO tw.regclass_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_r.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_relations) tw_r
       WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regtype_text(p_oid) AS (
+CREATE MACRO tw.regtype_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_t.tw_text || tw_t.tw_dimensions FROM (SELECT dimensions AS tw_dimensions, oid AS
       tw_oid, text AS tw_text FROM pg.tw_types) tw_t WHERE tw_t.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regtype_texts(p_oids) AS (
+CREATE MACRO tw.regtype_texts(p_oids) AS (
   CASE WHEN p_oids IS NOT NULL
-       THEN coalesce((SELECT list(fn.regtype_text(tw_u.tw_oid)) FROM (SELECT unnest(p_oids) AS tw_oid) tw_u), []) END);
-CREATE MACRO fn.regnamespace_text(p_oid) AS (
+       THEN coalesce((SELECT list(tw.regtype_text(tw_u.tw_oid)) FROM (SELECT unnest(p_oids) AS tw_oid) tw_u), []) END);
+CREATE MACRO tw.regnamespace_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT fn.quote_ident(tw_n.tw_nspname) FROM (SELECT nspname AS tw_nspname, oid AS tw_oid FROM
       pg.pg_namespace) tw_n WHERE tw_n.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regrole_text(p_oid) AS (
+CREATE MACRO tw.regrole_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT fn.quote_ident(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
       pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regproc_text(p_oid) AS (
+CREATE MACRO tw.regproc_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_p.tw_proname FROM (SELECT oid AS tw_oid, proname AS tw_proname FROM pg.pg_proc) tw_p
                       WHERE tw_p.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regprocedure_text(p_oid) AS (
+CREATE MACRO tw.regprocedure_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_f.tw_name || '(' || tw_f.tw_arguments || ')' FROM (SELECT arguments AS tw_arguments,
       name AS tw_name, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid), p_oid::VARCHAR) END);
@@ -77,7 +78,7 @@ CREATE MACRO fn.getdatabaseencoding() AS 'UTF8';
 CREATE MACRO fn.current_database() AS (SELECT tw_s.database FROM pg.tw_session tw_s);
 
 -- privileges. `tw_enabled` has the roles whose privileges the session's role has.
-CREATE MACRO fn.acl_role(p_name) AS (
+CREATE MACRO tw.acl_role(p_name) AS (
   CASE WHEN regexp_full_match(p_name, '[A-Za-z0-9_]*') THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
 CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
   SELECT CASE p_kind::VARCHAR
@@ -95,9 +96,9 @@ CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
     WHEN 'F' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
     WHEN 'S' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
     ELSE error('unrecognized object type abbreviation: ' || p_kind) END
-  FROM (SELECT coalesce((SELECT fn.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
+  FROM (SELECT coalesce((SELECT tw.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
       pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_owner), p_owner::VARCHAR) AS tw_name) tw_o);
-CREATE MACRO fn.acl_entries(p_acl) AS (
+CREATE MACRO tw.acl_entries(p_acl) AS (
   SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.tw_privilege,
       'is_grantable': contains(tw_i.tw_letters, tw_l.tw_letter || '*')} ORDER BY tw_i.tw_place, tw_l.tw_order)
   FROM (SELECT tw_p.tw_place, tw_p.tw_parts[1] AS tw_grantee, tw_p.tw_parts[2] AS tw_letters, tw_p.tw_parts[3] AS tw_grantor
@@ -108,10 +109,10 @@ CREATE MACRO fn.acl_entries(p_acl) AS (
           unnest(range(15)) AS tw_order, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES',
             'TRIGGER', 'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN'])
             AS tw_privilege) tw_l ON contains(tw_i.tw_letters, tw_l.tw_letter)
-  JOIN (SELECT oid AS tw_oid, fn.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_g ON tw_g.tw_name = tw_i.tw_grantor
-  LEFT JOIN (SELECT oid AS tw_oid, fn.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_e
+  JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_g ON tw_g.tw_name = tw_i.tw_grantor
+  LEFT JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_e
     ON tw_e.tw_name = tw_i.tw_grantee);
-CREATE MACRO fn.aclexplode(p_acl) AS (unnest(fn.acl_entries(p_acl)));
+CREATE MACRO fn.aclexplode(p_acl) AS (unnest(tw.acl_entries(p_acl)));
 
 -- definitions
 CREATE MACRO fn.pg_get_expr(p_node, p_relation) AS p_node, (p_node, p_relation, p_pretty) AS p_node;
@@ -157,7 +158,7 @@ CREATE MACRO fn.shobj_description(p_oid, p_catalog) AS (
 CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (
   SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence FROM
       pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
-CREATE MACRO fn.serial_sequence_oid(p_table, p_column) AS (
+CREATE MACRO tw.serial_sequence_oid(p_table, p_column) AS (
   SELECT tw_s.tw_oid FROM (SELECT relation AS tw_relation, "column" AS tw_column, oid AS tw_oid FROM
       pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
 CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
@@ -222,26 +223,26 @@ CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 
 CREATE MACRO fn.array_length(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
 CREATE MACRO fn.array_ndims(p_array) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
 CREATE MACRO fn.array_dims(p_array) AS ('[1:' || nullif(len(p_array), 0) || ']');
-CREATE MACRO fn.array_element(p_array, p_subscript, p_first) AS (
+CREATE MACRO tw.array_element(p_array, p_subscript, p_first) AS (
   CASE WHEN p_subscript >= p_first THEN list_extract(p_array, p_subscript + 1 - p_first) END);
-CREATE MACRO fn.array_slice(p_array, p_low, p_high, p_first) AS (
+CREATE MACRO tw.array_slice(p_array, p_low, p_high, p_first) AS (
   CASE WHEN p_low IS NULL OR p_high IS NULL THEN NULL WHEN p_high < p_first THEN p_array[1:0]
        ELSE list_slice(p_array, greatest(p_low, p_first) + 1 - p_first, p_high + 1 - p_first) END);
-CREATE MACRO fn.array_text(p_array) AS (
+CREATE MACRO tw.array_text(p_array) AS (
   '{' || array_to_string(list_transform(p_array::VARCHAR[], lambda e: CASE
     WHEN e IS NULL THEN 'NULL'
     WHEN e = '' OR lower(e) = 'null' OR regexp_matches(e, '[{},"\\\s]')
     THEN '"' || replace(replace(e, '\', '\\'), '"', '\"') || '"' ELSE e END), ',') || '}');
-CREATE MACRO fn.subscripts(p_first, p_array, p_dimension) AS (
+CREATE MACRO tw.subscripts(p_first, p_array, p_dimension) AS (
     CASE WHEN p_dimension = 1 THEN generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END),
   (p_first, p_array, p_dimension, p_reverse) AS (CASE WHEN p_dimension <> 1 THEN NULL WHEN p_reverse
     THEN list_reverse(generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[])
     ELSE generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END);
-CREATE MACRO fn.text_parts(p_text, p_between) AS (
+CREATE MACRO tw.text_parts(p_text, p_between) AS (
   CASE WHEN p_text IS NULL THEN NULL WHEN p_text = '' THEN []::VARCHAR[] WHEN p_between = '' THEN [p_text]
        ELSE string_split(p_text, coalesce(p_between, '')) END);
-CREATE MACRO fn.string_to_array(p_text, p_between) AS (fn.text_parts(p_text, p_between)),
-  (p_text, p_between, p_null) AS (list_transform(fn.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
+CREATE MACRO fn.string_to_array(p_text, p_between) AS (tw.text_parts(p_text, p_between)),
+  (p_text, p_between, p_null) AS (list_transform(tw.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);
@@ -255,16 +256,16 @@ CREATE MACRO fn.array_to_string(p_array, p_between) AS (
 CREATE MACRO fn._pg_expandarray(p_array) AS (
   unnest(list_transform(p_array, lambda e, i: {'x': e, 'n': i::INTEGER})));
 -- int2vector and oidvector: lists whose subscripts begin at 0, also empty ones
-CREATE MACRO fn.vector_text(p_vector) AS (array_to_string(p_vector::VARCHAR[], ' '));
-CREATE MACRO fn.vector_array_lower(p_vector, p_dimension) AS (
+CREATE MACRO tw.vector_text(p_vector) AS (array_to_string(p_vector::VARCHAR[], ' '));
+CREATE MACRO tw.vector_array_lower(p_vector, p_dimension) AS (
   CASE WHEN p_dimension = 1 AND p_vector IS NOT NULL THEN 0 END);
-CREATE MACRO fn.vector_array_upper(p_vector, p_dimension) AS (
+CREATE MACRO tw.vector_array_upper(p_vector, p_dimension) AS (
   CASE WHEN p_dimension = 1 THEN len(p_vector)::INTEGER - 1 END);
-CREATE MACRO fn.vector_array_length(p_vector, p_dimension) AS (
+CREATE MACRO tw.vector_array_length(p_vector, p_dimension) AS (
   CASE WHEN p_dimension = 1 THEN len(p_vector)::INTEGER END);
-CREATE MACRO fn.vector_array_ndims(p_vector) AS (CASE WHEN p_vector IS NOT NULL THEN 1 END);
-CREATE MACRO fn.vector_array_dims(p_vector) AS ('[0:' || (len(p_vector) - 1) || ']');
-CREATE MACRO fn.vector_array_position(p_vector, p_value) AS (list_position(p_vector, p_value)::INTEGER - 1);
+CREATE MACRO tw.vector_array_ndims(p_vector) AS (CASE WHEN p_vector IS NOT NULL THEN 1 END);
+CREATE MACRO tw.vector_array_dims(p_vector) AS ('[0:' || (len(p_vector) - 1) || ']');
+CREATE MACRO tw.vector_array_position(p_vector, p_value) AS (list_position(p_vector, p_value)::INTEGER - 1);
 CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last)));
 CREATE MACRO fn.pg_get_keywords() AS TABLE
   SELECT word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'can be bare label' AS baredesc

@@ -238,6 +238,12 @@ class _Rewriter:
                 return cast_to(exp.Literal.number(relation.oid), "UINTEGER")
         return column
 
+    def _qualified(self, dot: exp.Dot) -> None:
+        """PgError 42883 for a function in a schema without functions."""
+        is_call = isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Anonymous)
+        if is_call and dot.this.name not in SCHEMAS:
+            raise _no_function(dot.expression, dot.this.name)
+
     def _dot(self, dot: exp.Dot) -> exp.Expr:
         """Replaces pg_catalog.f(...) by f(...)."""
         qualified = dot.this.name in SCHEMAS and not isinstance(dot.expression, exp.Identifier)
@@ -262,7 +268,7 @@ class _Rewriter:
         if name == "regexp_replace":
             return _replacing(call)
         if call.meta.get(_FROM_0) and name in _OF_VECTORS:
-            return _function(f"vector_{name}", *call.expressions)
+            return _helper(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
             return _unnested_subscripts(call)
         if name in ("json_agg", "jsonb_agg"):
@@ -353,7 +359,7 @@ class _Rewriter:
         if name in REGISTERED:
             return self._registered(cast, name)
         if name == "regtype[]":
-            return _function("regtype_texts", self._visit(cast.this))
+            return _helper("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
@@ -368,7 +374,7 @@ class _Rewriter:
         array = cast.meta.get(_ARRAY)
         value = self._visit(inner)
         if array is not None and name in ("text", "varchar"):
-            value = _function("vector_text" if array in VECTORS else "array_text", value)
+            value = _helper("vector_text" if array in VECTORS else "array_text", value)
         return cast_to(value, duckdb_type(name))
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
@@ -383,10 +389,10 @@ class _Rewriter:
             return _registered_value(kind, self._names.registered(kind, text), cast)
         called = inner.expression if isinstance(inner, exp.Dot) else inner
         if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
-            return _function("serial_sequence_oid", *map(self._visit, called.expressions))
+            return _helper("serial_sequence_oid", *map(self._visit, called.expressions))
         if not _shown(cast):
             return self._visit(cast.this)
-        return _function(f"{kind}_text", self._visit(cast.this))
+        return _helper(f"{kind}_text", self._visit(cast.this))
 
     def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
         number = int(parameter.this.name)
@@ -432,8 +438,8 @@ class _Rewriter:
         first = exp.Literal.number(0 if bracket.meta.get(_FROM_0) else 1)
         if isinstance(subscript, exp.Slice):
             low, high = subscript.this or first, subscript.expression or exp.Literal.number(_SUBSCRIPT_MAX)
-            return _function("array_slice", bracket.this, low, high, first)
-        return _function("array_element", bracket.this, subscript, first)
+            return _helper("array_slice", bracket.this, low, high, first)
+        return _helper("array_element", bracket.this, subscript, first)
 
     def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
         """Reads a literal that is compared with a vector as a vector."""
@@ -469,6 +475,7 @@ _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.Anonymous: _Rewriter._special_call,
     exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
+    exp.Dot: _Rewriter._qualified,
     exp.Lateral: _Rewriter._lateral,
     exp.Parameter: _Rewriter._parameter,
 }
@@ -522,7 +529,7 @@ def _vector(type: str, literal: exp.Expr) -> exp.Expr:
 def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
     """generate_subscripts(array, dimension [, reverse]) as unnest() of a list of the subscripts."""
     first = exp.Literal.number(0 if call.meta.get(_FROM_0) else 1)
-    return exp.Anonymous(this="unnest", expressions=[_function("subscripts", first, *call.expressions)])
+    return exp.Anonymous(this="unnest", expressions=[_helper("subscripts", first, *call.expressions)])
 
 
 _OF_RELATIONS = words(
@@ -564,7 +571,7 @@ def _with_function_names(text: str, outputs: Outputs | None) -> str:
     """Wraps the query so that output columns of type regproc contain names instead of OIDs, as in PostgreSQL."""
     if outputs is None or all(output.type != "regproc" for output in outputs):
         return text
-    columns = [f"fn.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
+    columns = [f"tw.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
     names = [f"c{n}" for n in range(len(outputs))]
     return f"SELECT {', '.join(columns)} FROM ({text}) AS q({', '.join(names)})"
 
@@ -575,6 +582,10 @@ def _length(array: exp.Expr) -> exp.Expr:
 
 def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
+
+
+def _helper(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Dot(this=exp.to_identifier("tw"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
 _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")
@@ -600,7 +611,7 @@ def _shown(cast: exp.Expr) -> bool:
 
 def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
     number = cast_to(exp.Literal.number(found), "UINTEGER")
-    return _function(f"{kind}_text", number) if _shown(place) else number
+    return _helper(f"{kind}_text", number) if _shown(place) else number
 
 
 def _is_unnest(node: exp.Expr) -> bool:
@@ -643,11 +654,12 @@ _COLUMNS = {"aclexplode": _ENTRY, "_pg_expandarray": ("x", "n")}
 """The columns of the functions that return rows."""
 
 
-def _no_function(call: exp.Expr) -> PgError:
+def _no_function(call: exp.Expr, schema: str = "") -> PgError:
     start = call.meta.get("start")
+    name = f"{schema}.{call.name.lower()}" if schema else call.name.lower()
     return PgError(
         SqlState.UNDEFINED_FUNCTION,
-        f"function {call.name.lower()} does not exist in queries over system catalogs",
+        f"function {name} does not exist in queries over system catalogs",
         position=start + 1 if start is not None else None,
     )
 

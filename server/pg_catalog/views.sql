@@ -20,7 +20,7 @@ CREATE VIEW pg.pg_indexes AS
   JOIN pg.pg_namespace n ON n.oid = c.relnamespace;
 CREATE VIEW pg.pg_sequences AS
   SELECT n.nspname AS schemaname, c.relname AS sequencename, fn.pg_get_userbyid(c.relowner) AS sequenceowner,
-         fn.regtype_text(s.seqtypid) AS data_type, s.seqstart AS start_value, s.seqmin AS min_value,
+         tw.regtype_text(s.seqtypid) AS data_type, s.seqstart AS start_value, s.seqmin AS min_value,
          s.seqmax AS max_value, s.seqincrement AS increment_by, s.seqcycle AS cycle, s.seqcache AS cache_size,
          v.last_value
   FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace

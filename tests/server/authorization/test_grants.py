@@ -52,6 +52,10 @@ boss: GRANT DELETE ON t TO cat
 ann: GRANT DELETE ON t TO cat
 boss: ALTER TABLE t OWNER TO ann
 boss: DROP ROLE ann
+boss: REASSIGN OWNED BY boss TO cat
+boss: REASSIGN OWNED BY ann, boss TO cat
+boss: DROP OWNED BY boss
+ann: REASSIGN OWNED BY boss TO ann
 boss: REASSIGN OWNED BY ann TO cat
 boss: REVOKE GRANT OPTION FOR ALL ON t FROM PUBLIC
 """,
