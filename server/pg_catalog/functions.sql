@@ -114,6 +114,58 @@ CREATE MACRO tw.acl_entries(p_acl) AS (
     ON tw_e.tw_name = tw_i.tw_grantee);
 CREATE MACRO fn.aclexplode(p_acl) AS (unnest(tw.acl_entries(p_acl)));
 
+-- has_table_privilege and similar functions of columns. An object is an OID or a name; the result is NULL without one.
+-- `p_roles`: the role and those whose privileges it has, and 0 for PUBLIC. `p_plain` and `p_options`: the privileges of
+-- which the role needs one, itself or with GRANT OPTION. The owner has all options. `p_place`: the number of a column,
+-- 0 for the whole relation, -1 for any column. Relations are joined by one key, whether OIDs or names: a subquery that
+-- finds the OID of a name would be joined with all relations.
+CREATE MACRO tw.name_part(p_part) AS (
+  CASE WHEN p_part[1] = '"' THEN replace(p_part[2:-2], '""', '"') ELSE lower(p_part) END);
+CREATE MACRO tw.relation_key(p_relation) AS (
+  CASE WHEN typeof(p_relation) <> 'VARCHAR' THEN p_relation::VARCHAR ELSE
+    list_transform([regexp_extract(p_relation::VARCHAR,
+        '^\s*(?:("(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\s*$', ['s', 'n'])],
+      lambda tw_x: tw.name_part(tw_x['s']) || chr(1) || tw.name_part(tw_x['n']))[1] END);
+CREATE MACRO tw.relation_keys() AS TABLE
+  SELECT oid::VARCHAR AS key, oid FROM pg.pg_class
+  UNION ALL SELECT n.nspname || chr(1) || c.relname, c.oid
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  UNION ALL SELECT chr(1) || c.relname, c.oid FROM pg.pg_class c JOIN pg.tw_relations r ON r.oid = c.oid AND r.visible;
+CREATE MACRO tw.column_number(p_relation, p_column) AS (
+  CASE WHEN typeof(p_column) <> 'VARCHAR' THEN try_cast(p_column AS INTEGER) ELSE (
+    SELECT min(tw_a.tw_number) FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number
+      FROM tw.relation_keys() k JOIN pg.pg_attribute a ON a.attrelid = k.oid) tw_a
+    WHERE tw_a.tw_key = tw.relation_key(p_relation) AND tw_a.tw_name = p_column::VARCHAR) END);
+CREATE MACRO tw.schema_oid(p_schema) AS (
+  CASE WHEN typeof(p_schema) <> 'VARCHAR' THEN try_cast(p_schema AS UINTEGER) ELSE (
+    SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
+    WHERE tw_n.tw_name = p_schema::VARCHAR) END);
+CREATE MACRO tw.database_oid(p_database) AS (
+  CASE WHEN typeof(p_database) <> 'VARCHAR' THEN try_cast(p_database AS UINTEGER) ELSE (
+    SELECT min(tw_d.tw_oid) FROM (SELECT oid AS tw_oid, datname AS tw_name FROM pg.pg_database) tw_d
+    WHERE tw_d.tw_name = p_database::VARCHAR) END);
+CREATE MACRO tw.role_oid(p_role) AS (
+  CASE WHEN typeof(p_role) <> 'VARCHAR' THEN try_cast(p_role AS UINTEGER) ELSE (
+    SELECT min(tw_r.tw_oid) FROM (SELECT oid AS tw_oid, rolname AS tw_name FROM pg.pg_authid) tw_r
+    WHERE tw_r.tw_name = p_role::VARCHAR) END);
+CREATE MACRO tw.has_on_relation(p_relation, p_place, p_roles, p_plain, p_options) AS (
+  SELECT bool_or((len(p_options) > 0 AND list_contains(p_roles, tw_c.tw_owner)) OR coalesce(
+    (p_place = -1 OR tw_c.tw_place = 0 OR tw_c.tw_place = p_place) AND list_contains(p_roles, tw_c.tw_grantee)
+    AND (list_contains(p_plain, tw_c.tw_privilege)
+         OR (tw_c.tw_grantable AND list_contains(p_options, tw_c.tw_privilege))), false))
+  FROM (SELECT k.key AS tw_key, c.relowner AS tw_owner, g.place AS tw_place, g.grantee AS tw_grantee,
+          g.privilege AS tw_privilege, g.grantable AS tw_grantable
+        FROM tw.relation_keys() k JOIN pg.pg_class c ON c.oid = k.oid LEFT JOIN pg.tw_grants g ON g.relation = c.oid) tw_c
+  WHERE tw_c.tw_key = tw.relation_key(p_relation));
+CREATE MACRO tw.has_on_object(p_kind, p_object, p_roles, p_plain, p_options) AS (
+  SELECT bool_or((len(p_options) > 0 AND list_contains(p_roles, tw_o.tw_owner)) OR coalesce(
+    list_contains(p_roles, tw_o.tw_grantee) AND (list_contains(p_plain, tw_o.tw_privilege)
+      OR (tw_o.tw_grantable AND list_contains(p_options, tw_o.tw_privilege))), false))
+  FROM (SELECT kind AS tw_kind, object AS tw_object, owner AS tw_owner, grantee AS tw_grantee, privilege AS tw_privilege,
+          grantable AS tw_grantable FROM pg.tw_object_grants) tw_o
+  WHERE tw_o.tw_kind = p_kind AND tw_o.tw_object = p_object);
+CREATE MACRO tw.is_one_of(p_object, p_oids) AS (CASE WHEN p_object IS NOT NULL THEN list_contains(p_oids, p_object) END);
+
 -- definitions
 CREATE MACRO fn.pg_get_expr(p_node, p_relation) AS p_node, (p_node, p_relation, p_pretty) AS p_node;
 CREATE MACRO fn.pg_get_viewdef(p_oid) AS (

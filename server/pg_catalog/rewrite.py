@@ -45,12 +45,14 @@ class Names:
 
     `relation` finds a system relation by the parts of its name. `registered` returns the OID for a registered type and
     a literal; PgError if there is no such object. `session` returns the value of a session function, as SQL, from its
-    name, its arguments and a function that evaluates constant arguments; None for other functions.
+    name, its arguments and a function that evaluates constant arguments; None for other functions. `privilege` returns
+    the call of a function such as has_table_privilege, from its name and its rewritten arguments; None for others.
     """
 
     relation: Callable[[tuple[str, ...]], tuple[SystemTable, PgRelation | None] | None]
     registered: Callable[[str, str], int]
     session: Callable[[str, Sequence[exp.Expr], Callable[[exp.Expr], Any]], exp.Expr | None]
+    privilege: Callable[[str, Sequence[exp.Expr]], exp.Expr | None]
 
 
 @dataclass(slots=True)
@@ -268,13 +270,15 @@ class _Rewriter:
         if name == "regexp_replace":
             return _replacing(call)
         if call.meta.get(_FROM_0) and name in _OF_VECTORS:
-            return _helper(f"vector_{name}", *call.expressions)
+            return helper(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
             return _unnested_subscripts(call)
         if name in ("json_agg", "jsonb_agg"):
             return exp.Anonymous(this="to_json", expressions=[exp.Anonymous(this="list", expressions=call.expressions)])
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=call.expressions)
+        if (checked := self._names.privilege(name, call.expressions)) is not None:
+            return checked
         if is_function(name):
             return exp.Dot(
                 this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=call.expressions)
@@ -359,7 +363,7 @@ class _Rewriter:
         if name in REGISTERED:
             return self._registered(cast, name)
         if name == "regtype[]":
-            return _helper("regtype_texts", self._visit(cast.this))
+            return helper("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
@@ -374,7 +378,7 @@ class _Rewriter:
         array = cast.meta.get(_ARRAY)
         value = self._visit(inner)
         if array is not None and name in ("text", "varchar"):
-            value = _helper("vector_text" if array in VECTORS else "array_text", value)
+            value = helper("vector_text" if array in VECTORS else "array_text", value)
         return cast_to(value, duckdb_type(name))
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
@@ -389,10 +393,10 @@ class _Rewriter:
             return _registered_value(kind, self._names.registered(kind, text), cast)
         called = inner.expression if isinstance(inner, exp.Dot) else inner
         if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
-            return _helper("serial_sequence_oid", *map(self._visit, called.expressions))
+            return helper("serial_sequence_oid", *map(self._visit, called.expressions))
         if not _shown(cast):
             return self._visit(cast.this)
-        return _helper(f"{kind}_text", self._visit(cast.this))
+        return helper(f"{kind}_text", self._visit(cast.this))
 
     def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
         number = int(parameter.this.name)
@@ -438,8 +442,8 @@ class _Rewriter:
         first = exp.Literal.number(0 if bracket.meta.get(_FROM_0) else 1)
         if isinstance(subscript, exp.Slice):
             low, high = subscript.this or first, subscript.expression or exp.Literal.number(_SUBSCRIPT_MAX)
-            return _helper("array_slice", bracket.this, low, high, first)
-        return _helper("array_element", bracket.this, subscript, first)
+            return helper("array_slice", bracket.this, low, high, first)
+        return helper("array_element", bracket.this, subscript, first)
 
     def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
         """Reads a literal that is compared with a vector as a vector."""
@@ -529,7 +533,7 @@ def _vector(type: str, literal: exp.Expr) -> exp.Expr:
 def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
     """generate_subscripts(array, dimension [, reverse]) as unnest() of a list of the subscripts."""
     first = exp.Literal.number(0 if call.meta.get(_FROM_0) else 1)
-    return exp.Anonymous(this="unnest", expressions=[_helper("subscripts", first, *call.expressions)])
+    return exp.Anonymous(this="unnest", expressions=[helper("subscripts", first, *call.expressions)])
 
 
 _OF_RELATIONS = words(
@@ -584,7 +588,7 @@ def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
-def _helper(name: str, *arguments: exp.Expr) -> exp.Expr:
+def helper(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Dot(this=exp.to_identifier("tw"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
@@ -611,7 +615,7 @@ def _shown(cast: exp.Expr) -> bool:
 
 def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
     number = cast_to(exp.Literal.number(found), "UINTEGER")
-    return _helper(f"{kind}_text", number) if _shown(place) else number
+    return helper(f"{kind}_text", number) if _shown(place) else number
 
 
 def _is_unnest(node: exp.Expr) -> bool:

@@ -57,6 +57,7 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     "tw_relations": (pa.schema([*_TEXTS, ("visible", pa.bool_())]), definitions.relation_texts),
     "tw_definitions": (pa.schema([*_TEXTS, ("place", pa.int32())]), definitions.definitions),
     "tw_grants": (acls.GRANTS, acls.grants),
+    "tw_object_grants": (acls.OBJECT_GRANTS, acls.object_grants),
     "tw_serials": (sequences.SERIALS, sequences.serials),
     "tw_constraints": (pa.schema(_TEXTS), definitions.constraint_definitions),
     "tw_types": (

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import psycopg
 import pytest
+from psycopg import errors
 
 from tests.fix_server import ServerThread
 from tests.server.authorization.test_roles import Sessions
@@ -106,3 +108,63 @@ def test_a_role_sees_what_it_has_after_set_role(sides: tuple[Sessions, Sessions]
     for query in VIEWS:
         ours, theirs = (rows(side, "cat", query) for side in sides)
         assert ours == theirs, query
+
+
+RELATIONS = "relname IN ('t', 'untouched', 'v', 'n')"
+ASKED = (
+    *(
+        f"SELECT relname, has_table_privilege({of}, '{wanted}') FROM pg_class WHERE relname IN ('t', 'untouched', 'v')"
+        for of in ("oid", "'ann', oid", "current_user, oid", "10, oid")
+        for wanted in ("SELECT", "insert, UPDATE", "SELECT WITH GRANT OPTION", "TRIGGER")
+    ),
+    "SELECT tablename, has_table_privilege(schemaname || '.' || tablename, 'SELECT') FROM pg_tables "
+    "WHERE schemaname = 'public'",
+    "SELECT has_table_privilege('bob', quote_ident(relname), 'DELETE') FROM pg_class WHERE relname IN ('t', 'v')",
+    f"SELECT relname, has_any_column_privilege(oid, 'UPDATE') FROM pg_class WHERE {RELATIONS} AND relkind <> 'S'",
+    "SELECT attname, has_column_privilege(attrelid, attnum, 'UPDATE'), "
+    "has_column_privilege(attrelid, attname, 'SELECT'), "
+    "has_column_privilege('bob', attrelid::regclass::text, attname, 'REFERENCES WITH GRANT OPTION') "
+    "FROM pg_attribute WHERE attrelid = 't'::regclass AND attnum > 0",
+    "SELECT relname, has_sequence_privilege(oid, 'USAGE') FROM pg_class WHERE relname = 'n'",
+    "SELECT nspname, has_schema_privilege(oid, 'USAGE'), has_schema_privilege(nspname, 'CREATE'), "
+    "has_schema_privilege('ann', nspname, 'CREATE') FROM pg_namespace WHERE nspname IN ('s', 'pg_catalog')",
+    "SELECT has_database_privilege(datname, 'CONNECT'), has_database_privilege(oid, 'CREATE') FROM pg_database "
+    "WHERE datname = current_database()",
+    "SELECT typname, has_type_privilege(oid, 'USAGE') FROM pg_type WHERE typname IN ('mood', 'positive')",
+    "SELECT rolname, pg_has_role(oid, 'USAGE'), pg_has_role(rolname, 'MEMBER'), pg_has_role('ann', oid, 'USAGE, SET') "
+    "FROM pg_roles WHERE rolname !~ '^pg_'",
+    "SELECT has_table_privilege('ann', 99999999, 'SELECT') FROM pg_class WHERE relname = 'pg_class'",
+    "SELECT has_column_privilege('ann', oid, 'nothing', 'SELECT') FROM pg_class WHERE relname = 'nothing'",
+    "SELECT has_table_privilege(oid, 'nonsense') FROM pg_class",
+    "SELECT has_table_privilege('nobody_at_all', oid, 'SELECT') FROM pg_class",
+)
+
+
+@pytest.mark.parametrize("user", ["boss", "ann", "bob", "cat"])
+def test_privileges_on_columns_of_catalogs_are_those_of_postgresql(user: str, sides: tuple[Sessions, Sessions]) -> None:
+    for side in sides:
+        side["boss"].execute("CREATE TYPE mood AS ENUM ('ok'); CREATE DOMAIN positive AS int")
+        side["boss"].execute("REVOKE USAGE ON TYPE positive FROM PUBLIC")
+        side["boss"].execute("GRANT USAGE ON TYPE positive TO bob; ALTER TABLE untouched OWNER TO bob")
+        side["boss"].execute("REVOKE SELECT ON untouched FROM bob")
+    different = []
+    for query in ASKED:
+        ours, theirs = (side.outcome(user, query).replace("postgres", "materialize") for side in sides)
+        if ours != theirs:
+            different.append(f"{query}\n    ours   {ours}\n    theirs {theirs}")
+    sides[0]["boss"].execute("DROP TYPE mood; DROP DOMAIN positive")
+    assert not different, "\n".join(different)
+
+
+def test_the_role_and_the_privileges_are_constants(passing_server: ServerThread) -> None:
+    queries = (
+        "SELECT has_table_privilege(pg_get_userbyid(relowner), oid, 'SELECT') FROM pg_class",
+        "SELECT has_table_privilege(oid, relname) FROM pg_class",
+        "SELECT pg_has_role(oid, 'MEMBER WITH ADMIN OPTION') FROM pg_roles",
+    )
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        for query in queries:
+            with pytest.raises(errors.FeatureNotSupported, match=r"(is|are) not a constant"):
+                connection.execute(query.encode())
+        with pytest.raises(errors.UndefinedFunction):
+            connection.execute("SELECT has_table_privilege(oid) FROM pg_class")
