@@ -114,6 +114,26 @@ CREATE MACRO tw.acl_entries(p_acl) AS (
     ON tw_e.tw_name = tw_i.tw_grantee);
 CREATE MACRO fn.aclexplode(p_acl) AS (unnest(tw.acl_entries(p_acl)));
 
+-- what the views of information_schema show to the session's role: objects that it owns or has a privilege on
+CREATE MACRO tw.is_enabled(p_role) AS (
+  p_role = 0 OR p_role IN (SELECT tw_e.tw_oid FROM (SELECT oid AS tw_oid FROM pg.tw_enabled) tw_e));
+CREATE MACRO tw.sees_relation(p_relation, p_owner, p_privileges) AS (
+  tw.is_enabled(p_owner) OR p_relation IN (
+    SELECT tw_g.tw_relation FROM (SELECT relation AS tw_relation, grantee AS tw_grantee, privilege AS tw_privilege
+      FROM pg.tw_grants) tw_g WHERE tw.is_enabled(tw_g.tw_grantee) AND list_contains(p_privileges, tw_g.tw_privilege)));
+CREATE MACRO tw.sees_column(p_relation, p_column, p_owner) AS (
+  tw.is_enabled(p_owner) OR EXISTS (
+    SELECT 1 FROM (SELECT relation AS tw_relation, place AS tw_place, grantee AS tw_grantee, privilege AS tw_privilege
+      FROM pg.tw_grants) tw_g WHERE tw_g.tw_relation = p_relation AND tw_g.tw_place IN (0, p_column)
+      AND tw.is_enabled(tw_g.tw_grantee) AND tw_g.tw_privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')));
+CREATE MACRO tw.sees_object(p_kind, p_object, p_owner) AS (
+  tw.is_enabled(p_owner) OR p_object IN (
+    SELECT tw_g.tw_object FROM (SELECT kind AS tw_kind, object AS tw_object, grantee AS tw_grantee
+      FROM pg.tw_object_grants) tw_g WHERE tw_g.tw_kind = p_kind AND tw.is_enabled(tw_g.tw_grantee)));
+CREATE MACRO tw.on_relations() AS (['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']);
+CREATE MACRO tw.on_constraints() AS (['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']);
+CREATE MACRO tw.on_sequences() AS (['SELECT', 'UPDATE', 'USAGE']);
+
 -- has_table_privilege and similar functions of columns. An object is an OID or a name; the result is NULL without one.
 -- `p_roles`: the role and those whose privileges it has, and 0 for PUBLIC. `p_plain` and `p_options`: the privileges of
 -- which the role needs one, itself or with GRANT OPTION. The owner has all options. `p_place`: the number of a column,
@@ -180,8 +200,9 @@ CREATE MACRO fn.pg_get_indexdef(p_oid) AS (
       FROM pg.tw_definitions) tw_d WHERE tw_d.tw_oid = p_oid AND tw_d.tw_place = p_place);
 CREATE MACRO fn.pg_get_constraintdef(p_oid) AS (SELECT tw_c.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM
     pg.tw_constraints) tw_c WHERE tw_c.tw_oid = p_oid),
-  (p_oid, p_pretty) AS (SELECT tw_c.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_constraints) tw_c
-      WHERE tw_c.tw_oid = p_oid);
+  (p_oid, p_pretty) AS (SELECT CASE WHEN p_pretty THEN regexp_replace(tw_c.tw_text,
+      '^CHECK \(\((.*)\)\)( NOT VALID)?$', 'CHECK (\1)\2', 's') ELSE tw_c.tw_text END
+      FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_constraints) tw_c WHERE tw_c.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_arguments(p_oid) AS (SELECT tw_f.tw_arguments FROM (SELECT arguments AS
     tw_arguments, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_identity_arguments(p_oid) AS (

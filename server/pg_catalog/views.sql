@@ -54,14 +54,15 @@ CREATE VIEW info.administrable_role_authorizations AS
   SELECT * FROM info.applicable_roles WHERE is_grantable = 'YES';
 CREATE VIEW info.schemata AS
   SELECT fn.current_database() AS catalog_name, nspname AS schema_name, fn.pg_get_userbyid(nspowner) AS schema_owner
-  FROM pg.pg_namespace;
+  FROM pg.pg_namespace WHERE tw.sees_object('schema', oid, nspowner);
 CREATE VIEW info.tables AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' ELSE 'BASE TABLE' END
              AS table_type,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_insertable_into,
          'NO' AS is_typed
-  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v');
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'v') AND tw.sees_relation(c.oid, c.relowner, tw.on_relations());
 CREATE VIEW info.columns AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          a.attname AS column_name, a.attnum AS ordinal_position,
@@ -100,7 +101,7 @@ CREATE VIEW info.columns AS
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
   LEFT JOIN (pg.pg_depend e JOIN pg.pg_sequence q ON q.seqrelid = e.objid)
     ON e.deptype = 'i' AND e.refobjid = c.oid AND e.refobjsubid = a.attnum
-  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v');
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v') AND tw.sees_column(c.oid, a.attnum, c.relowner);
 CREATE VIEW info.domains AS
   SELECT fn.current_database() AS domain_catalog, n.nspname AS domain_schema, d.typname AS domain_name,
          CASE WHEN t.typcategory = 'A' THEN 'ARRAY' WHEN t.typtype = 'e' THEN 'USER-DEFINED'
@@ -114,12 +115,13 @@ CREATE VIEW info.domains AS
          t.typname AS udt_name, '1' AS dtd_identifier
   FROM pg.pg_type d JOIN pg.pg_type t ON t.oid = d.typbasetype JOIN pg.pg_namespace n ON n.oid = d.typnamespace
   JOIN pg.pg_namespace tn ON tn.oid = t.typnamespace
-  WHERE d.typtype = 'd' AND d.oid >= 16384;
+  WHERE d.typtype = 'd' AND d.oid >= 16384 AND tw.sees_object('type', d.oid, d.typowner);
 CREATE VIEW info.domain_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS domain_catalog, n.nspname AS domain_schema, t.typname AS domain_name,
          'NO' AS is_deferrable, 'NO' AS initially_deferred
-  FROM pg.pg_constraint k JOIN pg.pg_type t ON t.oid = k.contypid JOIN pg.pg_namespace n ON n.oid = t.typnamespace;
+  FROM pg.pg_constraint k JOIN pg.pg_type t ON t.oid = k.contypid JOIN pg.pg_namespace n ON n.oid = t.typnamespace
+  WHERE tw.sees_object('type', t.oid, t.typowner);
 CREATE VIEW info.sequences AS
   SELECT fn.current_database() AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
          fn.format_type(s.seqtypid, NULL) AS data_type,
@@ -128,13 +130,15 @@ CREATE VIEW info.sequences AS
          s.seqmin::VARCHAR AS minimum_value, s.seqmax::VARCHAR AS maximum_value, s.seqincrement::VARCHAR AS increment,
          CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END AS cycle_option
   FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.oid NOT IN (SELECT objid FROM pg.pg_depend WHERE deptype = 'i');
+  WHERE c.oid NOT IN (SELECT objid FROM pg.pg_depend WHERE deptype = 'i')
+    AND tw.sees_relation(c.oid, c.relowner, tw.on_sequences());
 CREATE VIEW info.views AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         fn.pg_get_viewdef(c.oid) AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
+         CASE WHEN tw.is_enabled(c.relowner) THEN fn.pg_get_viewdef(c.oid) END AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
          'NO' AS is_insertable_into, 'NO' AS is_trigger_updatable, 'NO' AS is_trigger_deletable,
          'NO' AS is_trigger_insertable_into
-  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'v';
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind = 'v' AND tw.sees_relation(c.oid, c.relowner, tw.on_relations());
 CREATE VIEW info.table_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
@@ -146,20 +150,24 @@ CREATE VIEW info.table_constraints AS
          CASE WHEN k.contype = 'u' THEN CASE WHEN i.indnullsnotdistinct THEN 'NO' ELSE 'YES' END END AS nulls_distinct
   FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid
+  WHERE tw.sees_relation(c.oid, c.relowner, tw.on_constraints())
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          fn.current_database(), n.nspname, c.relname, 'CHECK', 'NO', 'NO', 'YES', NULL
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r'
+    AND tw.sees_relation(c.oid, c.relowner, tw.on_constraints());
 CREATE VIEW info.check_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
-         regexp_replace(fn.pg_get_constraintdef(k.oid), '^CHECK \(|\)( NOT VALID)?$', '', 'g') AS check_clause
-  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace WHERE k.contype = 'c'
+         substr(fn.pg_get_constraintdef(k.oid), 7) AS check_clause
+  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace
+  LEFT JOIN pg.pg_class c ON c.oid = k.conrelid LEFT JOIN pg.pg_type t ON t.oid = k.contypid
+  WHERE k.contype = 'c' AND tw.is_enabled(coalesce(c.relowner, t.typowner))
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          a.attname || ' IS NOT NULL'
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r' AND tw.is_enabled(c.relowner);
 CREATE VIEW info.key_column_usage AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
@@ -170,7 +178,8 @@ CREATE VIEW info.key_column_usage AS
         FROM pg.pg_constraint WHERE contype IN ('p', 'u', 'f')) k
   JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column
-  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid;
+  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid
+  WHERE tw.sees_column(c.oid, a.attnum, c.relowner);
 CREATE VIEW info.constraint_column_usage AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          a.attname AS column_name, fn.current_database() AS constraint_catalog, o.nspname AS constraint_schema,
@@ -180,14 +189,16 @@ CREATE VIEW info.constraint_column_usage AS
         FROM pg.pg_constraint) k
   JOIN pg.pg_class c ON c.oid = k.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_namespace o ON o.oid = k.connamespace
-  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column;
+  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column
+  WHERE tw.is_enabled(c.relowner);
 CREATE VIEW info.constraint_table_usage AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          fn.current_database() AS constraint_catalog, o.nspname AS constraint_schema, k.conname AS constraint_name
   FROM (SELECT conname, connamespace, CASE contype WHEN 'f' THEN confrelid ELSE conrelid END AS relation
         FROM pg.pg_constraint WHERE contype IN ('p', 'u', 'f')) k
   JOIN pg.pg_class c ON c.oid = k.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  JOIN pg.pg_namespace o ON o.oid = k.connamespace;
+  JOIN pg.pg_namespace o ON o.oid = k.connamespace
+  WHERE tw.is_enabled(c.relowner);
 CREATE VIEW info.referential_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          CASE WHEN u.oid IS NOT NULL THEN fn.current_database() END AS unique_constraint_catalog,
@@ -200,7 +211,8 @@ CREATE VIEW info.referential_constraints AS
   FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace
   LEFT JOIN pg.pg_constraint u ON u.contype IN ('p', 'u') AND u.conindid = k.conindid AND u.conrelid = k.confrelid
   LEFT JOIN pg.pg_namespace m ON m.oid = u.connamespace
-  WHERE k.contype = 'f';
+  JOIN pg.pg_class c ON c.oid = k.conrelid
+  WHERE k.contype = 'f' AND tw.sees_relation(c.oid, c.relowner, tw.on_constraints());
 CREATE VIEW info.routines AS
   SELECT fn.current_database() AS specific_catalog, 'pg_catalog' AS specific_schema,
          p.proname || '_' || p.oid AS specific_name, fn.current_database() AS routine_catalog,

@@ -110,6 +110,53 @@ def test_a_role_sees_what_it_has_after_set_role(sides: tuple[Sessions, Sessions]
         assert ours == theirs, query
 
 
+SHOWN = {
+    "tables": "table_name, table_type",
+    "columns": "table_name, column_name",
+    "views": "table_name, view_definition IS NULL",
+    "sequences": "sequence_name",
+    "table_constraints": "table_name, constraint_type",
+    "check_constraints": "check_clause",
+    "key_column_usage": "table_name, column_name, constraint_name",
+    "constraint_column_usage": "table_name, column_name, constraint_name",
+    "constraint_table_usage": "table_name, constraint_name",
+    "referential_constraints": "constraint_name",
+    "domains": "domain_name",
+    "domain_constraints": "domain_name, constraint_name",
+}
+SCHEMAS_OF = {
+    **dict.fromkeys(("domains", "domain_constraints"), "domain"),
+    **dict.fromkeys(("check_constraints", "referential_constraints"), "constraint"),
+    "sequences": "sequence",
+}
+"""The prefix of the column with the schema, if it is not `table`."""
+
+
+@pytest.mark.parametrize("user", ["boss", "ann", "bob", "cat"])
+def test_each_role_sees_the_objects_that_postgresql_shows(user: str, sides: tuple[Sessions, Sessions]) -> None:
+    for side in sides:
+        boss = side["boss"]
+        boss.execute("CREATE TABLE p (a int PRIMARY KEY, b int NOT NULL UNIQUE, c int CHECK (c > 0))")
+        boss.execute(
+            "ALTER TABLE p ADD CHECK (a > 0) NOT VALID; CREATE TABLE f (a int PRIMARY KEY REFERENCES p, b int)"
+        )
+        boss.execute("CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN open AS int CHECK (VALUE > 1)")
+        boss.execute("REVOKE USAGE ON TYPE positive FROM PUBLIC; GRANT USAGE ON TYPE positive TO bob")
+        boss.execute("CREATE SEQUENCE m OWNED BY p.c; GRANT SELECT (a), UPDATE (b) ON p TO ann")
+        boss.execute("GRANT SELECT ON p TO bob; GRANT INSERT (a) ON f TO bob; ALTER TABLE f OWNER TO bob")
+    different = []
+    for view, columns in SHOWN.items():
+        schema = SCHEMAS_OF.get(view, "table")
+        query = f"SELECT {columns} FROM information_schema.{view} WHERE {schema}_schema IN ('public', 's')"
+        ours, theirs = (side.outcome(user, query) for side in sides)
+        if ours != theirs:
+            different.append(f"{query}\n    ours   {ours}\n    theirs {theirs}")
+    schemas = "SELECT schema_name FROM information_schema.schemata WHERE schema_name IN ('s', 'public')"
+    assert sides[0].outcome(user, schemas) == sides[1].outcome(user, schemas)
+    sides[0]["boss"].execute("DROP TABLE p, f CASCADE; DROP DOMAIN positive, open")
+    assert not different, "\n".join(different)
+
+
 RELATIONS = "relname IN ('t', 'untouched', 'v', 'n')"
 ASKED = (
     *(
