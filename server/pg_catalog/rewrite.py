@@ -190,8 +190,8 @@ class _Rewriter:
         name = call.name.lower()
         self._visit_inside(call)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        if name == "pg_partition_ancestors":
-            return _no_ancestors(table, alias)
+        if name in _OF_PARTITIONS:
+            return _no_partitions(name, table, alias)
         if name == "aclexplode":
             return _exploded(call, alias)
         if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
@@ -622,12 +622,23 @@ def _is_unnest(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name == "unnest"
 
 
-def _no_ancestors(table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
-    """pg_partition_ancestors in FROM, which has no rows: no table is a partition."""
-    names = list(alias.args.get("columns") or (alias.this,))
-    if table.args.get("ordinality") and len(names) == 1:
+_OF_PARTITIONS = {
+    "pg_partition_ancestors": {"relid": "UINTEGER"},
+    "pg_partition_tree": {"relid": "UINTEGER", "parentrelid": "UINTEGER", "isleaf": "BOOLEAN", "level": "INTEGER"},
+}
+"""The functions whose rows are partitions, and their columns."""
+
+
+def _no_partitions(name: str, table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
+    """A function of partitions in FROM, which has no rows: no table is a partition. A single column has the alias."""
+    types = [*_OF_PARTITIONS[name].values(), "BIGINT"]
+    names = [exp.to_identifier(column) for column in _OF_PARTITIONS[name]]
+    if len(names) == 1:
+        names = [alias.this]
+    if table.args.get("ordinality"):
         names.append(exp.to_identifier("ordinality", quoted=True))
-    types = ("UINTEGER", "BIGINT")
+    given = alias.args.get("columns") or []
+    names[: len(given)] = given
     columns = [exp.alias_(cast_to(exp.Null(), type), name.copy()) for name, type in zip(names, types, strict=False)]
     rows = exp.Select(expressions=columns).where(exp.false(), copy=False)
     return exp.Subquery(this=rows, alias=exp.TableAlias(this=alias.this.copy()))

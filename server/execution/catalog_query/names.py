@@ -73,6 +73,8 @@ def _registered(context: Context, kind: str, text: str) -> int:
             return int(role)
         case "regproc":
             return _function_oid(rows, parts[-1])
+        case "regoperator":
+            raise PgError(SqlState.UNDEFINED_FUNCTION, f"operator does not exist: {text}")
         case _:
             functions = rows["tw_functions"].to_pylist()
             for function in functions:

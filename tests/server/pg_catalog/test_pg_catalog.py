@@ -167,7 +167,18 @@ EQUAL = r"""
 \dX
 \dy
 \dP
+\dP+
 \dA
+\dAo nothing
+\dAp nothing
+\dAc nothing
+\dAf nothing
+\dRp+
+\dRs+
+\dO+
+\dE+
+\dD+
+\drg materialize
 \dc
 \dl
 \dL nothing
