@@ -100,7 +100,8 @@ def _privileges_of(function: str) -> dict[str, Privilege]:
         return {privilege.value.lower(): privilege for privilege in COLUMN_PRIVILEGES}
     known = {privilege.value.lower(): privilege for privilege in applicable_privileges(_KINDS[function])}
     if _KINDS[function] == "database":
-        known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
+        # PostgreSQL's names of what USAGE permits: every session may create temporary tables
+        known |= dict.fromkeys(("connect", "temporary", "temp"), Privilege.USAGE)
     return known
 
 

@@ -26,6 +26,7 @@ from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import VECTORS, Outputs, Types
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.sql.grammar.lexer import words
+from server.sql.regex.patterns import similar
 
 # Functions of DuckDB with the semantics of PostgreSQL's function of the same name.
 _SAME = words(
@@ -423,6 +424,21 @@ class _Rewriter:
             return like
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))
 
+    def _similar(self, node: exp.SimilarTo | exp.Escape) -> exp.Expr | None:
+        """SIMILAR TO, also with ESCAPE: DuckDB's takes a pattern of POSIX. None for another operator with ESCAPE."""
+        tree, escape = (node.this, node.expression) if isinstance(node, exp.Escape) else (node, None)
+        if not isinstance(tree, exp.SimilarTo):
+            return None
+        if isinstance(tree.expression, exp.Parameter) and self._values is None:
+            self._parameter(tree.expression)
+            return cast_to(exp.Null(), "BOOLEAN")
+        pattern, character = self._value_of(tree.expression), "\\" if escape is None else self._value_of(escape)
+        if pattern is None or character is None:
+            raise _not_supported("SIMILAR TO with a pattern that is no constant", hint="Pass a literal or a parameter.")
+        text = cast_to(self._visit(tree.this), "VARCHAR")
+        arguments = [text, exp.Literal.string(similar(pattern, character)), exp.Literal.string("s")]
+        return exp.Anonymous(this="regexp_full_match", expressions=arguments)
+
     def _regex(self, node: exp.Expr) -> exp.Expr:
         arguments = [cast_to(node.this, "VARCHAR"), node.expression]
         if isinstance(node, exp.RegexpILike):
@@ -480,8 +496,10 @@ _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
     exp.Dot: _Rewriter._qualified,
+    exp.Escape: _Rewriter._similar,
     exp.Lateral: _Rewriter._lateral,
     exp.Parameter: _Rewriter._parameter,
+    exp.SimilarTo: _Rewriter._similar,
 }
 _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Unnest: _Rewriter._unnest,

@@ -20,6 +20,8 @@ from server.pg_catalog.rewrite import helper
 from server.session_state.context import Context
 
 _OF_RELATIONS = ("has_table_privilege", "has_sequence_privilege", "has_column_privilege", "has_any_column_privilege")
+_OF_EVERYONE = ("has_function_privilege", "has_language_privilege")
+"""Every role may call all functions, which cannot be revoked."""
 _OF_OBJECTS = {"has_schema_privilege": "schema", "has_database_privilege": "database", "has_type_privilege": "type"}
 
 
@@ -45,7 +47,7 @@ def privilege_of_columns(context: Context, name: str, arguments: Sequence[exp.Ex
             raise _not_constant(name, "the object is")
         return helper("is_one_of", helper("role_oid", object), _oids(roles_with(state, role, text)))
     if name not in _OF_RELATIONS and name not in _OF_OBJECTS:
-        if not privileges.is_superuser(state, role):
+        if name not in _OF_EVERYONE and not privileges.is_superuser(state, role):
             raise _not_constant(name, "the object is")
         return exp.Boolean(this=True)
     plain, options = wanted_privileges(name, text)

@@ -177,6 +177,10 @@ ASKED = (
     "has_schema_privilege('ann', nspname, 'CREATE') FROM pg_namespace WHERE nspname IN ('s', 'pg_catalog')",
     "SELECT has_database_privilege(datname, 'CONNECT'), has_database_privilege(oid, 'CREATE') FROM pg_database "
     "WHERE datname = current_database()",
+    "SELECT has_database_privilege(datname, 'TEMP'), has_database_privilege(datname, 'TEMPORARY') FROM pg_database "
+    "WHERE datname = current_database()",
+    "SELECT DISTINCT has_function_privilege(p.oid, 'EXECUTE'), has_language_privilege(l.oid, 'USAGE') "
+    "FROM pg_proc p, pg_language l WHERE proname = 'lower' AND lanname = 'sql'",
     "SELECT typname, has_type_privilege(oid, 'USAGE') FROM pg_type WHERE typname IN ('mood', 'positive')",
     "SELECT rolname, pg_has_role(oid, 'USAGE'), pg_has_role(rolname, 'MEMBER'), pg_has_role('ann', oid, 'USAGE, SET') "
     "FROM pg_roles WHERE rolname !~ '^pg_'",
