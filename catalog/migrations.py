@@ -267,6 +267,29 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ) WITHOUT ROWID;
         """,
     ),
+    (
+        "TRIGGER and MAINTAIN",
+        """
+        -- Owners of relations have TRIGGER and MAINTAIN, as of new ones. The order of the letters has no meaning.
+        UPDATE acls SET acl = (
+            SELECT json_group_array(json_array(
+                json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+                json_extract(value, '$[2]') || CASE
+                    WHEN json_extract(value, '$[0]') = coalesce(
+                        (SELECT owners.role_id FROM owners WHERE owners.id = acls.id), 's1000')
+                    AND instr(json_extract(value, '$[2]'), 'x') THEN 'tm' ELSE '' END))
+            FROM (SELECT value FROM json_each(acls.acl) ORDER BY key))
+            WHERE position = 0 AND id IN (SELECT id FROM items WHERE kind IN ('table', 'view', 'materialized view'));
+        UPDATE default_acls SET acl = (
+            SELECT json_group_array(json_array(
+                json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+                json_extract(value, '$[2]') || CASE
+                    WHEN json_extract(value, '$[0]') = role_id AND instr(json_extract(value, '$[2]'), 'x') THEN 'tm'
+                    ELSE '' END))
+            FROM (SELECT value FROM json_each(default_acls.acl) ORDER BY key))
+            WHERE kind = 'r' AND schema_id = '';
+        """,
+    ),
 )
 
 

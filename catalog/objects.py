@@ -42,6 +42,8 @@ _READ_AND_WRITE = frozenset(
         Privilege.DELETE,
         Privilege.TRUNCATE,
         Privilege.REFERENCES,
+        Privilege.TRIGGER,
+        Privilege.MAINTAIN,
     )
 )
 _CONTAINER = frozenset((Privilege.USAGE, Privilege.CREATE))

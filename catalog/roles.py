@@ -23,8 +23,10 @@ class Privilege(StrEnum):
     DELETE = "DELETE"
     TRUNCATE = "TRUNCATE"
     REFERENCES = "REFERENCES"
+    TRIGGER = "TRIGGER"
     USAGE = "USAGE"
     CREATE = "CREATE"
+    MAINTAIN = "MAINTAIN"
 
 
 LETTERS: dict[Privilege, str] = {
@@ -34,8 +36,10 @@ LETTERS: dict[Privilege, str] = {
     Privilege.DELETE: "d",
     Privilege.TRUNCATE: "D",
     Privilege.REFERENCES: "x",
+    Privilege.TRIGGER: "t",
     Privilege.USAGE: "U",
     Privilege.CREATE: "C",
+    Privilege.MAINTAIN: "m",
 }
 """The letters of PostgreSQL's aclitem (acl.h)."""
 

@@ -43,11 +43,8 @@ def evaluate_privilege_function(
         relation = _relation(state, database, search_path, name)
         at = None if column is None else int(column) if function == COLUMN_NUMBER_PRIVILEGE else column
         return _has_column_privilege(state, subject, relation, at, words)
-    object, kind = _OBJECTS[function](state, database, search_path, name), _KINDS[function]
-    known = {privilege.value.lower(): privilege for privilege in applicable_privileges(kind)}
-    if kind == "database":
-        known["connect"] = Privilege.USAGE  # PostgreSQL's name for this privilege
-    wanted_of = [_known(word, _with_options(known)) for word in words]
+    object = _OBJECTS[function](state, database, search_path, name)
+    wanted_of = [_known(word, _with_options(_privileges_of(function))) for word in words]
     return any(
         privileges.has_option(state, subject, object, privilege)
         if is_option
@@ -71,8 +68,7 @@ def _has_column_privilege(
             message = f'column "{column}" of relation "{state.relation(relation).name}" does not exist'
             raise PgError(SqlState.UNDEFINED_COLUMN, message)
         number = names.index(column)
-    known = {privilege.value.lower(): privilege for privilege in COLUMN_PRIVILEGES}
-    for privilege, is_option in [_known(word, _with_options(known)) for word in words]:
+    for privilege, is_option in [_known(word, _with_options(_privileges_of("has_column_privilege"))) for word in words]:
         if is_option:
             on_all = privileges.has_option(state, role, relation, privilege)
             granted = privileges.columns_with_option(state, role, relation, privilege)
@@ -82,6 +78,31 @@ def _has_column_privilege(
         if on_all or (granted if number is None else number in granted):
             return True
     return False
+
+
+def wanted_privileges(function: str, text: str) -> tuple[list[Privilege], list[Privilege]]:
+    """The privileges of a comma-separated list without and with "with grant option". PgError 22023."""
+    known = _with_options(_privileges_of(function))
+    wanted = [_known(word.strip(), known) for word in text.split(",")]
+    plain, options = ([p for p, is_option in wanted if is_option is of] for of in (False, True))
+    return plain, options
+
+
+def roles_with(state: CatalogState, role: ObjectId, text: str) -> list[ObjectId]:
+    """The roles for which pg_has_role returns true. PgError 22023."""
+    rights = [_known(word.strip(), _ROLE_RIGHTS) for word in text.split(",")]
+    return [of for of in state.roles if any(right(state, role, of) for right in rights)]
+
+
+def _privileges_of(function: str) -> dict[str, Privilege]:
+    """The privileges that a function accepts, by name."""
+    if function not in _KINDS:
+        return {privilege.value.lower(): privilege for privilege in COLUMN_PRIVILEGES}
+    known = {privilege.value.lower(): privilege for privilege in applicable_privileges(_KINDS[function])}
+    if _KINDS[function] == "database":
+        # PostgreSQL's names of what USAGE permits: every session may create temporary tables
+        known |= dict.fromkeys(("connect", "temporary", "temp"), Privilege.USAGE)
+    return known
 
 
 def _with_options(known: dict[str, Privilege]) -> dict[str, tuple[Privilege, bool]]:

@@ -107,6 +107,13 @@ def has(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privil
     return any(privilege in granted.get(grantee, ()) for grantee in (PUBLIC, *state.roles_of(role, Through.INHERIT)))
 
 
+def may_maintain(state: CatalogState, role: ObjectId, item: Item) -> bool:
+    """Whether the role has MAINTAIN on the item, or owns it if the privilege does not apply to its kind."""
+    if Privilege.MAINTAIN in item.privileges:
+        return has(state, role, item.id, Privilege.MAINTAIN)
+    return owns(state, role, item.id)
+
+
 def has_option(state: CatalogState, role: ObjectId, object: ObjectId, privilege: Privilege) -> bool:
     """Whether the role may grant the privilege on the object."""
     return privilege in grant_options(state.acl(object), role, state.owner(object), state.has_rights_of)

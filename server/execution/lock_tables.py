@@ -13,7 +13,12 @@ from server.session_state.results import Result
 from server.sql.grammar.statements.writes import LockTable
 
 _WITHOUT_EFFECT = ("access share", "row share")  # they exclude only statements that wait for no reader here
-_WRITES = (Privilege.UPDATE, Privilege.DELETE)
+_ANY_MODE = (Privilege.UPDATE, Privilege.DELETE, Privilege.TRUNCATE, Privilege.MAINTAIN)
+"""The privileges of which each permits all modes."""
+_PERMITTING = {
+    "access share": (*_ANY_MODE, Privilege.INSERT, Privilege.SELECT),
+    **dict.fromkeys(("row share", "row exclusive"), (*_ANY_MODE, Privilege.INSERT)),
+}
 
 
 async def lock_tables(context: Context, statement: LockTable) -> Result:
@@ -27,10 +32,8 @@ async def lock_tables(context: Context, statement: LockTable) -> Result:
         item = find_item(context, name)
         if not isinstance(item, Table):
             raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot lock relation "{item.name}"')
-        allowed: tuple[Privilege, ...] = (Privilege.SELECT,) if statement.mode in _WITHOUT_EFFECT else _WRITES
-        if statement.mode == "row exclusive":
-            allowed = (*_WRITES, Privilege.INSERT)
-        if not any(privileges.has(state, context.role, item.id, privilege) for privilege in allowed):
+        permitting = _PERMITTING.get(statement.mode, _ANY_MODE)
+        if not any(privileges.has(state, context.role, item.id, privilege) for privilege in permitting):
             raise privileges.denied(state, item.id)
         tables.append(item)
     if statement.mode in _WITHOUT_EFFECT:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
@@ -29,9 +29,9 @@ from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
 from server.execution.extensions import create_extension
 from server.execution.lock_tables import lock_tables
+from server.execution.maintenance import maintain, reindex
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
-from server.execution.reindex import reindex
 from server.execution.select import select
 from server.execution.set_constraints import set_constraints
 from server.execution.subscribe import subscribe
@@ -57,7 +57,7 @@ from server.session_state.results import Result, Rows, SubscriptionRows, TableRo
 from server.settings import LISTS
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.cursors import Direction
-from server.sql.grammar.statements.parts import Definition, Ident, Name
+from server.sql.grammar.statements.parts import Definition, Ident
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
@@ -148,9 +148,8 @@ class Dispatcher:
                 return create_extension(context, statement)
             case s.Reindex(), _:
                 return reindex(context, statement, in_block=self._is_in_block)
-            case s.Maintain(tag=tag, tables=tables), _:
-                self._check_maintained(tag, tables)
-                return Result(tag)
+            case s.Maintain(), _:
+                return maintain(context, statement, in_block=self._is_in_block)
             case s.LockTable(), _:
                 return await lock_tables(context, statement)
             case s.AdvanceHold(), _:
@@ -294,13 +293,6 @@ class Dispatcher:
     def _is_in_block(self) -> bool:
         """Whether the statement is in a transaction block, or is one of several in a Query message."""
         return self.context.transaction.explicit or self.has_several_statements
-
-    def _check_maintained(self, tag: str, tables: Sequence[Name]) -> None:
-        """VACUUM, ANALYZE. PgError 42P01 for an unknown relation, 25001 for VACUUM in a block."""
-        if tag == "VACUUM" and self._is_in_block:
-            raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
-        for name in tables:
-            find_item(self.context, name)
 
     def _notification_statement(self, statement: s.Listen | s.Unlisten | s.Notify) -> Result:
         """LISTEN, UNLISTEN and NOTIFY. They take effect when the transaction commits."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Relation
+from catalog.objects import Database, Domain, EnumType, Item, ObjectId, Relation, Schema
 from catalog.roles import PUBLIC
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row
@@ -16,8 +16,22 @@ GRANTS = pa.schema(
     [
         ("relation", pa.uint32()),
         ("place", pa.int32()),
-        ("grantor", pa.string()),
-        ("grantee", pa.string()),
+        ("grantor", pa.uint32()),
+        ("grantee", pa.uint32()),
+        ("privilege", pa.string()),
+        ("grantable", pa.bool_()),
+    ]
+)
+ENABLED = pa.schema([("oid", pa.uint32())])
+"""tw_enabled: the roles whose privileges a session's role has."""
+
+
+OBJECT_GRANTS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("object", pa.uint32()),
+        ("owner", pa.uint32()),
+        ("grantee", pa.uint32()),
         ("privilege", pa.string()),
         ("grantable", pa.bool_()),
     ]
@@ -45,7 +59,10 @@ def default_acls(visible: Visible) -> Iterator[Row]:
 
 
 def grants(visible: Visible) -> Iterator[Row]:
-    """The privileges on relations (`place` 0) and on columns, explicit and default ones."""
+    """tw_grants: the privileges on relations (`place` 0) and on columns, explicit and default ones.
+
+    `grantor` and `grantee` are OIDs, 0 for PUBLIC.
+    """
     state = visible.state
     for item in visible.listed:
         if not isinstance(item, Relation):
@@ -59,8 +76,34 @@ def grants(visible: Visible) -> Iterator[Row]:
                     yield {
                         "relation": oids.oid_of(item.id),
                         "place": place,
-                        "grantor": visible.role_name(entry.grantor),
-                        "grantee": visible.role_name(entry.grantee) or "PUBLIC",
+                        "grantor": oids.oid_of(entry.grantor),
+                        "grantee": 0 if entry.grantee == PUBLIC else oids.oid_of(entry.grantee),
                         "privilege": privilege.value,
                         "grantable": has_options or privilege in entry.grantable,
                     }
+
+
+def object_grants(visible: Visible) -> Iterator[Row]:
+    """tw_object_grants: the privileges on schemas, databases and user-defined types, explicit and default ones.
+
+    `owner` and `grantee` are OIDs, 0 for PUBLIC. An object without privileges has a row without a grantee.
+    """
+    state = visible.state
+    objects: tuple[Schema | Database | Item, ...] = (
+        *visible.schemas,
+        *state.databases.values(),
+        *visible.enums,
+        *visible.domains,
+    )
+    for object in objects:
+        kind = "type" if isinstance(object, EnumType | Domain) else object.kind
+        row = {"kind": kind, "object": oids.oid_of(object.id), "owner": oids.oid_of(state.owner(object.id))}
+        yield row
+        for entry in state.acl(object.id):
+            for privilege in sorted(entry.privileges):
+                yield {
+                    **row,
+                    "grantee": 0 if entry.grantee == PUBLIC else oids.oid_of(entry.grantee),
+                    "privilege": privilege.value,
+                    "grantable": privilege in entry.grantable,
+                }

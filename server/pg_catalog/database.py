@@ -1,8 +1,8 @@
 """DuckDB over the system relations. A relation is loaded when a query first names it.
 
-The schemas are `pg` (pg_catalog), `info` (information_schema), `mz` (mz_catalog and mz_internal) and `fn` (functions).
-A query's dependencies are found by matching qualified names in its text, and in the texts of the views and functions
-that it depends on.
+The schemas are `pg` (pg_catalog), `info` (information_schema), `mz` (mz_catalog and mz_internal), `fn` (functions) and
+`tw` (helpers of functions). A query's dependencies are found by matching qualified names in its text, and in the texts
+of the views and functions that it depends on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = Callable[[str, str], pa.Table | None]
 """The rows of a relation by DuckDB schema and name; None if there is no such relation."""
 
 SCHEMAS = {"pg_catalog": "pg", "information_schema": "info", "mz_catalog": "mz", "mz_internal": "mz"}
-_NAMES = re.compile(r'(?<![\w.])"?\b(pg|info|mz|fn)"?\."?(\w+)"?')
+_NAMES = re.compile(r'(?<![\w.])"?\b(pg|info|mz|fn|tw)"?\."?(\w+)"?')
 _SETTINGS = {
     "threads": 1,  # queries are small, and Spark has the cores
     "enable_external_access": False,
@@ -78,7 +78,20 @@ def definitions() -> Mapping[tuple[str, str], Definition]:
     return found
 
 
+def needed_by(query: str) -> frozenset[tuple[str, str]]:
+    """The (schema, name) pairs that a query names, and those that its views and functions depend on."""
+    found: set[tuple[str, str]] = set()
+    queue = list(named_in(query))
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            queue += definitions()[name].needs if name in definitions() else ()
+    return frozenset(found)
+
+
 def is_function(name: str) -> bool:
+    """Whether a query can call the function: helpers are no functions of PostgreSQL."""
     return ("fn", name) in definitions()
 
 
@@ -98,7 +111,7 @@ class Database:
         self._loaded: set[tuple[str, str]] = set()
         self._rows: Rows | None = None
         for statement in (
-            *(f"CREATE SCHEMA {schema}" for schema in ("pg", "info", "mz", "fn")),
+            *(f"CREATE SCHEMA {schema}" for schema in ("pg", "info", "mz", "fn", "tw")),
             "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
             "SET integer_division = true",
             "SET TimeZone = 'UTC'",
@@ -154,7 +167,7 @@ class Database:
 
     def _define(self, name: tuple[str, str], definition: Definition) -> None:
         schema, view = name
-        if schema == "fn":
+        if schema in ("fn", "tw"):
             self._connection.execute(definition.text)
             return
         body = definition.text.partition(" AS\n")[2] or definition.text.partition(" AS ")[2]

@@ -1,7 +1,8 @@
 -- PostgreSQL's catalog functions for the catalog engine, as macros over the system relations.
 -- `database.py` defines those that a query uses and loads the relations that they name. DuckDB substitutes a macro's
 -- body into the query. The aliases and columns in it have names that no query uses, so that they cannot capture names
--- in an argument.
+-- in an argument. Queries can call the functions in the schema `fn`. Those in `tw` do not exist in PostgreSQL: only
+-- other macros and the rewritten query call them.
 
 -- visibility in the search path
 CREATE MACRO fn.pg_table_is_visible(p_oid) AS (SELECT bool_or(tw_r.tw_visible) FROM (SELECT oid AS tw_oid, visible
@@ -41,33 +42,38 @@ CREATE MACRO fn.format_type(p_type, p_modifier) AS (
         ELSE tw_t.tw_text END || tw_t.tw_dimensions
      FROM (SELECT base AS tw_base, dimensions AS tw_dimensions, oid AS tw_oid, text AS tw_text FROM pg.tw_types)
       tw_t WHERE tw_t.tw_oid = p_type), '???') END);
-CREATE MACRO fn.regclass_text(p_oid) AS (
+CREATE MACRO tw.regclass_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_r.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_relations) tw_r
       WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regtype_text(p_oid) AS (
+CREATE MACRO tw.regtype_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_t.tw_text || tw_t.tw_dimensions FROM (SELECT dimensions AS tw_dimensions, oid AS
       tw_oid, text AS tw_text FROM pg.tw_types) tw_t WHERE tw_t.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regtype_texts(p_oids) AS (
+CREATE MACRO tw.regtype_texts(p_oids) AS (
   CASE WHEN p_oids IS NOT NULL
-       THEN coalesce((SELECT list(fn.regtype_text(tw_u.tw_oid)) FROM (SELECT unnest(p_oids) AS tw_oid) tw_u), []) END);
-CREATE MACRO fn.regnamespace_text(p_oid) AS (
+       THEN coalesce((SELECT list(tw.regtype_text(tw_u.tw_oid)) FROM (SELECT unnest(p_oids) AS tw_oid) tw_u), []) END);
+CREATE MACRO tw.regnamespace_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT fn.quote_ident(tw_n.tw_nspname) FROM (SELECT nspname AS tw_nspname, oid AS tw_oid FROM
       pg.pg_namespace) tw_n WHERE tw_n.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regrole_text(p_oid) AS (
+CREATE MACRO tw.regrole_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT fn.quote_ident(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
       pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regproc_text(p_oid) AS (
+CREATE MACRO tw.regproc_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_p.tw_proname FROM (SELECT oid AS tw_oid, proname AS tw_proname FROM pg.pg_proc) tw_p
                       WHERE tw_p.tw_oid = p_oid), p_oid::VARCHAR) END);
-CREATE MACRO fn.regprocedure_text(p_oid) AS (
+CREATE MACRO tw.regprocedure_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
        ELSE coalesce((SELECT tw_f.tw_name || '(' || tw_f.tw_arguments || ')' FROM (SELECT arguments AS tw_arguments,
       name AS tw_name, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid), p_oid::VARCHAR) END);
+CREATE MACRO tw.regoperator_text(p_oid) AS (
+  CASE WHEN p_oid = 0 THEN '0'
+       ELSE coalesce((SELECT tw_o.tw_name || '(' || CASE tw_o.tw_left WHEN 0 THEN 'NONE' ELSE tw.regtype_text(tw_o.tw_left) END
+        || ',' || tw.regtype_text(tw_o.tw_right) || ')' FROM (SELECT oid AS tw_oid, oprname AS tw_name, oprleft AS tw_left,
+        oprright AS tw_right FROM pg.pg_operator) tw_o WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.pg_get_userbyid(p_oid) AS (
   coalesce((SELECT tw_r.tw_rolname FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r WHERE
       tw_r.tw_oid = p_oid), 'unknown (OID=' || p_oid || ')'));
@@ -75,6 +81,115 @@ CREATE MACRO fn.pg_encoding_to_char(p_encoding) AS (CASE WHEN p_encoding = 6 THE
 CREATE MACRO fn.pg_char_to_encoding(p_name) AS (CASE WHEN upper(p_name) IN ('UTF8', 'UTF-8') THEN 6 ELSE -1 END);
 CREATE MACRO fn.getdatabaseencoding() AS 'UTF8';
 CREATE MACRO fn.current_database() AS (SELECT tw_s.database FROM pg.tw_session tw_s);
+
+-- privileges. `tw_enabled` has the roles whose privileges the session's role has.
+CREATE MACRO tw.acl_role(p_name) AS (
+  CASE WHEN regexp_full_match(p_name, '[A-Za-z0-9_]*') THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
+CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
+  SELECT CASE p_kind::VARCHAR
+    WHEN 'c' THEN []::VARCHAR[]
+    WHEN 'r' THEN [tw_o.tw_name || '=arwdDxtm/' || tw_o.tw_name]
+    WHEN 's' THEN [tw_o.tw_name || '=rwU/' || tw_o.tw_name]
+    WHEN 'd' THEN ['=U/' || tw_o.tw_name, tw_o.tw_name || '=UC/' || tw_o.tw_name]
+    WHEN 'f' THEN ['=X/' || tw_o.tw_name, tw_o.tw_name || '=X/' || tw_o.tw_name]
+    WHEN 'l' THEN ['=U/' || tw_o.tw_name, tw_o.tw_name || '=U/' || tw_o.tw_name]
+    WHEN 'T' THEN ['=U/' || tw_o.tw_name, tw_o.tw_name || '=U/' || tw_o.tw_name]
+    WHEN 'L' THEN [tw_o.tw_name || '=rw/' || tw_o.tw_name]
+    WHEN 'n' THEN [tw_o.tw_name || '=UC/' || tw_o.tw_name]
+    WHEN 'p' THEN [tw_o.tw_name || '=sA/' || tw_o.tw_name]
+    WHEN 't' THEN [tw_o.tw_name || '=C/' || tw_o.tw_name]
+    WHEN 'F' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
+    WHEN 'S' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
+    ELSE error('unrecognized object type abbreviation: ' || p_kind) END
+  FROM (SELECT coalesce((SELECT tw.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
+      pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_owner), p_owner::VARCHAR) AS tw_name) tw_o);
+CREATE MACRO tw.acl_entries(p_acl) AS (
+  SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.tw_privilege,
+      'is_grantable': contains(tw_i.tw_letters, tw_l.tw_letter || '*')} ORDER BY tw_i.tw_place, tw_l.tw_order)
+  FROM (SELECT tw_p.tw_place, tw_p.tw_parts[1] AS tw_grantee, tw_p.tw_parts[2] AS tw_letters, tw_p.tw_parts[3] AS tw_grantor
+        FROM (SELECT tw_u.tw_place, regexp_extract(tw_u.tw_item, '^("(?:[^"]|"")*"|[^"=]*)=([A-Za-z*]*)/(.*)$',
+                ['1', '2', '3']) AS tw_split, [tw_split['1'], tw_split['2'], tw_split['3']] AS tw_parts
+              FROM (SELECT unnest(p_acl::VARCHAR[]) AS tw_item, unnest(range(len(p_acl))) AS tw_place) tw_u) tw_p) tw_i
+  JOIN (SELECT unnest(['a', 'r', 'w', 'd', 'D', 'x', 't', 'X', 'U', 'C', 'T', 'c', 's', 'A', 'm']) AS tw_letter,
+          unnest(range(15)) AS tw_order, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES',
+            'TRIGGER', 'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN'])
+            AS tw_privilege) tw_l ON contains(tw_i.tw_letters, tw_l.tw_letter)
+  JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_g ON tw_g.tw_name = tw_i.tw_grantor
+  LEFT JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_e
+    ON tw_e.tw_name = tw_i.tw_grantee);
+CREATE MACRO fn.aclexplode(p_acl) AS (unnest(tw.acl_entries(p_acl)));
+
+-- what the views of information_schema show to the session's role: objects that it owns or has a privilege on
+CREATE MACRO tw.is_enabled(p_role) AS (
+  p_role = 0 OR p_role IN (SELECT tw_e.tw_oid FROM (SELECT oid AS tw_oid FROM pg.tw_enabled) tw_e));
+CREATE MACRO tw.sees_relation(p_relation, p_owner, p_privileges) AS (
+  tw.is_enabled(p_owner) OR p_relation IN (
+    SELECT tw_g.tw_relation FROM (SELECT relation AS tw_relation, grantee AS tw_grantee, privilege AS tw_privilege
+      FROM pg.tw_grants) tw_g WHERE tw.is_enabled(tw_g.tw_grantee) AND list_contains(p_privileges, tw_g.tw_privilege)));
+CREATE MACRO tw.sees_column(p_relation, p_column, p_owner) AS (
+  tw.is_enabled(p_owner) OR EXISTS (
+    SELECT 1 FROM (SELECT relation AS tw_relation, place AS tw_place, grantee AS tw_grantee, privilege AS tw_privilege
+      FROM pg.tw_grants) tw_g WHERE tw_g.tw_relation = p_relation AND tw_g.tw_place IN (0, p_column)
+      AND tw.is_enabled(tw_g.tw_grantee) AND tw_g.tw_privilege IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')));
+CREATE MACRO tw.sees_object(p_kind, p_object, p_owner) AS (
+  tw.is_enabled(p_owner) OR p_object IN (
+    SELECT tw_g.tw_object FROM (SELECT kind AS tw_kind, object AS tw_object, grantee AS tw_grantee
+      FROM pg.tw_object_grants) tw_g WHERE tw_g.tw_kind = p_kind AND tw.is_enabled(tw_g.tw_grantee)));
+CREATE MACRO tw.on_relations() AS (['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']);
+CREATE MACRO tw.on_constraints() AS (['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']);
+CREATE MACRO tw.on_sequences() AS (['SELECT', 'UPDATE', 'USAGE']);
+
+-- has_table_privilege and similar functions of columns. An object is an OID or a name; the result is NULL without one.
+-- `p_roles`: the role and those whose privileges it has, and 0 for PUBLIC. `p_plain` and `p_options`: the privileges of
+-- which the role needs one, itself or with GRANT OPTION. The owner has all options. `p_place`: the number of a column,
+-- 0 for the whole relation, -1 for any column. Relations are joined by one key, whether OIDs or names: a subquery that
+-- finds the OID of a name would be joined with all relations.
+CREATE MACRO tw.name_part(p_part) AS (
+  CASE WHEN p_part[1] = '"' THEN replace(p_part[2:-2], '""', '"') ELSE lower(p_part) END);
+CREATE MACRO tw.relation_key(p_relation) AS (
+  CASE WHEN typeof(p_relation) <> 'VARCHAR' THEN p_relation::VARCHAR ELSE
+    list_transform([regexp_extract(p_relation::VARCHAR,
+        '^\s*(?:("(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\s*$', ['s', 'n'])],
+      lambda tw_x: tw.name_part(tw_x['s']) || chr(1) || tw.name_part(tw_x['n']))[1] END);
+CREATE MACRO tw.relation_keys() AS TABLE
+  SELECT oid::VARCHAR AS key, oid FROM pg.pg_class
+  UNION ALL SELECT n.nspname || chr(1) || c.relname, c.oid
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  UNION ALL SELECT chr(1) || c.relname, c.oid FROM pg.pg_class c JOIN pg.tw_relations r ON r.oid = c.oid AND r.visible;
+CREATE MACRO tw.column_number(p_relation, p_column) AS (
+  CASE WHEN typeof(p_column) <> 'VARCHAR' THEN try_cast(p_column AS INTEGER) ELSE (
+    SELECT min(tw_a.tw_number) FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number
+      FROM tw.relation_keys() k JOIN pg.pg_attribute a ON a.attrelid = k.oid) tw_a
+    WHERE tw_a.tw_key = tw.relation_key(p_relation) AND tw_a.tw_name = p_column::VARCHAR) END);
+CREATE MACRO tw.schema_oid(p_schema) AS (
+  CASE WHEN typeof(p_schema) <> 'VARCHAR' THEN try_cast(p_schema AS UINTEGER) ELSE (
+    SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
+    WHERE tw_n.tw_name = p_schema::VARCHAR) END);
+CREATE MACRO tw.database_oid(p_database) AS (
+  CASE WHEN typeof(p_database) <> 'VARCHAR' THEN try_cast(p_database AS UINTEGER) ELSE (
+    SELECT min(tw_d.tw_oid) FROM (SELECT oid AS tw_oid, datname AS tw_name FROM pg.pg_database) tw_d
+    WHERE tw_d.tw_name = p_database::VARCHAR) END);
+CREATE MACRO tw.role_oid(p_role) AS (
+  CASE WHEN typeof(p_role) <> 'VARCHAR' THEN try_cast(p_role AS UINTEGER) ELSE (
+    SELECT min(tw_r.tw_oid) FROM (SELECT oid AS tw_oid, rolname AS tw_name FROM pg.pg_authid) tw_r
+    WHERE tw_r.tw_name = p_role::VARCHAR) END);
+CREATE MACRO tw.has_on_relation(p_relation, p_place, p_roles, p_plain, p_options) AS (
+  SELECT bool_or((len(p_options) > 0 AND list_contains(p_roles, tw_c.tw_owner)) OR coalesce(
+    (p_place = -1 OR tw_c.tw_place = 0 OR tw_c.tw_place = p_place) AND list_contains(p_roles, tw_c.tw_grantee)
+    AND (list_contains(p_plain, tw_c.tw_privilege)
+         OR (tw_c.tw_grantable AND list_contains(p_options, tw_c.tw_privilege))), false))
+  FROM (SELECT k.key AS tw_key, c.relowner AS tw_owner, g.place AS tw_place, g.grantee AS tw_grantee,
+          g.privilege AS tw_privilege, g.grantable AS tw_grantable
+        FROM tw.relation_keys() k JOIN pg.pg_class c ON c.oid = k.oid LEFT JOIN pg.tw_grants g ON g.relation = c.oid) tw_c
+  WHERE tw_c.tw_key = tw.relation_key(p_relation));
+CREATE MACRO tw.has_on_object(p_kind, p_object, p_roles, p_plain, p_options) AS (
+  SELECT bool_or((len(p_options) > 0 AND list_contains(p_roles, tw_o.tw_owner)) OR coalesce(
+    list_contains(p_roles, tw_o.tw_grantee) AND (list_contains(p_plain, tw_o.tw_privilege)
+      OR (tw_o.tw_grantable AND list_contains(p_options, tw_o.tw_privilege))), false))
+  FROM (SELECT kind AS tw_kind, object AS tw_object, owner AS tw_owner, grantee AS tw_grantee, privilege AS tw_privilege,
+          grantable AS tw_grantable FROM pg.tw_object_grants) tw_o
+  WHERE tw_o.tw_kind = p_kind AND tw_o.tw_object = p_object);
+CREATE MACRO tw.is_one_of(p_object, p_oids) AS (CASE WHEN p_object IS NOT NULL THEN list_contains(p_oids, p_object) END);
 
 -- definitions
 CREATE MACRO fn.pg_get_expr(p_node, p_relation) AS p_node, (p_node, p_relation, p_pretty) AS p_node;
@@ -90,8 +205,9 @@ CREATE MACRO fn.pg_get_indexdef(p_oid) AS (
       FROM pg.tw_definitions) tw_d WHERE tw_d.tw_oid = p_oid AND tw_d.tw_place = p_place);
 CREATE MACRO fn.pg_get_constraintdef(p_oid) AS (SELECT tw_c.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM
     pg.tw_constraints) tw_c WHERE tw_c.tw_oid = p_oid),
-  (p_oid, p_pretty) AS (SELECT tw_c.tw_text FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_constraints) tw_c
-      WHERE tw_c.tw_oid = p_oid);
+  (p_oid, p_pretty) AS (SELECT CASE WHEN p_pretty THEN regexp_replace(tw_c.tw_text,
+      '^CHECK \(\((.*)\)\)( NOT VALID)?$', 'CHECK (\1)\2', 's') ELSE tw_c.tw_text END
+      FROM (SELECT oid AS tw_oid, text AS tw_text FROM pg.tw_constraints) tw_c WHERE tw_c.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_arguments(p_oid) AS (SELECT tw_f.tw_arguments FROM (SELECT arguments AS
     tw_arguments, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_function_identity_arguments(p_oid) AS (
@@ -120,7 +236,7 @@ CREATE MACRO fn.shobj_description(p_oid, p_catalog) AS (
 CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (
   SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence FROM
       pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
-CREATE MACRO fn.serial_sequence_oid(p_table, p_column) AS (
+CREATE MACRO tw.serial_sequence_oid(p_table, p_column) AS (
   SELECT tw_s.tw_oid FROM (SELECT relation AS tw_relation, "column" AS tw_column, oid AS tw_oid FROM
       pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
 CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
@@ -185,26 +301,26 @@ CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 
 CREATE MACRO fn.array_length(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
 CREATE MACRO fn.array_ndims(p_array) AS (CASE WHEN len(p_array) > 0 THEN 1 END);
 CREATE MACRO fn.array_dims(p_array) AS ('[1:' || nullif(len(p_array), 0) || ']');
-CREATE MACRO fn.array_element(p_array, p_subscript, p_first) AS (
+CREATE MACRO tw.array_element(p_array, p_subscript, p_first) AS (
   CASE WHEN p_subscript >= p_first THEN list_extract(p_array, p_subscript + 1 - p_first) END);
-CREATE MACRO fn.array_slice(p_array, p_low, p_high, p_first) AS (
+CREATE MACRO tw.array_slice(p_array, p_low, p_high, p_first) AS (
   CASE WHEN p_low IS NULL OR p_high IS NULL THEN NULL WHEN p_high < p_first THEN p_array[1:0]
        ELSE list_slice(p_array, greatest(p_low, p_first) + 1 - p_first, p_high + 1 - p_first) END);
-CREATE MACRO fn.array_text(p_array) AS (
+CREATE MACRO tw.array_text(p_array) AS (
   '{' || array_to_string(list_transform(p_array::VARCHAR[], lambda e: CASE
     WHEN e IS NULL THEN 'NULL'
     WHEN e = '' OR lower(e) = 'null' OR regexp_matches(e, '[{},"\\\s]')
     THEN '"' || replace(replace(e, '\', '\\'), '"', '\"') || '"' ELSE e END), ',') || '}');
-CREATE MACRO fn.subscripts(p_first, p_array, p_dimension) AS (
+CREATE MACRO tw.subscripts(p_first, p_array, p_dimension) AS (
     CASE WHEN p_dimension = 1 THEN generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END),
   (p_first, p_array, p_dimension, p_reverse) AS (CASE WHEN p_dimension <> 1 THEN NULL WHEN p_reverse
     THEN list_reverse(generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[])
     ELSE generate_series(p_first, len(p_array) - 1 + p_first)::INTEGER[] END);
-CREATE MACRO fn.text_parts(p_text, p_between) AS (
+CREATE MACRO tw.text_parts(p_text, p_between) AS (
   CASE WHEN p_text IS NULL THEN NULL WHEN p_text = '' THEN []::VARCHAR[] WHEN p_between = '' THEN [p_text]
        ELSE string_split(p_text, coalesce(p_between, '')) END);
-CREATE MACRO fn.string_to_array(p_text, p_between) AS (fn.text_parts(p_text, p_between)),
-  (p_text, p_between, p_null) AS (list_transform(fn.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
+CREATE MACRO fn.string_to_array(p_text, p_between) AS (tw.text_parts(p_text, p_between)),
+  (p_text, p_between, p_null) AS (list_transform(tw.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);
@@ -218,16 +334,16 @@ CREATE MACRO fn.array_to_string(p_array, p_between) AS (
 CREATE MACRO fn._pg_expandarray(p_array) AS (
   unnest(list_transform(p_array, lambda e, i: {'x': e, 'n': i::INTEGER})));
 -- int2vector and oidvector: lists whose subscripts begin at 0, also empty ones
-CREATE MACRO fn.vector_text(p_vector) AS (array_to_string(p_vector::VARCHAR[], ' '));
-CREATE MACRO fn.vector_array_lower(p_vector, p_dimension) AS (
+CREATE MACRO tw.vector_text(p_vector) AS (array_to_string(p_vector::VARCHAR[], ' '));
+CREATE MACRO tw.vector_array_lower(p_vector, p_dimension) AS (
   CASE WHEN p_dimension = 1 AND p_vector IS NOT NULL THEN 0 END);
-CREATE MACRO fn.vector_array_upper(p_vector, p_dimension) AS (
+CREATE MACRO tw.vector_array_upper(p_vector, p_dimension) AS (
   CASE WHEN p_dimension = 1 THEN len(p_vector)::INTEGER - 1 END);
-CREATE MACRO fn.vector_array_length(p_vector, p_dimension) AS (
+CREATE MACRO tw.vector_array_length(p_vector, p_dimension) AS (
   CASE WHEN p_dimension = 1 THEN len(p_vector)::INTEGER END);
-CREATE MACRO fn.vector_array_ndims(p_vector) AS (CASE WHEN p_vector IS NOT NULL THEN 1 END);
-CREATE MACRO fn.vector_array_dims(p_vector) AS ('[0:' || (len(p_vector) - 1) || ']');
-CREATE MACRO fn.vector_array_position(p_vector, p_value) AS (list_position(p_vector, p_value)::INTEGER - 1);
+CREATE MACRO tw.vector_array_ndims(p_vector) AS (CASE WHEN p_vector IS NOT NULL THEN 1 END);
+CREATE MACRO tw.vector_array_dims(p_vector) AS ('[0:' || (len(p_vector) - 1) || ']');
+CREATE MACRO tw.vector_array_position(p_vector, p_value) AS (list_position(p_vector, p_value)::INTEGER - 1);
 CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last)));
 CREATE MACRO fn.pg_get_keywords() AS TABLE
   SELECT word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'can be bare label' AS baredesc

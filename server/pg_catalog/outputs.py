@@ -30,6 +30,7 @@ VECTORS: Mapping[str, str] = {"int2vector": "int2", "oidvector": "oid"}
 
 _FUNCTIONS = {
     **dict.fromkeys(("current_database", "current_schema", "pg_encoding_to_char", "pg_get_userbyid"), "name"),
+    "acldefault": "aclitem[]",
     "current_schemas": "name[]",
     "string_to_array": "text[]",
 }

@@ -26,6 +26,7 @@ from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import VECTORS, Outputs, Types
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.sql.grammar.lexer import words
+from server.sql.regex.patterns import similar
 
 # Functions of DuckDB with the semantics of PostgreSQL's function of the same name.
 _SAME = words(
@@ -45,12 +46,14 @@ class Names:
 
     `relation` finds a system relation by the parts of its name. `registered` returns the OID for a registered type and
     a literal; PgError if there is no such object. `session` returns the value of a session function, as SQL, from its
-    name, its arguments and a function that evaluates constant arguments; None for other functions.
+    name, its arguments and a function that evaluates constant arguments; None for other functions. `privilege` returns
+    the call of a function such as has_table_privilege, from its name and its rewritten arguments; None for others.
     """
 
     relation: Callable[[tuple[str, ...]], tuple[SystemTable, PgRelation | None] | None]
     registered: Callable[[str, str], int]
     session: Callable[[str, Sequence[exp.Expr], Callable[[exp.Expr], Any]], exp.Expr | None]
+    privilege: Callable[[str, Sequence[exp.Expr]], exp.Expr | None]
 
 
 @dataclass(slots=True)
@@ -78,6 +81,8 @@ class _Rewriter:
 
     def query(self, tree: exp.Expr) -> Rewritten:
         self._ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
+        for select in tree.find_all(exp.Select):
+            select.set("expressions", [each for item in select.expressions for each in _expanded(item)])
         for table in tree.find_all(exp.Table):
             self._note(table)
         types = Types(tree, self._pg_relation, type_name)
@@ -169,6 +174,14 @@ class _Rewriter:
             table.set("catalog", None)
         return None
 
+    def _lateral(self, lateral: exp.Lateral) -> exp.Expr | None:
+        """LATERAL f(...) as f(...): DuckDB's functions in FROM see the relations before them without the word."""
+        called = lateral.this.expression if isinstance(lateral.this, exp.Dot) else lateral.this
+        if not isinstance(called, exp.Anonymous):
+            return None
+        alias, ordinality = lateral.args.get("alias"), lateral.args.get("ordinality") or None
+        return self._table_function(exp.Table(this=called, alias=alias, ordinality=ordinality))
+
     def _table_function(self, table: exp.Table) -> exp.Expr:
         """Rewrites a function in FROM. The list that DuckDB's generate_series returns is unnested.
 
@@ -178,8 +191,10 @@ class _Rewriter:
         name = call.name.lower()
         self._visit_inside(call)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        if name == "pg_partition_ancestors":
-            return _no_ancestors(table, alias)
+        if name in _OF_PARTITIONS:
+            return _no_partitions(name, table, alias)
+        if name == "aclexplode":
+            return _exploded(call, alias)
         if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
             call.replace(listed)
             name, call = "unnest", listed
@@ -226,6 +241,12 @@ class _Rewriter:
                 return cast_to(exp.Literal.number(relation.oid), "UINTEGER")
         return column
 
+    def _qualified(self, dot: exp.Dot) -> None:
+        """PgError 42883 for a function in a schema without functions."""
+        is_call = isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Anonymous)
+        if is_call and dot.this.name not in SCHEMAS:
+            raise _no_function(dot.expression, dot.this.name)
+
     def _dot(self, dot: exp.Dot) -> exp.Expr:
         """Replaces pg_catalog.f(...) by f(...)."""
         qualified = dot.this.name in SCHEMAS and not isinstance(dot.expression, exp.Identifier)
@@ -250,13 +271,15 @@ class _Rewriter:
         if name == "regexp_replace":
             return _replacing(call)
         if call.meta.get(_FROM_0) and name in _OF_VECTORS:
-            return _function(f"vector_{name}", *call.expressions)
+            return helper(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
             return _unnested_subscripts(call)
         if name in ("json_agg", "jsonb_agg"):
             return exp.Anonymous(this="to_json", expressions=[exp.Anonymous(this="list", expressions=call.expressions)])
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=call.expressions)
+        if (checked := self._names.privilege(name, call.expressions)) is not None:
+            return checked
         if is_function(name):
             return exp.Dot(
                 this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=call.expressions)
@@ -341,7 +364,7 @@ class _Rewriter:
         if name in REGISTERED:
             return self._registered(cast, name)
         if name == "regtype[]":
-            return _function("regtype_texts", self._visit(cast.this))
+            return helper("regtype_texts", self._visit(cast.this))
         if name == '"char"' or name == "name":
             name = "text"
         inner = cast.this
@@ -356,7 +379,7 @@ class _Rewriter:
         array = cast.meta.get(_ARRAY)
         value = self._visit(inner)
         if array is not None and name in ("text", "varchar"):
-            value = _function("vector_text" if array in VECTORS else "array_text", value)
+            value = helper("vector_text" if array in VECTORS else "array_text", value)
         return cast_to(value, duckdb_type(name))
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
@@ -371,10 +394,10 @@ class _Rewriter:
             return _registered_value(kind, self._names.registered(kind, text), cast)
         called = inner.expression if isinstance(inner, exp.Dot) else inner
         if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
-            return _function("serial_sequence_oid", *map(self._visit, called.expressions))
+            return helper("serial_sequence_oid", *map(self._visit, called.expressions))
         if not _shown(cast):
             return self._visit(cast.this)
-        return _function(f"{kind}_text", self._visit(cast.this))
+        return helper(f"{kind}_text", self._visit(cast.this))
 
     def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
         number = int(parameter.this.name)
@@ -401,6 +424,21 @@ class _Rewriter:
             return like
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))
 
+    def _similar(self, node: exp.SimilarTo | exp.Escape) -> exp.Expr | None:
+        """SIMILAR TO, also with ESCAPE: DuckDB's takes a pattern of POSIX. None for another operator with ESCAPE."""
+        tree, escape = (node.this, node.expression) if isinstance(node, exp.Escape) else (node, None)
+        if not isinstance(tree, exp.SimilarTo):
+            return None
+        if isinstance(tree.expression, exp.Parameter) and self._values is None:
+            self._parameter(tree.expression)
+            return cast_to(exp.Null(), "BOOLEAN")
+        pattern, character = self._value_of(tree.expression), "\\" if escape is None else self._value_of(escape)
+        if pattern is None or character is None:
+            raise _not_supported("SIMILAR TO with a pattern that is no constant", hint="Pass a literal or a parameter.")
+        text = cast_to(self._visit(tree.this), "VARCHAR")
+        arguments = [text, exp.Literal.string(similar(pattern, character)), exp.Literal.string("s")]
+        return exp.Anonymous(this="regexp_full_match", expressions=arguments)
+
     def _regex(self, node: exp.Expr) -> exp.Expr:
         arguments = [cast_to(node.this, "VARCHAR"), node.expression]
         if isinstance(node, exp.RegexpILike):
@@ -420,8 +458,8 @@ class _Rewriter:
         first = exp.Literal.number(0 if bracket.meta.get(_FROM_0) else 1)
         if isinstance(subscript, exp.Slice):
             low, high = subscript.this or first, subscript.expression or exp.Literal.number(_SUBSCRIPT_MAX)
-            return _function("array_slice", bracket.this, low, high, first)
-        return _function("array_element", bracket.this, subscript, first)
+            return helper("array_slice", bracket.this, low, high, first)
+        return helper("array_element", bracket.this, subscript, first)
 
     def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
         """Reads a literal that is compared with a vector as a vector."""
@@ -457,7 +495,11 @@ _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.Anonymous: _Rewriter._special_call,
     exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
+    exp.Dot: _Rewriter._qualified,
+    exp.Escape: _Rewriter._similar,
+    exp.Lateral: _Rewriter._lateral,
     exp.Parameter: _Rewriter._parameter,
+    exp.SimilarTo: _Rewriter._similar,
 }
 _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.Unnest: _Rewriter._unnest,
@@ -509,7 +551,7 @@ def _vector(type: str, literal: exp.Expr) -> exp.Expr:
 def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
     """generate_subscripts(array, dimension [, reverse]) as unnest() of a list of the subscripts."""
     first = exp.Literal.number(0 if call.meta.get(_FROM_0) else 1)
-    return exp.Anonymous(this="unnest", expressions=[_function("subscripts", first, *call.expressions)])
+    return exp.Anonymous(this="unnest", expressions=[helper("subscripts", first, *call.expressions)])
 
 
 _OF_RELATIONS = words(
@@ -551,7 +593,7 @@ def _with_function_names(text: str, outputs: Outputs | None) -> str:
     """Wraps the query so that output columns of type regproc contain names instead of OIDs, as in PostgreSQL."""
     if outputs is None or all(output.type != "regproc" for output in outputs):
         return text
-    columns = [f"fn.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
+    columns = [f"tw.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
     names = [f"c{n}" for n in range(len(outputs))]
     return f"SELECT {', '.join(columns)} FROM ({text}) AS q({', '.join(names)})"
 
@@ -562,6 +604,10 @@ def _length(array: exp.Expr) -> exp.Expr:
 
 def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
+
+
+def helper(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Dot(this=exp.to_identifier("tw"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
 _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")
@@ -587,29 +633,66 @@ def _shown(cast: exp.Expr) -> bool:
 
 def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
     number = cast_to(exp.Literal.number(found), "UINTEGER")
-    return _function(f"{kind}_text", number) if _shown(place) else number
+    return helper(f"{kind}_text", number) if _shown(place) else number
 
 
 def _is_unnest(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name == "unnest"
 
 
-def _no_ancestors(table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
-    """pg_partition_ancestors in FROM, which has no rows: no table is a partition."""
-    names = list(alias.args.get("columns") or (alias.this,))
-    if table.args.get("ordinality") and len(names) == 1:
+_OF_PARTITIONS = {
+    "pg_partition_ancestors": {"relid": "UINTEGER"},
+    "pg_partition_tree": {"relid": "UINTEGER", "parentrelid": "UINTEGER", "isleaf": "BOOLEAN", "level": "INTEGER"},
+}
+"""The functions whose rows are partitions, and their columns."""
+
+
+def _no_partitions(name: str, table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
+    """A function of partitions in FROM, which has no rows: no table is a partition. A single column has the alias."""
+    types = [*_OF_PARTITIONS[name].values(), "BIGINT"]
+    names = [exp.to_identifier(column) for column in _OF_PARTITIONS[name]]
+    if len(names) == 1:
+        names = [alias.this]
+    if table.args.get("ordinality"):
         names.append(exp.to_identifier("ordinality", quoted=True))
-    types = ("UINTEGER", "BIGINT")
+    given = alias.args.get("columns") or []
+    names[: len(given)] = given
     columns = [exp.alias_(cast_to(exp.Null(), type), name.copy()) for name, type in zip(names, types, strict=False)]
     rows = exp.Select(expressions=columns).where(exp.false(), copy=False)
     return exp.Subquery(this=rows, alias=exp.TableAlias(this=alias.this.copy()))
 
 
-def _no_function(call: exp.Expr) -> PgError:
+def _exploded(call: exp.Anonymous, alias: exp.TableAlias) -> exp.Expr:
+    """aclexplode in FROM: a lateral subquery with a row for each privilege of each entry."""
+    entry = exp.alias_(_function("aclexplode", *call.expressions), "tw_entry")
+    columns: list[exp.Expr] = [exp.column(name, "tw_entry") for name in _ENTRY]
+    rows = exp.Select(expressions=columns).from_(exp.Select(expressions=[entry]).subquery("tw_entries"), copy=False)
+    return exp.Subquery(this=rows, alias=alias)
+
+
+def _expanded(item: exp.Expr) -> list[exp.Expr]:
+    """An item of SELECT. For `(f(...)).*`, one for each column that the function returns, named like the column."""
+    if not isinstance(item, exp.Dot):
+        return [item]
+    inner = item.this.unnest()
+    called = inner.expression if isinstance(inner, exp.Dot) else inner
+    columns = _COLUMNS.get(called.name.lower(), ()) if isinstance(called, exp.Anonymous) else ()
+    names = columns if isinstance(item.expression, exp.Star) else [name for name in columns if name == item.name]
+    rows = [exp.alias_(exp.Dot(this=item.this.copy(), expression=exp.to_identifier(name)), name) for name in names]
+    return list(rows) or [item]
+
+
+_ENTRY = ("grantor", "grantee", "privilege_type", "is_grantable")
+_COLUMNS = {"aclexplode": _ENTRY, "_pg_expandarray": ("x", "n")}
+"""The columns of the functions that return rows."""
+
+
+def _no_function(call: exp.Expr, schema: str = "") -> PgError:
     start = call.meta.get("start")
+    name = f"{schema}.{call.name.lower()}" if schema else call.name.lower()
     return PgError(
         SqlState.UNDEFINED_FUNCTION,
-        f"function {call.name.lower()} does not exist in queries over system catalogs",
+        f"function {name} does not exist in queries over system catalogs",
         position=start + 1 if start is not None else None,
     )
 

@@ -57,6 +57,7 @@ _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     "tw_relations": (pa.schema([*_TEXTS, ("visible", pa.bool_())]), definitions.relation_texts),
     "tw_definitions": (pa.schema([*_TEXTS, ("place", pa.int32())]), definitions.definitions),
     "tw_grants": (acls.GRANTS, acls.grants),
+    "tw_object_grants": (acls.OBJECT_GRANTS, acls.object_grants),
     "tw_serials": (sequences.SERIALS, sequences.serials),
     "tw_constraints": (pa.schema(_TEXTS), definitions.constraint_definitions),
     "tw_types": (
@@ -83,7 +84,7 @@ MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in
 SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
 _SCHEMAS = {"pg": "pg_catalog", "info": "information_schema"}
 _CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_reserved", *static())) - {"pg_type"}
-_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_type", "tw_types"))
+_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_type", "tw_grants", "tw_types"))
 
 
 _revisions = count(1)
@@ -135,6 +136,8 @@ def no_rows(schema: str, name: str) -> pa.Table | None:
         return _HELPERS[name][0].empty_table()
     if name == "tw_sizes":
         return SIZES.empty_table()
+    if name == "tw_enabled":
+        return acls.ENABLED.empty_table()
     if name == "tw_last_values":
         return sequences.LAST_VALUES.empty_table()
     return empty_relation(schema, name)

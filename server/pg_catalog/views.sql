@@ -20,7 +20,7 @@ CREATE VIEW pg.pg_indexes AS
   JOIN pg.pg_namespace n ON n.oid = c.relnamespace;
 CREATE VIEW pg.pg_sequences AS
   SELECT n.nspname AS schemaname, c.relname AS sequencename, fn.pg_get_userbyid(c.relowner) AS sequenceowner,
-         fn.regtype_text(s.seqtypid) AS data_type, s.seqstart AS start_value, s.seqmin AS min_value,
+         tw.regtype_text(s.seqtypid) AS data_type, s.seqstart AS start_value, s.seqmin AS min_value,
          s.seqmax AS max_value, s.seqincrement AS increment_by, s.seqcycle AS cycle, s.seqcache AS cache_size,
          v.last_value
   FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
@@ -43,23 +43,26 @@ CREATE VIEW pg.pg_stat_user_tables AS
   SELECT relid, schemaname, relname FROM pg.pg_stat_all_tables WHERE relid >= 16384;
 
 CREATE VIEW info.information_schema_catalog_name AS SELECT fn.current_database() AS catalog_name;
-CREATE VIEW info.enabled_roles AS SELECT rolname AS role_name FROM pg.pg_authid;
+CREATE VIEW info.enabled_roles AS
+  SELECT rolname AS role_name FROM pg.pg_authid WHERE oid IN (SELECT oid FROM pg.tw_enabled);
 CREATE VIEW info.applicable_roles AS
   SELECT DISTINCT member.rolname AS grantee, role.rolname AS role_name,
          CASE WHEN m.admin_option THEN 'YES' ELSE 'NO' END AS is_grantable
-  FROM pg.pg_auth_members m JOIN pg.pg_authid member ON member.oid = m.member JOIN pg.pg_authid role ON role.oid = m.roleid;
+  FROM pg.pg_auth_members m JOIN pg.pg_authid member ON member.oid = m.member JOIN pg.pg_authid role ON role.oid = m.roleid
+  WHERE m.member IN (SELECT oid FROM pg.tw_enabled);
 CREATE VIEW info.administrable_role_authorizations AS
   SELECT * FROM info.applicable_roles WHERE is_grantable = 'YES';
 CREATE VIEW info.schemata AS
   SELECT fn.current_database() AS catalog_name, nspname AS schema_name, fn.pg_get_userbyid(nspowner) AS schema_owner
-  FROM pg.pg_namespace;
+  FROM pg.pg_namespace WHERE tw.sees_object('schema', oid, nspowner);
 CREATE VIEW info.tables AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' ELSE 'BASE TABLE' END
              AS table_type,
          CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_insertable_into,
          'NO' AS is_typed
-  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'v');
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'v') AND tw.sees_relation(c.oid, c.relowner, tw.on_relations());
 CREATE VIEW info.columns AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          a.attname AS column_name, a.attnum AS ordinal_position,
@@ -98,7 +101,7 @@ CREATE VIEW info.columns AS
   JOIN pg.pg_type t ON t.oid = a.atttypid LEFT JOIN pg.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
   LEFT JOIN (pg.pg_depend e JOIN pg.pg_sequence q ON q.seqrelid = e.objid)
     ON e.deptype = 'i' AND e.refobjid = c.oid AND e.refobjsubid = a.attnum
-  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v');
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v') AND tw.sees_column(c.oid, a.attnum, c.relowner);
 CREATE VIEW info.domains AS
   SELECT fn.current_database() AS domain_catalog, n.nspname AS domain_schema, d.typname AS domain_name,
          CASE WHEN t.typcategory = 'A' THEN 'ARRAY' WHEN t.typtype = 'e' THEN 'USER-DEFINED'
@@ -112,12 +115,13 @@ CREATE VIEW info.domains AS
          t.typname AS udt_name, '1' AS dtd_identifier
   FROM pg.pg_type d JOIN pg.pg_type t ON t.oid = d.typbasetype JOIN pg.pg_namespace n ON n.oid = d.typnamespace
   JOIN pg.pg_namespace tn ON tn.oid = t.typnamespace
-  WHERE d.typtype = 'd' AND d.oid >= 16384;
+  WHERE d.typtype = 'd' AND d.oid >= 16384 AND tw.sees_object('type', d.oid, d.typowner);
 CREATE VIEW info.domain_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS domain_catalog, n.nspname AS domain_schema, t.typname AS domain_name,
          'NO' AS is_deferrable, 'NO' AS initially_deferred
-  FROM pg.pg_constraint k JOIN pg.pg_type t ON t.oid = k.contypid JOIN pg.pg_namespace n ON n.oid = t.typnamespace;
+  FROM pg.pg_constraint k JOIN pg.pg_type t ON t.oid = k.contypid JOIN pg.pg_namespace n ON n.oid = t.typnamespace
+  WHERE tw.sees_object('type', t.oid, t.typowner);
 CREATE VIEW info.sequences AS
   SELECT fn.current_database() AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
          fn.format_type(s.seqtypid, NULL) AS data_type,
@@ -126,13 +130,15 @@ CREATE VIEW info.sequences AS
          s.seqmin::VARCHAR AS minimum_value, s.seqmax::VARCHAR AS maximum_value, s.seqincrement::VARCHAR AS increment,
          CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END AS cycle_option
   FROM pg.pg_sequence s JOIN pg.pg_class c ON c.oid = s.seqrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.oid NOT IN (SELECT objid FROM pg.pg_depend WHERE deptype = 'i');
+  WHERE c.oid NOT IN (SELECT objid FROM pg.pg_depend WHERE deptype = 'i')
+    AND tw.sees_relation(c.oid, c.relowner, tw.on_sequences());
 CREATE VIEW info.views AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         fn.pg_get_viewdef(c.oid) AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
+         CASE WHEN tw.is_enabled(c.relowner) THEN fn.pg_get_viewdef(c.oid) END AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
          'NO' AS is_insertable_into, 'NO' AS is_trigger_updatable, 'NO' AS is_trigger_deletable,
          'NO' AS is_trigger_insertable_into
-  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'v';
+  FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind = 'v' AND tw.sees_relation(c.oid, c.relowner, tw.on_relations());
 CREATE VIEW info.table_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
@@ -144,20 +150,24 @@ CREATE VIEW info.table_constraints AS
          CASE WHEN k.contype = 'u' THEN CASE WHEN i.indnullsnotdistinct THEN 'NO' ELSE 'YES' END END AS nulls_distinct
   FROM pg.pg_constraint k JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid
+  WHERE tw.sees_relation(c.oid, c.relowner, tw.on_constraints())
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          fn.current_database(), n.nspname, c.relname, 'CHECK', 'NO', 'NO', 'YES', NULL
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r'
+    AND tw.sees_relation(c.oid, c.relowner, tw.on_constraints());
 CREATE VIEW info.check_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
-         regexp_replace(fn.pg_get_constraintdef(k.oid), '^CHECK \(|\)( NOT VALID)?$', '', 'g') AS check_clause
-  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace WHERE k.contype = 'c'
+         substr(fn.pg_get_constraintdef(k.oid), 7) AS check_clause
+  FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace
+  LEFT JOIN pg.pg_class c ON c.oid = k.conrelid LEFT JOIN pg.pg_type t ON t.oid = k.contypid
+  WHERE k.contype = 'c' AND tw.is_enabled(coalesce(c.relowner, t.typowner))
   UNION ALL
   SELECT fn.current_database(), n.nspname, n.oid || '_' || c.oid || '_' || a.attnum || '_not_null',
          a.attname || ' IS NOT NULL'
   FROM pg.pg_attribute a JOIN pg.pg_class c ON c.oid = a.attrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r';
+  WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r' AND tw.is_enabled(c.relowner);
 CREATE VIEW info.key_column_usage AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
@@ -168,7 +178,8 @@ CREATE VIEW info.key_column_usage AS
         FROM pg.pg_constraint WHERE contype IN ('p', 'u', 'f')) k
   JOIN pg.pg_class c ON c.oid = k.conrelid JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column
-  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid;
+  LEFT JOIN pg.pg_index i ON i.indexrelid = k.conindid
+  WHERE tw.sees_column(c.oid, a.attnum, c.relowner);
 CREATE VIEW info.constraint_column_usage AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          a.attname AS column_name, fn.current_database() AS constraint_catalog, o.nspname AS constraint_schema,
@@ -178,14 +189,16 @@ CREATE VIEW info.constraint_column_usage AS
         FROM pg.pg_constraint) k
   JOIN pg.pg_class c ON c.oid = k.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_namespace o ON o.oid = k.connamespace
-  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column;
+  JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.column
+  WHERE tw.is_enabled(c.relowner);
 CREATE VIEW info.constraint_table_usage AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          fn.current_database() AS constraint_catalog, o.nspname AS constraint_schema, k.conname AS constraint_name
   FROM (SELECT conname, connamespace, CASE contype WHEN 'f' THEN confrelid ELSE conrelid END AS relation
         FROM pg.pg_constraint WHERE contype IN ('p', 'u', 'f')) k
   JOIN pg.pg_class c ON c.oid = k.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  JOIN pg.pg_namespace o ON o.oid = k.connamespace;
+  JOIN pg.pg_namespace o ON o.oid = k.connamespace
+  WHERE tw.is_enabled(c.relowner);
 CREATE VIEW info.referential_constraints AS
   SELECT fn.current_database() AS constraint_catalog, n.nspname AS constraint_schema, k.conname AS constraint_name,
          CASE WHEN u.oid IS NOT NULL THEN fn.current_database() END AS unique_constraint_catalog,
@@ -198,7 +211,8 @@ CREATE VIEW info.referential_constraints AS
   FROM pg.pg_constraint k JOIN pg.pg_namespace n ON n.oid = k.connamespace
   LEFT JOIN pg.pg_constraint u ON u.contype IN ('p', 'u') AND u.conindid = k.conindid AND u.conrelid = k.confrelid
   LEFT JOIN pg.pg_namespace m ON m.oid = u.connamespace
-  WHERE k.contype = 'f';
+  JOIN pg.pg_class c ON c.oid = k.conrelid
+  WHERE k.contype = 'f' AND tw.sees_relation(c.oid, c.relowner, tw.on_constraints());
 CREATE VIEW info.routines AS
   SELECT fn.current_database() AS specific_catalog, 'pg_catalog' AS specific_schema,
          p.proname || '_' || p.oid AS specific_name, fn.current_database() AS routine_catalog,
@@ -206,19 +220,29 @@ CREATE VIEW info.routines AS
          fn.format_type(p.prorettype, NULL) AS data_type, 'EXTERNAL' AS routine_body, 'INTERNAL' AS external_language
   FROM pg.pg_proc p;
 CREATE VIEW info.table_privileges AS
-  SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
+  SELECT fn.pg_get_userbyid(g.grantor) AS grantor,
+         CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE fn.pg_get_userbyid(g.grantee) END AS grantee,
+         fn.current_database() AS table_catalog, n.nspname AS table_schema,
          c.relname AS table_name, g.privilege AS privilege_type,
          CASE WHEN g.grantable THEN 'YES' ELSE 'NO' END AS is_grantable,
          CASE g.privilege WHEN 'SELECT' THEN 'YES' ELSE 'NO' END AS with_hierarchy
   FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p');
-CREATE VIEW info.role_table_grants AS SELECT * FROM info.table_privileges WHERE grantee <> 'PUBLIC';
+  WHERE g.place = 0 AND c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege <> 'MAINTAIN'
+    AND (g.grantee = 0 OR g.grantee IN (SELECT oid FROM pg.tw_enabled) OR g.grantor IN (SELECT oid FROM pg.tw_enabled));
+CREATE VIEW info.role_table_grants AS
+  SELECT * FROM info.table_privileges WHERE grantor IN (SELECT role_name FROM info.enabled_roles)
+    OR grantee IN (SELECT role_name FROM info.enabled_roles);
 CREATE VIEW info.column_privileges AS
-  SELECT g.grantor, g.grantee, fn.current_database() AS table_catalog, n.nspname AS table_schema,
+  SELECT fn.pg_get_userbyid(g.grantor) AS grantor,
+         CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE fn.pg_get_userbyid(g.grantee) END AS grantee,
+         fn.current_database() AS table_catalog, n.nspname AS table_schema,
          c.relname AS table_name, a.attname AS column_name, g.privilege AS privilege_type,
          CASE WHEN bool_or(g.grantable) THEN 'YES' ELSE 'NO' END AS is_grantable
   FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   JOIN pg.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND g.place IN (0, a.attnum)
   WHERE c.relkind IN ('r', 'v', 'f', 'p') AND g.privilege IN ('INSERT', 'SELECT', 'UPDATE', 'REFERENCES')
+    AND (g.grantee = 0 OR g.grantee IN (SELECT oid FROM pg.tw_enabled) OR g.grantor IN (SELECT oid FROM pg.tw_enabled))
   GROUP BY g.grantor, g.grantee, n.nspname, c.relname, a.attname, g.privilege;
-CREATE VIEW info.role_column_grants AS SELECT * FROM info.column_privileges WHERE grantee <> 'PUBLIC';
+CREATE VIEW info.role_column_grants AS
+  SELECT * FROM info.column_privileges WHERE grantor IN (SELECT role_name FROM info.enabled_roles)
+    OR grantee IN (SELECT role_name FROM info.enabled_roles);

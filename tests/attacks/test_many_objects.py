@@ -10,6 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from server.execution.ddl.comments import BYTES_MAX as COMMENT_BYTES_MAX
+from server.sql.grammar.rules.objects import NAMES_MAX
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess, server_without_spark
 
@@ -119,3 +121,42 @@ def test_long_values_of_settings_are_refused(
             with pytest.raises(errors.ProgramLimitExceeded, match=f'value of parameter "{name}" is too long'):
                 connection.execute(statement.format(name, "a, " * 100_000).encode())
     assert connection.execute(f"SHOW {name}".encode()).fetchone() == before
+
+
+def test_long_comments_are_refused(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
+    connection.execute("CREATE TABLE commented (a int)")
+    for length, text in ((COMMENT_BYTES_MAX + 1, "x"), (COMMENT_BYTES_MAX // 2 + 1, "é")):
+        for on in ("TABLE commented", "COLUMN commented.a"):
+            with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="comment is too long"):
+                connection.execute(f"COMMENT ON {on} IS '{text * length}'".encode())
+    connection.execute(f"COMMENT ON TABLE commented IS '{'x' * COMMENT_BYTES_MAX}'".encode())
+    kept = connection.execute("SELECT length(obj_description('commented'::regclass))").fetchone()
+    assert kept == (COMMENT_BYTES_MAX,)
+
+
+LISTS = ("DROP TABLE IF EXISTS {}", "TRUNCATE {}", "BEGIN; LOCK TABLE {}", "ANALYZE {}", "VACUUM {}")
+
+
+@pytest.mark.parametrize("statement", LISTS)
+def test_long_lists_of_names_are_refused(
+    server: ServerProcess, connection: psycopg.Connection[Any], statement: str
+) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS named (a int)")
+    for name in ("named", "nothing{}"):
+        names = ", ".join(name.format(number) for number in range(60_000))
+        with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="too many objects in a statement"):
+            connection.execute(statement.format(names).encode())
+        connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("statement", LISTS)
+def test_lists_of_names_delay_no_other_session(
+    server: ServerProcess, connection: psycopg.Connection[Any], statement: str
+) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS named (a int)")
+    missing = ", ".join(f"nothing{number}" for number in range(NAMES_MAX))
+    with watched(server):
+        connection.execute(statement.format(", ".join(["named"] * NAMES_MAX)).encode())
+        connection.execute("ROLLBACK")
+        if "IF EXISTS" in statement:
+            connection.execute(statement.format(missing).encode())

@@ -38,6 +38,7 @@ from tests.data import make_catalog_v8 as sample_8
 from tests.data import make_catalog_v9 as sample_9
 from tests.data import make_catalog_v10 as sample_10
 from tests.data import make_catalog_v12 as sample_12
+from tests.data import make_catalog_v13 as sample_13
 
 
 @pytest.fixture
@@ -492,6 +493,14 @@ class TestMigrations:
         assert {id: state.privileges[id] for id in sample_12.ACLS} == sample_12.ACLS
         assert dict(state.column_privileges) == sample_12.COLUMN_ACLS
         assert (state.roles[sample_12.MEMBER].login, state.roles[sample_12.MEMBER].create_role) == (True, False)
+        store.close()
+
+    def test_a_directory_of_format_13_is_opened(self, tmp_path: Path) -> None:
+        store = opened_sample(sample_13.DIRECTORY, tmp_path / "data", "13")
+        state = persistence.load(store)
+        assert {id: state.privileges[id] for id in sample_13.ACLS} == sample_13.ACLS
+        assert dict(state.column_privileges) == sample_13.COLUMN_ACLS
+        assert dict(state.default_acls) == sample_13.DEFAULT_ACLS
         store.close()
 
     def test_a_directory_of_format_1_is_opened(self, tmp_path: Path) -> None:

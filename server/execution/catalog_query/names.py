@@ -12,7 +12,7 @@ from catalog.objects import EnumType, SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import named_type
-from server.authorization import privileges
+from server.execution.catalog_query.privilege_calls import is_privilege_function, privilege_of_columns
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
 from server.pg_catalog.rewrite import Names
@@ -39,7 +39,10 @@ def names_of(context: Context, *, running: bool) -> Names:
     def session(name: str, arguments: Sequence[exp.Expr], constant: Constant) -> exp.Expr | None:
         return _session_value(context, name, arguments, constant, running=running)
 
-    return Names(relation, lambda kind, text: _registered(context, kind, text), session)
+    def privilege(name: str, arguments: Sequence[exp.Expr]) -> exp.Expr | None:
+        return privilege_of_columns(context, name, arguments)
+
+    return Names(relation, lambda kind, text: _registered(context, kind, text), session, privilege)
 
 
 def _registered(context: Context, kind: str, text: str) -> int:
@@ -70,6 +73,8 @@ def _registered(context: Context, kind: str, text: str) -> int:
             return int(role)
         case "regproc":
             return _function_oid(rows, parts[-1])
+        case "regoperator":
+            raise PgError(SqlState.UNDEFINED_FUNCTION, f"operator does not exist: {text}")
         case _:
             functions = rows["tw_functions"].to_pylist()
             for function in functions:
@@ -147,30 +152,22 @@ def _session_value(
             return _text(_setting(context, values) if running else "")
         case "set_config":
             return _text(_set_config(context, [constant(argument) for argument in arguments], running=running))
-        case "pg_has_role":
-            return _privilege(context, name, arguments, constant, running=running)
-        case _ if name.startswith("has_") and name.endswith("_privilege"):
-            return _privilege(context, name, arguments, constant, running=running)
+        case _ if is_privilege_function(name) and all(map(_is_constant, arguments)):
+            return _privilege(context, name, [constant(argument) for argument in arguments], running=running)
         case _:
             return None
 
 
-def _privilege(
-    context: Context, name: str, arguments: Sequence[exp.Expr], constant: Constant, *, running: bool
-) -> exp.Expr:
-    """has_table_privilege and similar functions. Arguments other than constants are supported for superusers only."""
-    if all(isinstance(tree, exp.Literal | exp.Parameter) for tree in arguments):
-        values = [constant(argument) for argument in arguments]
-        evaluate = context.bindings().privilege_function
-        found = evaluate(name, values) if running and evaluate is not None else None
-        return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
-    if not privileges.is_superuser(context.state, context.role):
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            f"{name}() of columns is only supported for superusers",
-            hint="Call the function once for each object, with its name as a constant.",
-        )
-    return exp.Boolean(this=True)
+def _is_constant(tree: exp.Expr) -> bool:
+    """Whether it is a text or a parameter. A number is an OID, which is looked up like a column."""
+    return isinstance(tree, exp.Parameter) or (isinstance(tree, exp.Literal) and tree.is_string)
+
+
+def _privilege(context: Context, name: str, arguments: Sequence[Any], *, running: bool) -> exp.Expr:
+    """The value of has_table_privilege or a similar function with constant arguments."""
+    evaluate = context.bindings().privilege_function
+    found = evaluate(name, arguments) if running and evaluate is not None else None
+    return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
 
 
 def _text(value: str | None) -> exp.Expr:

@@ -8,11 +8,12 @@ from collections import OrderedDict
 import pyarrow as pa
 
 from catalog.objects import Sequence
-from catalog.roles import Privilege
+from catalog.roles import Privilege, Through
 from server.authorization import privileges
 from server.coordinator.activity import Observation, SessionEntry
 from server.pg_catalog import oids
-from server.pg_catalog.database import named_in
+from server.pg_catalog.acls import ENABLED
+from server.pg_catalog.database import needed_by
 from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
 from server.pg_catalog.sequences import LAST_VALUES
 from server.pg_catalog.static import BY_NAME, schema_of
@@ -49,7 +50,7 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
     These are sessions, settings, sizes and the tables of mz_catalog and mz_internal.
     """
     found: dict[tuple[str, str], pa.Table] = {}
-    for schema, name in named_in(query):
+    for schema, name in sorted(needed_by(query)):
         if schema == "mz" and name in MZ_TABLES:
             privileges.require(context.state, context.role, MZ_TABLES[name].id, Privilege.SELECT)
             table = context.coordinator.system_tables.current_rows(MZ_TABLES[name])
@@ -60,12 +61,12 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
             found[schema, name] = _activity(context)
         elif (schema, name) == ("pg", "pg_stat_progress_copy"):
             found[schema, name] = _copies(context)
-        elif (schema, name) == ("fn", "current_setting"):
-            found["pg", "pg_settings"] = _settings(context)
-        elif (schema, name) == ("pg", "pg_sequences"):
-            found["pg", "tw_last_values"] = _last_values(context)
-        elif schema == "fn" and name.endswith("_size"):
-            found["pg", "tw_sizes"] = _sizes(context)
+        elif (schema, name) == ("pg", "tw_enabled"):
+            found[schema, name] = _enabled(context)
+        elif (schema, name) == ("pg", "tw_last_values"):
+            found[schema, name] = _last_values(context)
+        elif (schema, name) == ("pg", "tw_sizes"):
+            found[schema, name] = _sizes(context)
     return found
 
 
@@ -153,6 +154,14 @@ def _copies(context: Context) -> pa.Table:
             }
         rows.append(row)
     return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_progress_copy"]))
+
+
+def _enabled(context: Context) -> pa.Table:
+    """The roles whose privileges the session's role has: all of them for a superuser."""
+    state, role = context.state, context.role
+    is_superuser = privileges.is_superuser(state, role)
+    roles = state.roles if is_superuser else state.roles_of(role, Through.INHERIT)
+    return pa.table([pa.array([oids.oid_of(id) for id in roles], pa.uint32())], ENABLED)
 
 
 def _last_values(context: Context) -> pa.Table:

@@ -25,7 +25,7 @@ from server.session_state.context import Context
 from server.sql.grammar.statements.parts import Ident
 from server.sql.grammar.statements.roles import AlterDefaultPrivileges, GrantPrivileges, SpecialRole
 
-_UNSUPPORTED = ("trigger", "temporary", "temp", "execute", "connect", "set", "alter", "maintain")
+_UNSUPPORTED = ("temporary", "temp", "execute", "connect", "set", "alter")
 """PostgreSQL's privileges that Tidewire does not support."""
 
 

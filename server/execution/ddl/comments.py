@@ -12,10 +12,16 @@ from server.session_state.context import Context
 from server.sql.grammar.statements.objects import CommentOn
 from server.sql.grammar.statements.parts import Name
 
+BYTES_MAX = 1_048_576
+"""The size of a comment: all comments are in memory and in the catalog's file."""
+
 
 def comment(context: Context, statement: CommentOn) -> CatalogState:
     """Executes COMMENT ON. An empty comment removes the comment, as in PostgreSQL."""
     state, name = context.state, statement.name
+    if statement.comment is not None and len(statement.comment.encode()) > BYTES_MAX:
+        message = f"comment is too long: {len(statement.comment.encode())} bytes"
+        raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message, detail=f"A comment can have at most {BYTES_MAX} bytes.")
     if statement.kind is not None:
         found = altered_object(context, statement)
         assert found is not None, "COMMENT ON has no IF EXISTS"

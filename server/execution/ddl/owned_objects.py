@@ -59,9 +59,12 @@ def _described(context: Context, state: CatalogState, id: ObjectId) -> str:
 
 def _reassign(context: Context, statement: ReassignOwned) -> CatalogState:
     state, to = context.state, role_named(context, statement.owner)
-    for role in roles_named(context, statement.roles):
+    roles = roles_named(context, statement.roles)
+    for role in roles:
         _require_rights(context, role, "reassign objects", "reassign objects owned by it")
-        _require_rights(context, to, "reassign objects", "reassign objects to it")
+    _require_rights(context, to, "reassign objects", "reassign objects to it")
+    for role in roles:
+        _refuse_built_in(role, "reassign ownership of")
         for id in _owned_here(context, state, role):
             state = state.with_owner(id, to.id)
     return state
@@ -75,9 +78,7 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
     state = context.state
     for role in roles_named(context, statement.roles):
         _require_rights(context, role, "drop objects", "drop objects owned by it")
-        if role.id == MATERIALIZE.id:
-            message = f"cannot drop objects owned by role {role.name} because they are required by the database system"
-            raise PgError(SqlState.DEPENDENT_OBJECTS_STILL_EXIST, message)
+        _refuse_built_in(role, "drop")
         owned = sorted(_owned_here(context, state, role), key=lambda id: isinstance(state.items.get(id), UserType))
         tables = [item for id in owned if isinstance(item := state.items.get(id), Table)]
         state = state.without_references((table, key) for table in tables for key in table.foreign_keys)
@@ -122,6 +123,13 @@ def _require_rights(context: Context, role: Role, act: str, detail: str) -> None
             f"permission denied to {act}",
             detail=f'Only roles with privileges of role "{role.name}" may {detail}.',
         )
+
+
+def _refuse_built_in(role: Role, act: str) -> None:
+    """PgError 2BP01 for the role that owns the built-in objects."""
+    if role.id == MATERIALIZE.id:
+        message = f"cannot {act} objects owned by role {role.name} because they are required by the database system"
+        raise PgError(SqlState.DEPENDENT_OBJECTS_STILL_EXIST, message)
 
 
 def _owned_here(context: Context, state: CatalogState, role: Role) -> list[ObjectId]:

@@ -6,8 +6,14 @@ becomes ROW(a, b) of the rows of SELECT DISTINCT a, b FROM t. Two rows are equal
 NULL, as for DISTINCT and GROUP BY of columns. The row of a table that an outer join has filled with NULLs is NULL. It
 is determined by its fields, too, which are all NULL.
 
-A plan remains unchanged if an operator passes on a row that is not a ROW(...), or if the fields of the rows on the two
-sides of a UNION have different types.
+A CASE or COALESCE of rows becomes a CASE for each field, and a column that is true where the row is NULL:
+
+    CASE WHEN c THEN t END    is    CASE WHEN c THEN a END, CASE WHEN c THEN b END, CASE WHEN c THEN false ELSE true END
+
+count(DISTINCT t) becomes count(*) of the distinct fields, joined with the other aggregates by the keys of the groups.
+
+A plan remains unchanged if an operator passes on a row whose fields are not known, such as an element of an array, or
+if the fields of the rows on the two sides of a UNION have different types or one side can be NULL.
 """
 
 from __future__ import annotations
@@ -18,10 +24,11 @@ from typing import Any
 
 from protocol.pgwire.types import BOOL, is_row
 from server.sql.columns import NewColumns, with_values
+from server.sql.conditions import all_of, same
+from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Case, Column, ColumnRef, Expression, Literal, SortKey, transform, walk
 from server.sql.functions import syntax
 from server.sql.functions.records import FIELD, ROW
-from server.sql.functions.syntax import conjuncts
 from server.sql.relations import (
     Aggregate,
     Distinct,
@@ -39,6 +46,10 @@ from server.sql.relations import (
     joined,
     only,
 )
+
+CHOICES_MAX = 10_000
+"""The size of the conditions of a CASE of rows, multiplied by the number of fields, of which each has a CASE."""
+_TRUE, _FALSE = Literal(True, BOOL), Literal(False, BOOL)
 
 
 class _NotSplit(Exception):
@@ -104,7 +115,7 @@ class _Splitter:
                 columns, keys = taken.columns_and_expressions
                 calls = tuple(map(below.over, node.calls))
                 columns = (*columns, *node.columns[len(node.keys) :])
-                return _Split(Aggregate(below.relation, keys, calls, columns), taken.rows)
+                return _Split(self._aggregate(Aggregate(below.relation, keys, calls, columns)), taken.rows)
             case Window():
                 below = self.split(node.input)
                 calls = tuple(
@@ -128,6 +139,44 @@ class _Splitter:
             case SetOperation():
                 return self._set_operation(node)
         return _Split(node, {})
+
+    def _aggregate(self, node: Aggregate) -> Relation:
+        """The aggregate, whose count(DISTINCT row) are counts of distinct fields."""
+        apart = [n for n, call in enumerate(node.calls, len(node.keys)) if _counts_rows(call)]
+        if not apart:
+            return node
+        kept = [n for n in range(len(node.columns)) if n not in apart]
+        calls = tuple(node.calls[n - len(node.keys)] for n in kept if n >= len(node.keys))
+        result: Relation | None = None
+        if calls:
+            result = Aggregate(node.input, node.keys, calls, tuple(node.columns[n] for n in kept))
+        for n in apart:
+            result = self._with_count(result, node, node.calls[n - len(node.keys)], node.columns[n])
+        assert result is not None
+        return only(result, node.columns)
+
+    def _with_count(self, others: Relation | None, node: Aggregate, call: AggregateCall, counted: Column) -> Relation:
+        """The groups with other calls, joined with those of `node` with a count(DISTINCT row), which is `counted`."""
+        taken = _SplitColumns(self._new)
+        keys = [self._new.column("", key) for key in node.keys]
+        for column, key in zip(keys, node.keys, strict=True):
+            taken.add(column, key)
+        row = self._new.column("", call.arguments[0])
+        taken.add(row, call.arguments[0])
+        _, absent = _parts(taken.rows[row.id])
+        conditions: list[Expression] = [] if absent is None else [Call(syntax.NOT, (absent,), BOOL, False)]
+        if call.filter is not None:
+            condition = self._new.column("", call.filter)
+            taken.add(condition, call.filter)
+            conditions.append(ColumnRef(condition))
+        values = Project(node.input, *taken.columns_and_expressions)
+        count = replace(call, arguments=(_TRUE,), distinct=False, filter=all_of(conditions))
+        columns = node.columns[: len(keys)] if others is None else tuple(self._new.column("", key) for key in node.keys)
+        counts = Aggregate(Distinct(values), tuple(map(ColumnRef, keys)), (count,), (*columns, counted))
+        if others is None:
+            return counts
+        pairs = list(zip(others.columns, columns, strict=False))
+        return joined(JoinKind.INNER, others, counts, same(pairs) if pairs else None)
 
     def _join(self, node: Join) -> _Split:
         left, right = self.split(node.left), self.split(node.right)
@@ -202,15 +251,18 @@ class _SplitColumns:
             self.rows[column.id] = self._split_row(expression)
 
     def _split_row(self, row: Expression) -> Expression:
-        """The row over new columns with its fields."""
-        made = _constructor(row)
-        fields = tuple(map(self._field, made.arguments))
-        new = replace(made, arguments=fields)
-        if row is made:
-            return new
-        assert isinstance(row, Case)
-        null = Literal(None, row.type)
-        return Case(((_all_null(fields), null),), new, row.type)
+        """The row over new columns: its fields, and whether it is NULL if the fields do not tell it."""
+        fields, absent = _parts(row)
+        new = tuple(map(self._field, fields))
+        made = Call(ROW, new, row.type, False)
+        if absent is None:
+            return made
+        if absent == _all_null(fields):
+            return Case(((_all_null(new), Literal(None, row.type)),), made, row.type)
+        column = self._new.column("", absent)
+        self._columns.append(column)
+        self._expressions.append(absent)
+        return Case(((ColumnRef(column), Literal(None, row.type)),), made, row.type)
 
     def _field(self, field: Expression) -> Expression:
         if field.type.fields is not None:
@@ -221,18 +273,56 @@ class _SplitColumns:
         return ColumnRef(column)
 
 
-def _constructor(row: Expression) -> Call:
-    """The ROW(...) that makes a row, which may be NULL if all fields are NULL. Raises _NotSplit for another row."""
+def _parts(row: Expression) -> tuple[tuple[Expression, ...], Expression | None]:
+    """The fields of a row, and whether it is NULL. None: it never is. The fields of NULL are NULL.
+
+    Raises _NotSplit for an expression whose fields are not known.
+    """
     match row:
         case Call(function=function, arguments=arguments) if function is ROW and arguments:
             if any(argument.type.element is not None and is_row(argument.type) for argument in arguments):
                 raise _NotSplit
-            return row
+            return arguments, None
+        case Literal(value=None) if row.type.fields:
+            return tuple(Literal(None, type) for _, type in row.type.fields), _TRUE
         case Case(branches=((absent, Literal(value=None)),), default=Call() as made):
-            tested = [test.arguments for test in conjuncts(absent) if isinstance(test, Call)]
-            if _constructor(made) is made and tested == [(field,) for field in made.arguments]:
-                return made
+            fields, never = _parts(made)
+            if never is None and (isinstance(absent, ColumnRef) or absent == _all_null(fields)):
+                return fields, absent
+            return _chosen(row.branches, row.default)
+        case Case():
+            return _chosen(row.branches, row.default)
+        case Call(function=syntax.COALESCE, arguments=(*firsts, last)):
+            chosen: Expression = last
+            for first in reversed(firsts):
+                _, is_null = _parts(first)
+                chosen = first if is_null is None else Case(((is_null, chosen),), first, row.type)
+            return _parts(chosen)
     raise _NotSplit
+
+
+def _chosen(
+    branches: Sequence[tuple[Expression, Expression]], default: Expression
+) -> tuple[tuple[Expression, ...], Expression | None]:
+    """As `_parts`, of a CASE."""
+    tests = [test for test, _ in branches]
+    rows = [_parts(value) for value in (*(value for _, value in branches), default)]
+    types = [[field.type for field in fields] for fields, _ in rows]
+    size = sum(1 for test in tests for _ in walk(test))
+    if any(of != types[-1] for of in types) or size * len(types[-1]) > CHOICES_MAX:
+        raise _NotSplit
+
+    def choice(values: Sequence[Expression]) -> Expression:
+        return Case(tuple(zip(tests, values[:-1], strict=True)), values[-1], values[-1].type)
+
+    fields = tuple(choice(values) for values in zip(*(fields for fields, _ in rows), strict=True))
+    absents = [_FALSE if absent is None else absent for _, absent in rows]
+    return fields, choice(absents) if any(absent is not _FALSE for absent in absents) else None
+
+
+def _counts_rows(call: AggregateCall) -> bool:
+    """Whether it is count(DISTINCT row)."""
+    return call.function.name == "count" and call.distinct and call.arguments[0].type.fields is not None
 
 
 def _all_null(fields: Sequence[Expression]) -> Expression:
@@ -241,18 +331,24 @@ def _all_null(fields: Sequence[Expression]) -> Expression:
 
 
 def _fields(expression: Expression) -> list[Expression]:
-    """The fields of a row, also those of the rows in it; the expression itself if it is no row."""
+    """Expressions that are equal if, and only if, two rows are: the fields, also those of the rows in it.
+
+    They are ordered like the rows. The expression itself if it is no row.
+    """
     if expression.type.fields is None:
         return [expression]
-    return [field for argument in _constructor(expression).arguments for field in _fields(argument)]
+    fields, absent = _parts(expression)
+    found = [] if absent is None or absent == _all_null(fields) else [absent]
+    return found + [part for field in fields for part in _fields(field)]
 
 
 def _columns_of(row: Expression) -> list[Column]:
     """The columns with the fields of a row that is never NULL."""
-    if not isinstance(row, Call) or _constructor(row) is not row:
+    fields, absent = _parts(row)
+    if absent is not None:
         raise _NotSplit
     found: list[Column] = []
-    for field in row.arguments:
+    for field in fields:
         found += [field.column] if isinstance(field, ColumnRef) else _columns_of(field)
     return found
 
@@ -264,7 +360,7 @@ def _selected(node: Any) -> Any | None:
         row = transform(row, _selected)
         if (isinstance(row, (Call, Case))) and isinstance(number, Literal):
             try:
-                return _constructor(row).arguments[number.value]
+                return _parts(row)[0][number.value]
             except _NotSplit:
                 return None
     return None

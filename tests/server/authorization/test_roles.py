@@ -572,7 +572,7 @@ def test_system_tables_show_owners_and_privileges(sessions: Sessions) -> None:
             f"SELECT owner_id, privileges FROM {table} WHERE name = 't' AND owner_id = '{ids['ann']}'"  # type: ignore[arg-type]
         ).fetchall()
         assert owner == ids["ann"]
-        assert granted[0] == f"{owner}=arwdDx/{owner}"
+        assert granted[0] == f"{owner}=arwdDxtm/{owner}"
         assert sorted(granted[1:]) == sorted([f"p=rw/{owner}", f"{ids['readers']}=rw/{owner}"])
     assert boss.execute(f"SELECT count(*) FROM mz_indexes WHERE owner_id = '{ids['ann']}'").fetchall() == [(1,)]  # type: ignore[arg-type]
     assert boss.execute("SELECT * FROM mz_role_members").fetchall() == [

@@ -118,6 +118,21 @@ QUERIES = [
     "SELECT DISTINCT ON (t.k) t.k, u FROM t JOIN u ON t.k = u.k ORDER BY t.k, u DESC, t DESC",
     "SELECT t FROM t ORDER BY t LIMIT 3",
     "SELECT (r).f1, n FROM (SELECT r, rank() OVER (PARTITION BY r ORDER BY v) n FROM (SELECT ROW(k) r, v FROM t) p) q",
+    "SELECT count(DISTINCT t) FROM t",
+    "SELECT k, count(DISTINCT t), sum(v), count(DISTINCT ROW(v, s)) FILTER (WHERE v > 0) FROM t GROUP BY k",
+    "SELECT t.s, count(*), count(DISTINCT u), count(DISTINCT t) FROM t LEFT JOIN u ON t.k = u.k GROUP BY t.s",
+    "SELECT count(DISTINCT CASE WHEN v > 1 THEN t END), max(v) FROM t",
+    "SELECT t, count(DISTINCT ROW(u, t.s)) FROM t LEFT JOIN u ON t.k = u.k GROUP BY t HAVING count(DISTINCT u) < 2",
+    "SELECT DISTINCT CASE WHEN k > 2 THEN t END FROM t",
+    "SELECT CASE WHEN a.v > b.v THEN a WHEN a.v < b.v THEN b END AS r, count(*) FROM t a JOIN t b ON a.k = b.k "
+    "GROUP BY r",
+    "SELECT coalesce(u, ROW(t.k, 0::numeric(10,2), 0::float8)), count(*) FROM t LEFT JOIN u ON t.k = u.k GROUP BY 1",
+    "SELECT (r).k, r IS NULL, n FROM (SELECT CASE WHEN v IS NOT NULL THEN coalesce(CASE WHEN s <> 'a' THEN t END, t) "
+    "END AS r, count(*) AS n FROM t GROUP BY 1) q",
+    "SELECT r, rank() OVER (PARTITION BY r ORDER BY v) FROM (SELECT CASE WHEN k > 1 THEN ROW(k, s) END AS r, v "
+    "FROM t) p",
+    "SELECT r FROM (SELECT CASE WHEN k > 2 THEN ROW(k, CASE WHEN v > 1 THEN ROW(s) END) END AS r FROM t) p "
+    "ORDER BY r DESC LIMIT 3",
     # windows and limits
     "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s), sum(v) OVER (PARTITION BY k) FROM t",
     "SELECT v, rank() OVER (ORDER BY v) FROM t",

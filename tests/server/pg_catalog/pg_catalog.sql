@@ -121,3 +121,5 @@ SELECT p.proname, coalesce(p.proallargtypes::regtype[], p.proargtypes::regtype[]
 SELECT relname FROM pg_class WHERE relkind = ANY ('{v,m}') AND relnamespace = 'public'::regnamespace ORDER BY relname;
 SELECT x.key, x.option, x.n FROM (SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) WITH ORDINALITY
   koi (key, option, n)) AS x WHERE x.indrelid = 'flights'::regclass ORDER BY x.indexrelid::regclass::text, x.n;
+SELECT relname FROM pg_class WHERE relname SIMILAR TO '(fligh|carrier)%' ORDER BY 1;
+SELECT relname SIMILAR TO 'pg_cla_s', relname NOT SIMILAR TO 'pg', relname SIMILAR TO 'pg#_cl#%' ESCAPE '#', relname SIMILAR TO 'pg!_c[k-l]a+s{2}' ESCAPE '!' FROM pg_class WHERE relname = 'pg_class';

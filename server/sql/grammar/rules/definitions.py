@@ -7,7 +7,13 @@ from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
-from server.sql.grammar.rules.objects import UNLOGGED_HINT, parse_object_kind, parse_temporary, unsupported_kind
+from server.sql.grammar.rules.objects import (
+    UNLOGGED_HINT,
+    parse_names,
+    parse_object_kind,
+    parse_temporary,
+    unsupported_kind,
+)
 from server.sql.grammar.rules.retention import STORAGE_HINT, parse_alter_retention
 from server.sql.grammar.rules.roles import (
     parse_alter_default_privileges,
@@ -204,7 +210,7 @@ def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
     kind = parse_object_kind(tokens, "DROP")
     concurrently = kind is ObjectKind.INDEX and tokens.take("concurrently")
     exists = tokens.if_exists()
-    names = tokens.comma_list(lambda: tokens.name(_NAME_PARTS[kind]))
+    names = parse_names(tokens, lambda: tokens.name(_NAME_PARTS[kind]))
     force = kind is ObjectKind.DATABASE and (tokens.take("with") or tokens.at("("))
     if force:
         tokens.in_parentheses(lambda: tokens.expect("force"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.rules.objects import TABLESPACE_HINT
+from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_names
 from server.sql.grammar.rules.settings import parse_setting_value
 from server.sql.grammar.statements.maintenance import Maintain, Reindex
 from server.sql.grammar.statements.parts import Name
@@ -18,7 +18,7 @@ def parse_maintain(tokens: TokenReader) -> Maintain:
     else:
         for option in ("full", "freeze", "verbose", "analyze") if tag == "VACUUM" else ("verbose",):
             tokens.take(option)
-    tables = () if tokens.at_statement_end else tokens.comma_list(lambda: _parse_table(tokens))
+    tables = () if tokens.at_statement_end else parse_names(tokens, lambda: _parse_table(tokens))
     return Maintain(*tokens.text_from(start), tag, tables)
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from protocol.pgwire.errors import PgError
+from collections.abc import Callable
+from typing import TypeVar
+
+from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.token_reader import TokenReader
+
+NAMES_MAX = 5_000
+"""The number of objects in a list of DROP, LOCK, TRUNCATE, VACUUM or ANALYZE, which find them on the event loop."""
 
 TABLESPACE_HINT = "Omit it: all data is in the data directory of the server (--data-dir)."
 _COMPUTE = "Define a view with the query, or compute in the client."
@@ -46,6 +52,22 @@ _HINTS = {
 }
 # Object kinds of CREATE, ALTER and DROP in PostgreSQL or Materialize that Tidewire lacks.
 _UNSUPPORTED_KINDS = tuple(_HINTS)
+
+
+T = TypeVar("T")
+
+
+def parse_names(tokens: TokenReader, parse_name: Callable[[], T]) -> tuple[T, ...]:
+    """A list of names of objects. PgError 54000 beyond NAMES_MAX."""
+    names = tokens.comma_list(parse_name)
+    if len(names) > NAMES_MAX:
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            "too many objects in a statement",
+            detail=f"A statement can name at most {NAMES_MAX} objects.",
+            hint="Use several statements, in one transaction block if all must take effect at the same time.",
+        )
+    return names
 
 
 def parse_temporary(tokens: TokenReader) -> bool:

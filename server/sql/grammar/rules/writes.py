@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.rules.conflicts import parse_on_conflict
+from server.sql.grammar.rules.objects import parse_names
 from server.sql.grammar.statements.parts import Expr, Ident, Name, Query
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, LockTable, RowAssignment, Truncate, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
@@ -131,7 +132,7 @@ def parse_lock(tokens: TokenReader) -> LockTable:
     start = tokens.index
     tokens.expect("lock")
     tokens.take("table")
-    tables = tokens.comma_list(lambda: parse_written_table(tokens))
+    tables = parse_names(tokens, lambda: parse_written_table(tokens))
     mode = "access exclusive"
     if tokens.take("in"):
         found = next((mode for mode in _LOCK_MODES if tokens.take(*mode.split(), "mode")), None)
@@ -146,7 +147,7 @@ def parse_truncate(tokens: TokenReader) -> Truncate:
     start = tokens.index
     tokens.expect("truncate")
     tokens.take("table")
-    tables = tokens.comma_list(lambda: parse_written_table(tokens))
+    tables = parse_names(tokens, lambda: parse_written_table(tokens))
     restarts = False
     if tokens.at("restart", "continue"):
         restarts = tokens.choose("restart", "continue") == "restart"

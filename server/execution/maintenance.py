@@ -1,17 +1,46 @@
-"""REINDEX, which only checks the names: every commit keeps the indexes up to date."""
+"""VACUUM, ANALYZE and REINDEX, which only check names and privileges.
+
+The log is compacted in the background, and every commit keeps the indexes up to date.
+"""
 
 from __future__ import annotations
 
 from catalog.objects import Index, Item, MaterializedView, Table
-from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
 from server.session_state.results import Result
-from server.sql.grammar.statements.maintenance import Reindex
+from server.sql.grammar.statements.maintenance import Maintain, Reindex
 from server.sql.grammar.statements.parts import Name
 
 _WHOLE = ("schema", "database", "system")
+
+
+def maintain(context: Context, statement: Maintain, *, in_block: bool) -> Result:
+    """Executes VACUUM and ANALYZE. PgError 25001, 42P01. A warning names each relation that PostgreSQL would skip."""
+    tag = statement.tag
+    if tag == "VACUUM" and in_block:
+        raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block")
+    for name in statement.tables:
+        item, act = find_item(context, name), tag.lower()
+        if not _is_permitted(context, item):
+            _warn(context, f'permission denied to {act} "{item.name}", skipping it')
+        elif item.relkind not in ("r", "m"):
+            _warn(context, f'skipping "{item.name}" --- cannot {act} non-tables or special system tables')
+    return Result(tag)
+
+
+def _is_permitted(context: Context, item: Item) -> bool:
+    """Whether the role may maintain the item. The owner of a database may maintain all of its relations."""
+    database = context.state.schemas[item.schema_id].database_id
+    return privileges.may_maintain(context.state, context.role, item) or (
+        database is not None and privileges.owns(context.state, context.role, database)
+    )
+
+
+def _warn(context: Context, message: str) -> None:
+    context.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
 
 
 def reindex(context: Context, statement: Reindex, *, in_block: bool) -> Result:
@@ -26,7 +55,10 @@ def reindex(context: Context, statement: Reindex, *, in_block: bool) -> Result:
             found = _key_owner(context, name) or find_item(context, name)
             if not isinstance(found, Index | Table) or (isinstance(found, Table) and found.name == name.parts[-1]):
                 raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{found.name}" is not an index')
-            privileges.require_owner(context.state, context.role, found)
+            table = context.state.items[found.on] if isinstance(found, Index) else found
+            if not privileges.may_maintain(context.state, context.role, table):
+                message = f"permission denied for index {name.parts[-1]}"
+                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, message)
         case "table":
             assert name is not None
             _check_table(context, find_item(context, name), concurrently=statement.concurrently)
@@ -37,13 +69,17 @@ def reindex(context: Context, statement: Reindex, *, in_block: bool) -> Result:
             if name is not None and name.parts[-1] != context.settings["database"]:
                 message = "can only reindex the currently open database"
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+            database = context.state.database_named(context.settings["database"])
+            if database is not None:
+                privileges.require_owner(context.state, context.role, database)
     return Result("REINDEX")
 
 
 def _check_table(context: Context, found: Item, *, concurrently: bool) -> None:
     if not isinstance(found, Table | MaterializedView):
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{found.name}" is not a table or materialized view')
-    privileges.require_owner(context.state, context.role, found)
+    if not privileges.may_maintain(context.state, context.role, found):
+        raise privileges.denied(context.state, found.id)
     has_keys = isinstance(found, Table) and bool(found.keys)
     if not has_keys and not context.state.indexes_on(found.id):
         what = "that can be reindexed concurrently" if concurrently else "to reindex"
