@@ -7,8 +7,8 @@
 
 An arrangement is a sequence of runs, each sorted by a number computed from each row (`run`). An insert adds a run. The
 newest runs are merged into one as soon as the oldest of them has at most 1.5 times as many entries as the others
-together. There are therefore O(log n) runs, and an entry is rewritten O(log n) times. A probe is a binary search in
-each run.
+together. A large merge also waits until there are LARGE_RUNS_MIN of them, unless it merges all runs. There are
+therefore O(log n) runs, and an entry is rewritten O(log n) times. A probe is a binary search in each run.
 
 A probe finds rows by the hash of their key. Rows of another key may have the same hash: the caller compares the keys.
 
@@ -48,6 +48,7 @@ from server.runtime.threads import THREAD_ROWS, in_thread
 
 MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; runs that exceed it are written to files
 MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does; larger merges run in `Storage.merging`
+LARGE_RUNS_MIN = 8  # a large merge of fewer runs is not worth the copies, unless it merges the oldest run
 
 
 class Arrangement(Protocol):
@@ -217,7 +218,7 @@ class ServerArrangement:
     def _mergeable(self) -> tuple[Run, ...]:
         """The newest runs of which none has more than 1.5 times the entries of the newer ones together.
 
-        Only those after the runs that are being merged.
+        Only those after the runs that are being merged. Empty if their merge is not worth it yet.
         """
         with self._lock:
             free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
@@ -227,7 +228,10 @@ class ServerArrangement:
                 break
             count += 1
             entries += len(run.key_hashes)
-        return free[len(free) - count :] if count > 1 else ()
+        has_oldest = count == len(free) and self._busy is None
+        if count < 2 or (entries > MERGED_AT_ONCE and count < LARGE_RUNS_MIN and not has_oldest):
+            return ()
+        return free[len(free) - count :]
 
     def _merge_large(self, runs: tuple[Run, ...]) -> None:
         try:

@@ -296,6 +296,35 @@ def test_runs_are_sorted_by_key_and_order(
     assert found == sorted(zip(hashes.tolist(), orders.tolist(), strict=True))
 
 
+def test_large_runs_are_rewritten_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates of the rows of a large run are copied less than twice before they are merged with it."""
+    monkeypatch.setattr(a, "MERGED_AT_ONCE", 4)
+    copied: list[int] = []
+    merged = a.merged
+
+    def counted(sorted_by: r.Sorting, runs: tuple[r.Run, ...], since: int) -> r.Run | None:
+        copied.append(sum(len(run.key_hashes) for run in runs))
+        return merged(sorted_by, runs, since)
+
+    monkeypatch.setattr(a, "merged", counted)
+    rows = pa.table([np.arange(400, dtype=np.int32), ["x"] * 400], schema=SCHEMA)
+
+    async def run() -> None:
+        storage = Storage()
+        arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+        await arrangement.insert(u.with_diff(rows, 1), 0)
+        for time in range(1, 41):
+            await arrangement.insert(u.with_diff(rows.slice(6 * time, 6), -1), time)
+            arrangement.advance(time)
+            await arrangement.settle()
+            assert len(arrangement.runs_at(time)) <= 2 * a.LARGE_RUNS_MIN
+        assert 0 < sum(size for size in copied if size < 400) < 40 * 6 * 2
+        assert sum(counts(await arrangement.whole(40)).values()) == 400 - 40 * 6
+        storage.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("kept_back", [0, 50], ids=["compacted at once", "a reader lags"])
 @pytest.mark.slow
 def test_repeated_updates_of_the_same_rows_do_not_grow_the_arrangement(kept_back: int) -> None:
