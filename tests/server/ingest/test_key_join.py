@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from protocol.columnar.hashing import Hashes
-from server.ingest.kafka import key_join
-from server.ingest.kafka.key_join import KeyJoin
+from server.ingest import key_join
+from server.ingest.key_join import KeyJoin
 from server.spark.engine import SparkEngine
 from tests.kafka.outputs import JoinEngine
 
