@@ -57,7 +57,7 @@ CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded
 MAPPED_MAX = 256  # payload files kept mapped and decoded; the page cache owns their memory
 COLUMN_BYTES = 1_024  # memory that Arrow needs per column in addition to its values
 MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
-MERGE_ROWS = 64 * 1024  # a merge of at least this many rows is
+MERGE_ROWS = 64 * 1024  # a merge of at least this many rows is, if it includes the oldest batch
 PIECE_BYTES = 8 * 1024 * 1024  # copied at a time while a payload file is written
 MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
 SPANS_MAX = 1 << 18  # a batch with this many times is not merged further, which bounds its `times` column in SQLite
@@ -657,10 +657,11 @@ def _first_time(batch: Batch) -> Timestamp:
 def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None = None) -> tuple[Batch, ...]:
     """The newest run of adjacent batches that should merge; empty if there is none.
 
-    No batch has more than 1.5 times the rows of the later ones together, and they are MERGE_BATCHES or have MERGE_ROWS
-    rows. With a larger factor rows are rewritten more often, and with a smaller one more rows are stored that later
-    batches retract. `consolidates`: the merged batch has one time, so a batch of several times is worth a merge
-    whatever its size. `spans_max`: batches with at least this many times do not merge.
+    No batch has more than 1.5 times the rows of the later ones together. They are MERGE_BATCHES, or all of `batches`
+    with MERGE_ROWS rows, because retractions of the oldest batch's rows then cancel. With a larger factor rows are
+    rewritten more often, and with a smaller one more rows are stored that later batches retract. `consolidates`: the
+    merged batch has one time, so a batch of several times is worth a merge whatever its size. `spans_max`: batches with
+    at least this many times do not merge.
     """
     run: list[Batch] = []
     rows = 0
@@ -674,7 +675,8 @@ def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None 
         run.append(batch)
         rows += batch.rows
         shrinks = shrinks or has_times
-    worth = shrinks or len(run) >= MERGE_BATCHES or (len(run) > 1 and rows >= MERGE_ROWS)
+    has_oldest = 1 < len(run) == len(batches)
+    worth = shrinks or len(run) >= MERGE_BATCHES or (has_oldest and rows >= MERGE_ROWS)
     return tuple(reversed(run)) if worth else ()
 
 

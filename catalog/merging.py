@@ -1,11 +1,12 @@
-"""Sums of tables that compare only the rows that may be equal to a retracted row.
+"""Sums of tables that compare only the rows that may cancel, or may be retracted twice.
 
-Let A be the insertions and R the retractions of the tables, and likely(x) true for each x ∈ R and few other rows:
+Let A be the insertions and R the retractions of the tables, and likely(x) true for each retraction that equals another
+row, for each insertion that equals a retraction, and for few other rows:
 
-    A - R = { x ∈ A : ¬likely(x) } + ({ x ∈ A : likely(x) } - R)
+    A - R = { x ∈ A : ¬likely(x) } - { x ∈ R : ¬likely(x) } + ({ x ∈ A : likely(x) } - { x ∈ R : likely(x) })
 
-The first part is copied in order. The second part is consolidated: by ranges of the hashes if it is large, and on disk
-if it is very large. `likely` looks up a hash in a bitmap. The hash is that of the fixed-width columns, or of all
+The first two parts are copied in order. The last part is consolidated: by ranges of the hashes if it is large, and on
+disk if it is very large. `likely` looks up a hash in a bitmap. The hash is that of the fixed-width columns, or of all
 columns if those distinguish few rows. It reads only the length and the end of a string.
 """
 
@@ -39,7 +40,7 @@ Mask = NDArray[np.bool_]
 class Sum:
     """The sum of tables.
 
-    `parts`: pieces of the tables, each with the packed mask of its rows that are unlike any retraction; None: all rows.
+    `parts`: pieces of the tables, each with the packed mask of its rows that were not compared; None: all rows.
     `compared`: the consolidated changes of the other rows. `is_rows`: all diffs are 1. `bytes`: the approximate size.
     """
 
@@ -64,13 +65,13 @@ class Sum:
 def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
     """The sum of `tables` (rows or changes, at least one). Memory is bounded as in `spill.consolidated`."""
     pieces = [piece for table in _gathered(tables) for piece in spill.pieces(table, spill.PARTITION_BYTES)]
-    retracted = _Retracted(pieces)
+    cancelling = _Cancelling(pieces)
     parts: list[tuple[pa.Table, NDArray[np.uint8] | None]] = []
     numbers: list[NDArray[np.uint8]] = []  # the range of each row that is compared; incomplete if they are very many
     copied = compared = 0
     is_rows = True
     for piece in pieces:
-        likely, ranges = retracted.likely(piece)
+        likely, ranges = cancelling.likely(piece)
         share = np.count_nonzero(likely) / piece.num_rows
         parts.append((piece, np.packbits(~likely) if share else None))
         copied += int(piece.nbytes * (1 - share))
@@ -144,8 +145,8 @@ def _by_range(
         yield u.consolidate(pa.concat_tables(found))
 
 
-class _Retracted:
-    """A bitmap of the hashes of the retracted rows."""
+class _Cancelling:
+    """A bitmap of the hashes that a retracted row shares with another row."""
 
     def __init__(self, pieces: Sequence[pa.Table]) -> None:
         changes = [piece for piece in pieces if u.DIFF in piece.column_names]
@@ -155,15 +156,30 @@ class _Retracted:
         self._shift = np.uint64(64 - bits)
         self._range_shift = max(0, bits - (RANGES_MAX - 1).bit_length())
         self._found = np.zeros(1 << bits if count else 0, np.bool_)
+        if count:
+            self._find(pieces, changes)
+
+    def _find(self, pieces: Sequence[pa.Table], changes: Sequence[pa.Table]) -> None:
+        retracted = np.zeros(len(self._found), np.bool_)
         for piece in changes:
-            is_retracted = _diffs(piece) <= 0
-            if is_retracted.any():
-                self._found[self._numbers(piece.select(self._columns).filter(pa.array(is_retracted)))] = True
+            diffs = _diffs(piece)
+            if (diffs <= 0).any():
+                numbers = np.sort(self._numbers(piece.filter(pa.array(diffs <= 0))))
+                self._found[numbers[retracted[numbers]]] = True
+                self._found[numbers[1:][numbers[1:] == numbers[:-1]]] = True
+                retracted[numbers] = True
+            if not diffs.all():  # rows without effect are compared, and thereby removed
+                self._found[self._numbers(piece.filter(pa.array(diffs == 0)))] = True
+        for piece in pieces:
+            numbers = self._numbers(piece)
+            if u.DIFF in piece.column_names:
+                numbers = numbers[_diffs(piece) > 0]
+            self._found[numbers[retracted[numbers]]] = True
 
     def likely(self, piece: pa.Table) -> tuple[Mask, NDArray[np.uint8]]:
-        """A mask of the rows that may be equal to a retracted row, and the range of the hash of each of them.
+        """A mask of the rows that may cancel or may be retracted twice, and the range of the hash of each of them.
 
-        The mask includes all that are equal.
+        The mask includes all that do.
         """
         if not len(self._found):
             return np.zeros(piece.num_rows, np.bool_), np.empty(0, np.uint8)

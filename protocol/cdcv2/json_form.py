@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -76,6 +76,47 @@ class _Number(str):
     """The text of a number, to distinguish it from a string."""
 
 
+class RowDecoder:
+    """Decodes rows: JSON objects whose fields are these columns. Other fields are ignored."""
+
+    def __init__(self, columns: Sequence[EncodedColumn]) -> None:
+        self._columns = tuple(columns)
+        self.type = pa.struct([(c.name, c.type.arrow if c.type.name in _PARSED else pa.string()) for c in columns])
+        """As which Arrow parses the objects for `converted`."""
+        self.is_plain = not any(column.type.name in ("json", "jsonb") for column in columns)
+        """Whether Arrow can parse them. It does not return JSON as text."""
+
+    def converted(self, rows: pa.StructArray, messages: pa.BinaryArray) -> list[pa.Array] | None:
+        """The columns of objects that Arrow has parsed from `messages`; None if they must be decoded one by one."""
+        columns = []
+        for position, column in enumerate(self._columns):
+            values = rows.field(position)
+            if values.null_count and not column.nullable:
+                return None
+            if column.type.name in _FLOATS and _are_inexact(values, messages):
+                return None
+            try:
+                columns.append(values if column.type.name in _PARSED else parse_text_column(column.type, values))
+            except (BadValue, PgError):
+                return None
+        return columns
+
+    def loaded(self, rows: Sequence[Mapping[str, Any]]) -> list[pa.Array]:
+        """The columns of objects of `load_json`. MessageError, PgError, pa.ArrowException, RecursionError,
+        UnicodeEncodeError"""
+        columns = []
+        for column in self._columns:
+            convert = _json_text if column.type.name in ("json", "jsonb") else _scalar_text
+            texts = pa.array([convert(row.get(column.name)) for row in rows], pa.string())
+            if texts.null_count and not column.nullable:
+                raise MessageError(f'null value in column "{column.name}"')
+            try:
+                columns.append(parse_text_column(column.type, texts))
+            except BadValue as wrong:
+                raise wrong.error from None
+        return columns
+
+
 class JsonDecoder:
     """Decodes messages whose data has these columns.
 
@@ -85,21 +126,19 @@ class JsonDecoder:
     """
 
     def __init__(self, columns: Sequence[EncodedColumn]) -> None:
-        self._columns = tuple(columns)
         types = [pa.field(f"c{i}", column.type.arrow) for i, column in enumerate(columns)]
         self.schema = pa.schema([*types, TIME_FIELD, DIFF_FIELD])
         """Of the updates."""
-        data = pa.struct([(c.name, c.type.arrow if c.type.name in _PARSED else pa.string()) for c in columns])
-        update = pa.struct([("data", data), (TIME, pa.int64()), (DIFF, pa.int64())])
+        self._rows = RowDecoder(columns)
+        update = pa.struct([("data", self._rows.type), (TIME, pa.int64()), (DIFF, pa.int64())])
         self._updates = pa.schema([(UPDATES, pa.list_(update))])
-        self._is_plain = not any(column.type.name in ("json", "jsonb") for column in columns)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """NULL is an invalid message."""
         found = _Found()
         left = np.ones(len(messages), np.bool_)
         for line, parse in ((_UPDATES_LINE, self._parsed_updates), (_PROGRESS_LINE, _parsed_statements)):
-            if self._is_plain or line == _PROGRESS_LINE:
+            if self._rows.is_plain or line == _PROGRESS_LINE:
                 rows = np.flatnonzero(np.asarray(pc.match_substring_regex(messages, line).fill_null(False)))
                 left[rows] = False
                 self._together(messages, rows, parse, found)
@@ -127,7 +166,7 @@ class JsonDecoder:
 
     def _parsed_updates(self, messages: pa.BinaryArray) -> pa.Table | None:
         """The updates of messages; None if they must be decoded one by one."""
-        table = _parsed(messages, self._updates)
+        table = parsed_lines(messages, self._updates)
         if table is None:
             return None
         lists = table.column(0).combine_chunks()
@@ -137,17 +176,9 @@ class JsonDecoder:
             return None
         if len(times) and pc.min(times).as_py() < 0:
             return None
-        columns = []
-        for position, column in enumerate(self._columns):
-            values = data.field(position)
-            if values.null_count and not column.nullable:
-                return None
-            if column.type.name in _FLOATS and _are_inexact(values, messages):
-                return None
-            try:
-                columns.append(values if column.type.name in _PARSED else parse_text_column(column.type, values))
-            except (BadValue, PgError):
-                return None
+        columns = self._rows.converted(data, messages)
+        if columns is None:
+            return None
         return pa.table([*columns, times, diffs], self.schema)
 
     def _one_by_one(self, messages: pa.BinaryArray, rows: Rows, found: _Found) -> None:
@@ -183,16 +214,7 @@ class JsonDecoder:
             times.append(_integer(update.get("time"), "time of an update", 0))
             diffs.append(_integer(update.get("diff"), "diff of an update", -TIME_MAX - 1))
             data.append(update["data"])
-        columns = []
-        for column in self._columns:
-            convert = _json_text if column.type.name in ("json", "jsonb") else _scalar_text
-            texts = pa.array([convert(row.get(column.name)) for row in data], pa.string())
-            if texts.null_count and not column.nullable:
-                raise MessageError(f'null value in column "{column.name}"')
-            try:
-                columns.append(parse_text_column(column.type, texts))
-            except BadValue as wrong:
-                raise wrong.error from None
+        columns = self._rows.loaded(data)
         return pa.table([*columns, pa.array(times, pa.int64()), pa.array(diffs, pa.int64())], self.schema)
 
 
@@ -205,11 +227,11 @@ class _Found:
         self.reasons: dict[int, str] = {}
 
 
-def _parsed(messages: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
-    """The messages, parsed by Arrow; None if it refuses one. A message is one line that begins and ends as a message.
+def parsed_lines(messages: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
+    """The messages, parsed by Arrow; None if it refuses one. Each is one line that begins with { and ends with }.
 
-    The parser reads objects, not lines. Lists of the schema are closed before the end of a message, so that no object
-    can span two messages.
+    The parser reads objects, not lines. No object can span two messages: after the } of the first one, the { of the
+    second one is an error.
     """
     try:
         buffer = pa.py_buffer(string_parts(joined(messages.cast(pa.string()), pa.scalar("\n")))[1])
@@ -239,7 +261,7 @@ def _are_inexact(values: pa.Array, messages: pa.BinaryArray) -> bool:
 
 def _parsed_statements(messages: pa.BinaryArray) -> list[Progress] | None:
     """The statements of messages; None if they must be decoded one by one."""
-    table = _parsed(messages, _STATEMENTS)
+    table = parsed_lines(messages, _STATEMENTS)
     if table is None:
         return None
     values = table.column(0).combine_chunks()
@@ -259,14 +281,19 @@ def _parsed_statements(messages: pa.BinaryArray) -> list[Progress] | None:
         return None
 
 
+def load_json(data: bytes) -> Any:
+    """The value of JSON, with its numbers as texts. MessageError"""
+    try:
+        return json.loads(data.decode(), parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"invalid JSON: {error}") from None
+
+
 def _loaded(data: bytes | None) -> Progress | list[Any]:
     """MessageError"""
     if data is None:
         raise MessageError("message is NULL")
-    try:
-        message = json.loads(data.decode(), parse_int=_Number, parse_float=_Number, parse_constant=_Number)
-    except (ValueError, RecursionError) as error:
-        raise MessageError(f"invalid JSON: {error}") from None
+    message = load_json(data)
     if not isinstance(message, dict) or len(message) != 1:
         raise MessageError(f'message is not an object with the field "{UPDATES}" or "{PROGRESS}"')
     ((name, value),) = message.items()

@@ -5,6 +5,7 @@
 `ingestion`    the task of one source: reads, commits changes and position together, retries
 `history`      what CDCv2 messages say of a collection, until their times are closed (ENVELOPE MATERIALIZE)
 `keyed_rows`   the committed rows of a collection by key, for a source that replaces rows
+`key_join`     finds the rows of keys in them; Spark compares the keys
 `sources`      starts and ends the ingestions as sources are created, changed and dropped
 `kinds`        the kinds by name; `definitions`, `option_values`: their definitions and options
 `files`, `generators`, `kafka`, `postgres`  the kinds

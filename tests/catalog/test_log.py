@@ -524,6 +524,24 @@ def test_batch_sizes_grow_geometrically_and_deleted_rows_take_little_space(opene
     assert opened.log.sizes()[T][0] < 200
 
 
+def test_large_batches_are_rewritten_rarely(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates of the rows of a large batch are copied less than twice before they are merged with it."""
+    monkeypatch.setattr(module, "MERGE_ROWS", 6)
+    opened.write(1, (T, rows(*range(400))))
+    rewritten = 0
+    for time in range(2, 42):
+        opened.write(time, (T, u.with_diff(rows(*range(time * 6, time * 6 + 6)), -1)))
+        while run := opened.log.mergeable(T, time):
+            merged = opened.log.merge(run)
+            rewritten += sum(b.rows for b in run) if run[0].rows < 100 else 0
+            batch = opened.store.transact(lambda tx, run=run, merged=merged: opened.log.replace(tx, run, merged, 0))  # type: ignore[misc]
+            assert batch is not None
+            opened.log.replaced(run, batch, merged)
+        assert len(opened.log.batches(T)) <= 20
+    assert 0 < rewritten < 40 * 6 * 2
+    assert opened.log.rows(T, 41, SCHEMA).num_rows == 400 - 40 * 6
+
+
 @pytest.mark.slow
 def test_held_history_is_in_few_batches_and_each_time_is_readable(opened: Opened) -> None:
     """A hold keeps 2,000 commits at distinct times: batches and rewritten rows are logarithmic in the number of

@@ -78,6 +78,29 @@ def test_few_rows_are_compared_and_the_others_keep_their_order(tmp_path: Path, m
     )
 
 
+def test_updates_whose_rows_are_in_other_batches_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retraction of an update equals no row of the merged tables, as in a merge of the newest batches."""
+    count, changes = 20_000, []
+    for start in range(0, count, count // 4):
+        numbers = np.arange(start, start + count // 4)
+        old, new = (pa.table({"c0": numbers, "c1": np.full(len(numbers), version)}) for version in (1, 2))
+        changes.append(pa.concat_tables([u.with_diff(old, -1), u.with_diff(new, 1)]))
+    compared = []
+    consolidate = u.consolidate
+
+    def measured(table: pa.Table) -> pa.Table:
+        compared.append(table.num_rows)
+        return consolidate(table)
+
+    monkeypatch.setattr(u, "consolidate", measured)
+    found = merging.summed(changes, tmp_path)
+    assert Counter(pairs(pa.concat_tables(found.tables()))) == Counter(pairs(pa.concat_tables(changes)))
+    assert not found.is_rows
+    assert sum(compared) < count // 4
+
+
 @pytest.mark.parametrize("same", [False, True])
 def test_many_rows_are_compared_by_ranges_of_their_hashes(
     same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

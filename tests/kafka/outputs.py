@@ -31,16 +31,20 @@ TOPIC = "topic"
 
 
 class JoinEngine(PassingEngine):
-    """Joins the keys of a step as Spark does, in Python. Returns the input of other statements unchanged."""
+    """Compares the keys of a step as Spark does, in Python. Returns the input of other statements unchanged."""
 
     async def run(
         self, sql: str, views: Mapping[str, pa.Table], *, patient: bool = False, background: bool = False
     ) -> pa.Table:
-        if views.keys() != {"d0", "d1"}:
+        if "<=>" not in sql:
             return await super().run(sql, views, patient=patient, background=background)
-        old, new = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in ("d0", "d1"))
-        numbers = {_normal(row[:-1]): row[-1] for row in new}
-        pairs = [(row[-1], numbers[_normal(row[:-1])]) for row in old if _normal(row[:-1]) in numbers]
+        first, *others = (list(zip(*views[name].to_pydict().values(), strict=True)) for name in sorted(views))
+        if not others:  # pairs
+            width = len(views["d0"].column_names) // 2
+            equal = [row[-1] for row in first if _normal(row[:width]) == _normal(row[width:-1])]
+            return pa.table({"c0": pa.array(equal, pa.int64())})
+        numbers = {_normal(row[:-1]): row[-1] for row in others[0]}
+        pairs = [(row[-1], numbers[_normal(row[:-1])]) for row in first if _normal(row[:-1]) in numbers]
         return pa.table(
             {"c0": pa.array([a for a, _ in pairs], pa.int64()), "c1": pa.array([b for _, b in pairs], pa.int64())}
         )

@@ -7,8 +7,9 @@
 
 An arrangement is a sequence of runs, each sorted by a number computed from each row (`run`). An insert adds a run. The
 newest runs are merged into one as soon as the oldest of them has at most 1.5 times as many entries as the others
-together. There are therefore O(log n) runs, and an entry is rewritten O(log n) times. A probe is a binary search in
-each run.
+together. A large merge waits for LARGE_RUNS_MIN runs of similar sizes, or until many entries are retractions: it then
+merges all runs, so that these cancel. There are therefore O(log n) runs, and an entry is rewritten O(log n) times. A
+probe is a binary search in each run.
 
 A probe finds rows by the hash of their key. Rows of another key may have the same hash: the caller compares the keys.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -48,6 +50,9 @@ from server.runtime.threads import THREAD_ROWS, in_thread
 
 MEMORY_BYTES_MAX = 1 << 30  # of all runs of a server in memory; runs that exceed it are written to files
 MERGED_AT_ONCE = 64 * 1024  # rows of a merge that the inserting thread does; larger merges run in `Storage.merging`
+LARGE_RUNS_MIN = 4  # a large merge of fewer runs is not worth the copies
+SIMILAR = 4  # of the runs of a large merge, none has more entries than so many times the largest newer one
+RETRACTED_SHARE = 5  # all runs are merged if one in so many entries is a retraction in a run that is not the oldest
 
 
 class Arrangement(Protocol):
@@ -215,18 +220,21 @@ class ServerArrangement:
                 self._merging = self._storage.merging.submit(self._merge_large, runs)
 
     def _mergeable(self) -> tuple[Run, ...]:
-        """The newest runs of which none has more than 1.5 times the entries of the newer ones together.
+        """The newest runs that should be merged now; empty if their merge is not worth it yet.
 
         Only those after the runs that are being merged.
         """
         with self._lock:
             free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
-        count = entries = 0
-        for run in reversed(free):
-            if count and 2 * len(run.key_hashes) > 3 * entries:
-                break
-            count += 1
-            entries += len(run.key_hashes)
+        sizes = [len(run.key_hashes) for run in reversed(free)]
+        if len(free) == len(self._runs) and sum(sizes) > MERGED_AT_ONCE:
+            retractions = sum(run.retractions for run in free[1:])
+            if retractions and RETRACTED_SHARE * retractions >= sum(sizes):
+                return free
+        count = _count(sizes)
+        if sum(sizes[:count]) > MERGED_AT_ONCE:
+            count = _count_similar(sizes)
+            count = count if count >= LARGE_RUNS_MIN else 0
         return free[len(free) - count :] if count > 1 else ()
 
     def _merge_large(self, runs: tuple[Run, ...]) -> None:
@@ -290,3 +298,23 @@ class ServerArrangement:
     @property
     def memory_bytes(self) -> int:
         return sum(run.bytes for run in self._runs if not run.on_disk)
+
+
+def _count(sizes: Sequence[int]) -> int:
+    """How many of the first sizes have at most 1.5 times the sum of those before them."""
+    entries = 0
+    for number, size in enumerate(sizes):
+        if entries and 2 * size > 3 * entries:
+            return number
+        entries += size
+    return len(sizes)
+
+
+def _count_similar(sizes: Sequence[int]) -> int:
+    """How many of the first sizes have at most SIMILAR times the greatest of those before them."""
+    greatest = 0
+    for number, size in enumerate(sizes):
+        if greatest and size > SIMILAR * greatest:
+            return number
+        greatest = max(greatest, size)
+    return len(sizes)

@@ -119,8 +119,13 @@ class Run:
         return int(self.rows.nbytes) + sum(a.nbytes for a in others if isinstance(a, np.ndarray))
 
     @cached_property
+    def retractions(self) -> int:
+        """The number of entries with a negative diff."""
+        return 0 if self.diffs is None else int(np.count_nonzero(self.diffs < 0))
+
+    @property
     def takes_away(self) -> bool:
-        return self.diffs is not None and bool((self.diffs < 0).any())
+        return self.retractions > 0
 
     def between(self, low: int, end: int | None) -> Run:
         """The part with codes in [low, end), or codes >= `low` if `end` is None."""

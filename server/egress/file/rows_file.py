@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,14 +24,12 @@ from server.egress.net_changes import Pairs
 from server.egress.row_changes import RowChanges
 from server.egress.row_messages import Encoder, JsonForm
 from server.egress.sink_kind import SinkDefinition
+from server.ingest.files.frontier_lines import last_frontier
 from server.ingest.upstream import UpstreamError
 from server.runtime.threads import thread_to_the_end
 
-READ_BYTES = 1 << 20  # that are searched at once for the last frontier
 WRITE_BYTES = 1 << 20
 
-_FRONTIER = re.compile(rb'\n\{"frontier":\[(\d{1,19})\]\}(?=\n)')
-_FRONTIER_BYTES_MAX = 64
 _JOIN = pc.JoinOptions("emit_null", "")
 
 
@@ -92,7 +89,7 @@ class RowsFile:
                 f'another server writes to file "{self._path}" for the same sink',
                 "Stop one of the servers, or drop the sink on one of them.",
             ) from None
-        end, frontier = _last_frontier(file)
+        end, frontier = last_frontier(file)
         if (frontier or 0) < (committed or 0):
             raise self._refused(f"has the frontier {frontier}, but the sink has written up to {committed}")
         os.ftruncate(file, end)
@@ -145,21 +142,6 @@ class RowsFile:
                 size += written
                 waiting = bytearray()
         return size
-
-
-def _last_frontier(file: int) -> tuple[int, Timestamp | None]:
-    """The end of the last complete line with a frontier, and this frontier; (0, None) if there is none."""
-    begin = os.fstat(file).st_size
-    while begin > 0:
-        begin = max(0, begin - READ_BYTES)
-        data = os.pread(file, READ_BYTES + _FRONTIER_BYTES_MAX, begin)
-        if begin == 0:
-            data, offset = b"\n" + data, -1
-        else:
-            offset = begin
-        if found := list(_FRONTIER.finditer(data)):
-            return offset + found[-1].end() + 1, Timestamp(int(found[-1][1]))
-    return 0, None
 
 
 def _joined(*parts: pa.BinaryArray | bytes) -> pa.BinaryArray:

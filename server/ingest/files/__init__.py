@@ -2,8 +2,11 @@
 
 `file_format`       decodes the part of a file that was not read yet
 `avro_files`        the same for Avro object container files
+`frontier_lines`    the same for lines with frontiers, which sinks write
+`row_lines`         decodes these lines
 `regular_file`      opens them without blocking
 `conversion`        the columns of a file as those of the source
 `file_source`       the kind of source, and its upstream
 `changes_of_files`  the upstream of ENVELOPE MATERIALIZE
+`rows_of_files`     the upstream of ENVELOPE UPSERT and DEBEZIUM
 """

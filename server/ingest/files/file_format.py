@@ -19,9 +19,11 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.ingest.files.avro_files import AvroMessages, AvroRows
 from server.ingest.files.conversion import converted
+from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.regular_file import opened
 from server.ingest.source_kind import SourceDefinition, check_column_count
 
+ROW_ENVELOPES = (Envelope.UPSERT, Envelope.DEBEZIUM)
 BATCH_ROWS = 65_536
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 _SCAN_BYTES = 1024 * 1024
@@ -56,11 +58,18 @@ def format_of(definition: SourceDefinition) -> FileFormat:
     """The format of a definition. PgError 0A000 or 22023 if it cannot be a format of files."""
     format = definition.format or Format()
     is_changes = format.envelope is Envelope.MATERIALIZE
-    others = format.envelope is not Envelope.NONE and not is_changes
-    if format.key is not None or format.include or others or format.inline_errors is not None:
-        message = "KEY FORMAT, INCLUDE and ENVELOPE of a source from a file are not supported"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="The rows of files are only added: ENVELOPE NONE.")
+    if format.key is not None or format.include or format.inline_errors is not None:
+        message = "KEY FORMAT, INCLUDE and VALUE DECODING ERRORS of a source from a file are not supported"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
     encoding = format.value
+    if format.envelope in ROW_ENVELOPES:
+        return _row_lines(format, definition)
+    if format.envelope not in (Envelope.NONE, Envelope.MATERIALIZE):
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"ENVELOPE {format.envelope.upper()} of a source from a file is not supported",
+            hint="Use ENVELOPE NONE, UPSERT, DEBEZIUM or MATERIALIZE.",
+        )
     if encoding is not None and encoding.name == "avro":
         schema = _schema_of(encoding, definition)
         return AvroMessages(definition.columns, schema) if is_changes else AvroRows(definition.columns, schema)
@@ -93,6 +102,17 @@ def format_of(definition: SourceDefinition) -> FileFormat:
         case other:
             message = f"FORMAT {str(other).upper()} of a source from a file is not supported"
             raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Use FORMAT AVRO, CSV, JSON, TEXT or PARQUET.")
+
+
+def _row_lines(format: Format, definition: SourceDefinition) -> FrontierLines:
+    if format.value is None or format.value.name != "json" or not definition.columns:
+        envelope = format.envelope.upper()
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            f"ENVELOPE {envelope} of a source from a file requires FORMAT JSON and the columns",
+            hint=f"Write CREATE SOURCE name (column type, ...) FROM FILE '...' FORMAT JSON ENVELOPE {envelope}.",
+        )
+    return FrontierLines(definition.columns)
 
 
 def _schema_of(encoding: Encoding, definition: SourceDefinition) -> str | None:

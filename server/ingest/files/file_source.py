@@ -14,7 +14,8 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
-from server.ingest.files.file_format import FileFormat, format_of
+from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, format_of
+from server.ingest.files.rows_of_files import RowsOfFiles
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Options, Output, SourceContext, SourceDefinition, Statistics, Target
@@ -49,7 +50,10 @@ class FileSource:
         (target,) = targets
         format = format_of(definition)
         files = _Files(definition, format, target, context.statistics)
-        if definition.format is None or definition.format.envelope is not Envelope.MATERIALIZE:
+        envelope = Envelope.NONE if definition.format is None else definition.format.envelope
+        if envelope in ROW_ENVELOPES:
+            return RowsOfFiles(files, envelope, target, context)
+        if envelope is not Envelope.MATERIALIZE:
             return files
         decoder = format if isinstance(format, AvroMessages) else json_decoder(target)
         return ChangesOfFiles(files, decoder, definition, target, context)

@@ -10,7 +10,6 @@
 `errors`         messages that could not be decoded, until they are retracted
 `envelopes`      how messages change the output
 `positions`      positions in the log of the upstream database, by which repetitions are recognized
-`key_join`       the old rows of a step's keys
 `consumer`       the consumer of topics, in a thread of its own; `brokers`: why it cannot connect
 `transactions`   messages of several topics by upstream transaction; `transaction_topic` reads the metadata
 `start`          START OFFSET and START TIMESTAMP

@@ -32,12 +32,12 @@ from server.ingest.kafka.envelopes.envelope import Envelope
 from server.ingest.kafka.envelopes.materialize import MaterializeEnvelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
 from server.ingest.kafka.errors import Failures
-from server.ingest.kafka.key_join import KeyJoin
 from server.ingest.kafka.layout import Layout, Schemas, ends_of, events_of, layout_of, reads_headers
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start
 from server.ingest.kafka.transaction_topic import MergedTopic, TransactionTopic
+from server.ingest.key_join import KeyJoin
 from server.ingest.keyed_rows import KeyedRows
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes

@@ -1,4 +1,4 @@
-"""A coordinator that is closed during compaction."""
+"""Compaction beside other work: a close, and commits during a merge."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.log import Log
-from catalog.objects import Column, ObjectId, Table
+from catalog.log import MERGE_BATCHES, Log
+from catalog.objects import Column, ObjectId, Table, Timestamp
 from catalog.updates import DIFF
 from server.coordinator.committer import Request
+from server.coordinator.compaction import compact_collection
 from server.coordinator.payloads import prepare_payloads
 from server.runtime.threads import thread_to_the_end
+from server.timeline.frontiers import Frontiers
+from tests.catalog.test_log import Opened, T, rows
 from tests.server.ingest.child import opened
 
 TABLE = Table(ObjectId("u10"), ObjectId("u2"), "t", (Column("n", "int8"),), retain_ms=0)
@@ -78,3 +81,33 @@ async def test_the_result_of_a_cancelled_thread_is_discarded_once_it_has_ended()
     assert discarded == [1]
     assert await thread_to_the_end(work, 2, discard=discarded.append) == 2
     assert discarded == [1]
+
+
+async def test_history_that_was_released_during_a_merge_is_not_merged_with_its_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is before `since` afterwards, and the next pass consolidates it: to keep its times would be in vain."""
+
+    class Released(Frontiers):
+        time = MERGE_BATCHES
+
+        def kept(self, id: ObjectId) -> Timestamp:
+            return Timestamp(self.time)
+
+    files = Opened(tmp_path)
+    files.create(T)
+    for time in range(1, 3 * MERGE_BATCHES):
+        files.write(time, (T, rows(time)))
+    frontiers = Released()
+    frontiers.created(T, Timestamp(0), None)
+    frontiers.tables_upper = Timestamp(1_000_000)
+    merge = Log.merge
+
+    def released(self: Log, run: Any) -> Any:
+        frontiers.time = 2 * MERGE_BATCHES
+        return merge(self, run)
+
+    monkeypatch.setattr(Log, "merge", released)
+    assert await compact_collection(files.store, files.log, frontiers, T) == MERGE_BATCHES
+    assert len(files.log.batches(T)) == 2 * MERGE_BATCHES
+    files.store.close()

@@ -240,7 +240,8 @@ def test_a_failed_merge_is_reported(tmp_path: Path) -> None:
             await arrangement.settle()
         assert counts(await arrangement.whole(1)) == Counter({(1, "x"): 1, (2, "x"): 1})
 
-    with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "merged", side_effect=OSError("no room")):
+    merged = mock.patch.object(a, "merged", side_effect=OSError("no room"))
+    with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "LARGE_RUNS_MIN", 2), merged:
         asyncio.run(run())
     storage.close()
 
@@ -294,6 +295,43 @@ def test_runs_are_sorted_by_key_and_order(
     assert sorted(places.tolist()) == list(range(len(entries)))
     found = list(zip(hashes[places].tolist(), orders[places].tolist(), strict=True))
     assert found == sorted(zip(hashes.tolist(), orders.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("lags", [False, True])
+def test_large_runs_are_rewritten_rarely(monkeypatch: pytest.MonkeyPatch, lags: bool) -> None:
+    """Updates of the rows of a large run are copied about twice before they are merged with it.
+
+    If a reader lags, they do not cancel, and are not merged again for this reason.
+    """
+    monkeypatch.setattr(a, "MERGED_AT_ONCE", 4)
+    copied: list[int] = []
+    merged = a.merged
+
+    def counted(sorted_by: r.Sorting, runs: tuple[r.Run, ...], since: int) -> r.Run | None:
+        copied.append(sum(len(run.key_hashes) for run in runs))
+        return merged(sorted_by, runs, since)
+
+    monkeypatch.setattr(a, "merged", counted)
+    rows = pa.table([np.arange(400, dtype=np.int32), ["x"] * 400], schema=SCHEMA)
+
+    async def run() -> None:
+        storage = Storage()
+        arrangement = storage.arrangement(ByKey(("c0",)), SCHEMA)
+        await arrangement.insert(u.with_diff(rows, 1), 0)
+        for time in range(1, 41):
+            old = rows.slice(6 * time, 6)
+            new = pa.table([old["c0"], ["y"] * 6], schema=SCHEMA)
+            await arrangement.insert(pa.concat_tables([u.with_diff(old, -1), u.with_diff(new, 1)]), time)
+            arrangement.advance(0 if lags else time)
+            await arrangement.settle()
+            assert len(arrangement.runs_at(time)) <= 3 * a.LARGE_RUNS_MIN
+        assert 0 < sum(size for size in copied if size < 400) < 40 * 12 * 2.5
+        assert sum(size for size in copied if size >= 400) < 1_500
+        assert len(counts(await arrangement.whole(40))) == 400
+        assert arrangement.rows == 400 + 40 * 12 if lags else arrangement.rows < 1.7 * 400
+        storage.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("kept_back", [0, 50], ids=["compacted at once", "a reader lags"])

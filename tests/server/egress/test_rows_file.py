@@ -21,6 +21,7 @@ from catalog.source_definition import Envelope
 from server.coordinator.coordinator import Coordinator
 from server.egress.file import rows_file
 from server.egress.sinks import Sinks
+from server.ingest.files import frontier_lines
 from tests.kafka.sinks import replayed, until_written, upserted
 from tests.server.egress.child import running, write
 from tests.server.egress.histories import by_key, history, rows_of, upserts
@@ -83,12 +84,12 @@ async def test_the_files_have_the_changes_of_rows(tmp_path: Path) -> None:
     assert replayed(images) == {(1, "b"): 1}
 
 
-@pytest.mark.parametrize("block", [rows_file.READ_BYTES, 70])
+@pytest.mark.parametrize("block", [frontier_lines.READ_BYTES, 70])
 async def test_what_is_after_the_last_frontier_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """The end is as after a crash. `block`: of the search for the last frontier."""
-    monkeypatch.setattr(rows_file, "READ_BYTES", block)
+    monkeypatch.setattr(frontier_lines, "READ_BYTES", block)
     for number in range(4):
         for path in (tmp_path / envelope for envelope in FILES.values() if number):
             lost = [b'{"key":{"n":9},"value":null}\n', b'{"key":{"n":9},"value":"\\n{\\"frontier\\":[9]}"}\n' * 9]

@@ -13,13 +13,13 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerThread
+from tests.kafka.outputs import JoinEngine
 from tests.server.refusals import refused
-from tests.server.slow_engine import PassingEngine
 
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[psycopg.Connection]:
-    server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
+    server = ServerThread(tmp_path / "data", JoinEngine(), interval_s=0.02)
     try:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute("CREATE TABLE t (n bigint NOT NULL, v text)")
@@ -134,6 +134,29 @@ def test_a_source_from_the_file_of_a_sink_follows_its_table(
     assert [row[1:] for row in found] == [(1, 3, 'c"\n')]
 
 
+@pytest.mark.parametrize("envelope", ["UPSERT", "DEBEZIUM"])
+def test_a_source_from_the_changes_of_rows_of_a_sink_follows_its_table(
+    connection: psycopg.Connection, tmp_path: Path, envelope: str
+) -> None:
+    connection.execute("INSERT INTO t VALUES (1, 'a'), (2, '')")
+    format = f"FORMAT JSON ENVELOPE {envelope}"
+    connection.execute(f"CREATE SINK s FROM t INTO FILE '{tmp_path}/f' KEY (n) {format}".encode())
+    options = "(POLL INTERVAL '0.01s')"
+    connection.execute(f"CREATE SOURCE r (n int, v text) FROM FILE '{tmp_path}/*' {options} {format}".encode())
+
+    def until(*expected: tuple[int, str]) -> None:
+        while sorted(connection.execute("SELECT * FROM r").fetchall()) != list(expected):
+            sleep(0.01)
+
+    until((1, "a"), (2, ""))
+    with connection.transaction():
+        connection.execute("DELETE FROM t")
+        connection.execute("INSERT INTO t VALUES (1, 'b\"'), (3, 'c')")
+    until((1, 'b"'), (3, "c"))
+    connection.execute("DELETE FROM t")
+    until()
+
+
 def test_a_sink_into_an_avro_file_stalls_when_the_columns_change(
     connection: psycopg.Connection, tmp_path: Path
 ) -> None:
@@ -240,7 +263,7 @@ def metrics(server: ServerThread, prefix: str) -> dict[str, float]:
 
 
 def test_metrics_show_what_each_sink_has_written_and_how_far_it_lags(tmp_path: Path) -> None:
-    server = ServerThread(tmp_path / "data", PassingEngine(), interval_s=0.02)
+    server = ServerThread(tmp_path / "data", JoinEngine(), interval_s=0.02)
     label = '{sink="materialize.public.s"}'
     try:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:

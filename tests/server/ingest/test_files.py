@@ -176,7 +176,7 @@ async def test_invalid_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PgError, match="could not read file"):
         await FileSource().outputs(definition(tmp_path / "a.parquet", Encoding("parquet")))
     upsert = SourceDefinition("file", {}, {"path": "/x"}, Format(Encoding("text"), envelope=Envelope.UPSERT))
-    with pytest.raises(PgError, match="ENVELOPE of a source from a file are not supported"):
+    with pytest.raises(PgError, match="ENVELOPE UPSERT of a source from a file requires FORMAT JSON and the columns"):
         await FileSource().outputs(upsert)
     tables = SourceDefinition("file", {}, {"path": "/x"}, Format(Encoding("text")), ForTables(all=True))
     with pytest.raises(PgError, match="a source from a file has one output"):

@@ -32,9 +32,9 @@ from server.ingest.kafka.envelopes.envelope import (
     worked,
 )
 from server.ingest.kafka.errors import Failures, identity
-from server.ingest.kafka.key_join import KeyJoin, key_numbers
 from server.ingest.kafka.layout import AFTER, Layout
 from server.ingest.kafka.messages import Messages
+from server.ingest.key_join import KeyJoin, key_numbers
 from server.ingest.keyed_rows import Numbers, last_of_each
 
 Rows = NDArray[np.intp]

@@ -1,0 +1,91 @@
+"""Lines of JSON, of which those before the last line with a frontier are valid (docs/sinks.md, decision 072).
+
+    {"value":{"before":null,"after":{"id":1}}}
+    {"frontier":[1764000000000]}
+
+A sink that continues removes what follows the last frontier and writes it again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalog.objects import Column, Timestamp
+from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.files.regular_file import opened
+
+READ_BYTES = 1 << 20  # that are searched at once for the last frontier
+LINE_BYTES_MAX = 256 * 1024 * 1024
+
+_FRONTIER = re.compile(rb'\n\{"frontier":\[(\d{1,19})\]\}(?=\n)')
+_FRONTIER_BYTES_MAX = 64
+
+
+def last_frontier(file: int, first: int = 0) -> tuple[int, Timestamp | None]:
+    """The end of the last complete line with a frontier that begins at `first` or later, and this frontier.
+
+    (`first`, None) if there is none.
+    """
+    begin = os.fstat(file).st_size
+    while begin > first:
+        begin = max(first, begin - READ_BYTES)
+        before = os.pread(file, 1, begin - 1) if begin else b"\n"
+        data = before + os.pread(file, READ_BYTES + _FRONTIER_BYTES_MAX, begin)
+        if found := list(_FRONTIER.finditer(data)):
+            return begin + found[-1].end(), Timestamp(int(found[-1][1]))
+    return first, None
+
+
+class FrontierLines:
+    """The valid lines, in one binary column. Positions are bytes.
+
+    A read ends after a frontier if the data has one, so that the changes of a time are in one read if they are few.
+    """
+
+    def __init__(self, given: Sequence[Column]) -> None:
+        """`given`: the columns of the rows."""
+        self._given = tuple(given)
+        self._valid: dict[Path, tuple[int, int]] = {}  # up to where a file was searched, and the end of its valid lines
+
+    def columns(self, sample: Path | None) -> tuple[Column, ...]:
+        return self._given
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
+        with opened(path) as file:
+            left = self._end(path, file.fileno(), position) - position
+            file.seek(position)
+            data = file.read(min(bytes_max, left))
+            if len(data) < left:
+                if b"\n" not in data:
+                    data += file.readline(LINE_BYTES_MAX)
+                if len(data) > LINE_BYTES_MAX:
+                    message = f'line at byte {position} of file "{path}" is too long'
+                    raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+                frontiers = list(_FRONTIER.finditer(data))
+                data = data[: frontiers[-1].end() + 1 if frontiers else data.rfind(b"\n") + 1]
+        lines = pa.array(data.split(b"\n")[:-1], pa.binary())
+        return ([pa.table([lines], ["c0"])] if len(lines) else []), position + len(data)
+
+    def _end(self, path: Path, file: int, position: int) -> int:
+        """The end of the valid lines. Searches only what was appended since the last call."""
+        size = os.fstat(file).st_size
+        searched, end = self._valid.get(path, (position, position))
+        if size < searched:  # a sink has removed what was not valid
+            searched = end
+        found, frontier = last_frontier(file, max(position, searched))
+        if frontier is not None:
+            end = found
+        end = max(position, end)
+        self._valid[path] = max(end, size - _FRONTIER_BYTES_MAX), end
+        return end
+
+    def close(self) -> None:
+        """Each read closes its file."""
