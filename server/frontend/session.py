@@ -39,11 +39,12 @@ from server.frontend.extended_query import ExtendedQuery
 from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import COMMIT, SELECT, UNKNOWN, Responses
-from server.frontend.simple_query import TURN_S, SimpleQuery
+from server.frontend.simple_query import SimpleQuery
 from server.frontend.statement_task import Committing, StatementTask, Work
 from server.pg_catalog.engine import Undescribed
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import CANCELED
+from server.runtime.offload import TURN_S
 from server.session_state.context import Context
 from server.session_state.row_format import WIRE_ROWS, RowFormat
 from server.session_state.sender import Sender
