@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from protocol.pgwire.connection import EOF, NEED_DATA, Connection, Phase
+from protocol.pgwire.connection import DROPPED, EOF, NEED_DATA, Connection, Phase
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import ErrorResponse
 from protocol.pgwire.messages.frontend import (
@@ -182,6 +182,8 @@ class Session:
                 continue
             if message is NEED_DATA:
                 break
+            if message is DROPPED:
+                continue
             if message is EOF or isinstance(message, Terminate):
                 self._transport.close()
                 break
