@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 _threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="planning")
 _background = ThreadPoolExecutor(1, thread_name_prefix="planning dataflows")  # statements do not wait for it
-_decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding COPY")
+_decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
 
 
 def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
@@ -67,7 +67,7 @@ async def in_background_thread(work: Callable[..., Result], *args: Any) -> Resul
 
 
 async def in_decoding_thread(work: Callable[..., Result], *args: Any) -> Result:
-    """As `in_stoppable_thread`, for the data of COPY FROM."""
+    """As `in_stoppable_thread`, for the data of COPY FROM and long parameters."""
     return await _in_thread_of(_decoding, work, *args)
 
 
