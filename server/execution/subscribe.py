@@ -184,8 +184,9 @@ async def subscribe(
         activity.subscriptions_started[output] += 1
         return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
     bounds = Bounds(up_to, statement.snapshot, statement.progress)
+    holder = hold_at(context, inputs, as_of)  # before others run: `since` could advance beyond the chosen time
     begin = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
-    coming = ComingSubscription(begin, as_of, progress=statement.progress)
+    coming = ComingSubscription(begin, as_of, holder.release, progress=statement.progress)
     is_past = as_of <= context.coordinator.latest_time()
     subscription = await coming.begun_within(BEGIN_S) if is_past else coming
     activity.subscriptions_started[output] += 1
@@ -203,7 +204,10 @@ async def _begun(
     *,
     exact: bool,
 ) -> Subscription:
-    """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached."""
+    """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached.
+
+    The caller holds the inputs at `as_of`.
+    """
     with reporting(context, lambda: hydration_of(context, query)):
         joined = await _join(context, query, as_of, exact=exact)
     snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
@@ -264,7 +268,6 @@ def _check_bounds(context: Context, as_of: int, up_to: int | None) -> None:
 
 async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: bool) -> Joined:
     coordinator = context.coordinator
-    holder = hold_at(context, plan.inputs, as_of)
     try:
         await _until_reached(context, plan.inputs, as_of)
         check_unaltered(context, plan)
@@ -280,8 +283,6 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
             return await coordinator.subscriptions.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None
-    finally:
-        holder.release()
 
 
 async def _until_reached(context: Context, inputs: frozenset[ObjectId], time: Timestamp) -> None:

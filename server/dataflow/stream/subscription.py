@@ -229,10 +229,14 @@ class ComingSubscription:
     The first progress is sent at once, the rest when it has `begun`.
     """
 
-    def __init__(self, begin: Coroutine[Any, Any, Subscription], as_of: int, *, progress: bool) -> None:
+    def __init__(
+        self, begin: Coroutine[Any, Any, Subscription], as_of: int, ended: Callable[[], None], *, progress: bool
+    ) -> None:
+        """`ended` is called at the end of `begin`, also if it was cancelled before it ran."""
         self.interrupt: Callable[[PgError], None] | None = None
         self._messages: list[Message] = [Progress(as_of)] if progress else []
         self._beginning = asyncio.create_task(begin)
+        self._beginning.add_done_callback(lambda _: ended())
         self.finished = False
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from psycopg import errors
 
+from server.execution import subscribe
 from tests.examples import examples
 from tests.fix_server import ServerThread
 
@@ -417,3 +419,33 @@ def test_a_dropped_table_ends_the_streams_of_its_constants(dsn: str, tables: psy
         with pytest.raises(errors.UndefinedObject, match=r"relation '.*\.public\.r' was dropped"):
             for _ in stream:
                 pass
+
+
+def test_the_chosen_time_is_held_until_the_subscription_begins(
+    server: ServerThread, dsn: str, tables: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task begins when `since` has advanced on a busy server, or is cancelled before."""
+    begun, holders = subscribe._begun, server.app.coordinator.frontiers.holders
+
+    async def late(*args: Any, **named: Any) -> Any:
+        await asyncio.sleep(1.5)  # longer than a table keeps history
+        return await begun(*args, **named)
+
+    monkeypatch.setattr(subscribe, "_begun", late)
+    tables.execute("INSERT INTO l VALUES (1, 1)")
+    before = len(holders)
+    with connect(dsn) as reader:
+        with reader.transaction():
+            reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")
+            assert [row[1:] for row in reader.execute("FETCH 1 c").fetchall()] == [(1, 1, 1)]
+        reader.execute("SET statement_timeout = '100ms'")
+        with pytest.raises(errors.QueryCanceled), reader.transaction():
+            reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")
+            reader.execute("FETCH 1 c")
+        reader.execute("RESET statement_timeout")
+        deadline = threading.Event()
+        for _ in range(100):
+            if len(holders) == before:
+                break
+            deadline.wait(0.05)
+        assert len(holders) == before

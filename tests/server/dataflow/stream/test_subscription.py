@@ -43,7 +43,7 @@ async def rest(stream: Subscription) -> list[Progress | int]:
 async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None:
     computed = asyncio.Event()
     computed.set()
-    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, progress=True)
+    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, lambda: None, progress=True)
     stream = await coming.begun_within(60)
     assert isinstance(stream, Subscription)
     assert await rest(stream) == [Progress(5), 5, Progress(6)]
@@ -52,7 +52,7 @@ async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None
 
 async def test_waiting_for_the_computation_is_bounded(tmp_path: Path) -> None:
     computed = asyncio.Event()
-    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, progress=True)
+    coming = ComingSubscription(begun(Feed(Timestamp(6), tmp_path), computed), 5, lambda: None, progress=True)
     assert await coming.begun_within(0.01) is coming
     assert coming.ready() == [Progress(5)]
     assert coming.ready() == []
@@ -69,7 +69,7 @@ async def test_an_error_of_the_computation_is_raised() -> None:
         raise PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
 
     with pytest.raises(PgError, match="division by zero"):
-        await ComingSubscription(failing(), 5, progress=True).begun_within(60)
+        await ComingSubscription(failing(), 5, lambda: None, progress=True).begun_within(60)
 
 
 async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> No
         finally:
             cancelled.set()
 
-    wait = asyncio.create_task(ComingSubscription(waiting(), 5, progress=True).begun_within(60))
+    wait = asyncio.create_task(ComingSubscription(waiting(), 5, lambda: None, progress=True).begun_within(60))
     await asyncio.sleep(0.01)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
