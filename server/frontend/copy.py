@@ -163,6 +163,7 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
         if time.monotonic() > turn_end:  # the messages may be small
             await asyncio.sleep(0)
             turn_end = time.monotonic() + TURN_S
+        arrival.clear()  # what arrives from here on, also while the caller decodes data, ends the wait below
         event = sender.connection.next_event()
         if isinstance(event, CopyData):
             if event.data:
@@ -180,7 +181,6 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
             case CopyFail(message=message):
                 raise PgError(SqlState.QUERY_CANCELED, f"COPY from stdin failed: {message}")
             case _ if event is NEED_DATA:
-                arrival.clear()
                 sender.transport.limit_input(0)
                 await arrival.wait()
             case _ if event is EOF:
