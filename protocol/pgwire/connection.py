@@ -79,10 +79,13 @@ class Signal(Enum):
 
     NEED_DATA = "need data"
     EOF = "eof"
+    DROPPED = "dropped"
 
 
 NEED_DATA: Final = Signal.NEED_DATA  # no complete message has arrived: call `receive_data` first
 EOF: Final = Signal.EOF  # no more messages: the client terminated, disconnected or was refused
+DROPPED: Final = Signal.DROPPED  # DROPPED_MAX messages were dropped: call `next_event` again, perhaps later
+DROPPED_MAX = 1_000
 
 
 class Phase(Enum):
@@ -257,7 +260,7 @@ class Connection:
         self._no_more_data = True
 
     def next_event(self) -> FrontendMessage | Signal:
-        """The next message, or NEED_DATA, or EOF.
+        """The next message, or NEED_DATA, or EOF. DROPPED after many messages that are not handled, as after an error.
 
         Raises PgError if the message is invalid; send its ErrorResponse. If it is FATAL, `phase` is CLOSED: flush and
         close. Otherwise continue as after any failed command: in phase READY send ReadyForQuery; in phase EXTENDED the
@@ -379,6 +382,7 @@ class Connection:
         return EOF
 
     def _next_message(self) -> FrontendMessage | Signal:
+        dropped = 0
         while self._skipped() and self._has(HEADER.size):
             code, length = HEADER.unpack_from(self._data, self._at)
             reading = self._readings.get(code)
@@ -400,6 +404,9 @@ class Connection:
                 self._enter(after)
             if parse is not None:
                 return parse(data, start + HEADER.size, end)
+            dropped += 1
+            if dropped == DROPPED_MAX:
+                return DROPPED
         return self._starved()
 
     def _begin_skip(self, length: int, after: Phase, *, dropped: bool) -> None:

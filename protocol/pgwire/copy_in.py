@@ -5,10 +5,13 @@
     at CopyDone: batches += decoder.finish()
 
 Payloads are buffered until there are GATHER_BYTES; then `copy_text` or `copy_binary` decodes the complete records.
+Decoding takes memory in proportion to a payload and to the longest record. It may take seconds: run it in a thread.
 Errors are PgError with PostgreSQL's message, code and CONTEXT line.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -20,13 +23,14 @@ from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 
 GATHER_BYTES = 2 << 20  # about 30,000 rows of 70 bytes
 BATCH_ROWS = 65_536
-RECORD_BYTES_MAX = 512 << 20  # keeps offsets into the buffered data within Arrow's int32
+RECORD_BYTES_MAX = 64 << 20  # as a message. About four times as much memory is needed to decode a record
 
 
 class CopyDecoder:
     """Decodes one COPY. `columns` are names and types of the column list, `relation` is the table's name in CONTEXT.
 
-    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes.
+    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes. `checkpoint` is called
+    every few milliseconds, and may raise.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class CopyDecoder:
         *,
         timezone: str = "UTC",
         style: InputStyle = DEFAULT_INPUT,
+        checkpoint: Callable[[], None] = lambda: None,
     ) -> None:
         if not columns:
             raise PgError(
@@ -48,16 +53,18 @@ class CopyDecoder:
         self._reader: Lines | Binary = (
             Binary(self._columns, relation)
             if options.is_binary
-            else Lines(self._columns, options, relation, timezone, style)
+            else Lines(self._columns, options, relation, timezone, style, checkpoint)
         )
         self._pending: list[bytes] = []
-        self._gathered, self._due = 0, GATHER_BYTES
+        self.gathered = 0
+        """The bytes that are not decoded yet."""
+        self._due = GATHER_BYTES
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
         """Adds the payload of one CopyData; returns decoded batches, if any. After a PgError do not use it further."""
         self._pending.append(data)
-        self._gathered += len(data)
-        return self._decode(final=False) if self._gathered >= self._due else []
+        self.gathered += len(data)
+        return self._decode(final=False) if self.gathered >= self._due else []
 
     def finish(self) -> list[pa.RecordBatch]:
         """The remaining batches, at CopyDone. Raises PgError as `feed` does."""
@@ -66,12 +73,16 @@ class CopyDecoder:
     def _decode(self, *, final: bool) -> list[pa.RecordBatch]:
         data = b"".join(self._pending)
         tables, used = self._reader.read(data, final=final)
-        rest = data[used:]
+        rest, length = data[used:], used
+        while length and rest:  # `read` returns a limited number of records
+            more, length = self._reader.read(rest, final=final)
+            tables, rest = tables + more, rest[length:]
         if len(rest) > RECORD_BYTES_MAX:
             detail = f"A record of COPY holds at most {RECORD_BYTES_MAX} bytes."
             raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "out of memory", detail=detail)
         # An incomplete record is scanned again only after its size has doubled: scanning stays linear.
-        self._pending, self._gathered, self._due = [rest], len(rest), len(rest) + max(GATHER_BYTES, len(rest))
+        self._pending, self.gathered = [rest], len(rest)
+        self._due = min(len(rest) + max(GATHER_BYTES, len(rest)), RECORD_BYTES_MAX + GATHER_BYTES)
         names = [f"c{index}" for index in range(len(self._columns))]
         batches = (pa.record_batch(arrays, names) for arrays in tables if len(arrays[0]))
         return [batch.slice(start, BATCH_ROWS) for batch in batches for start in range(0, batch.num_rows, BATCH_ROWS)]

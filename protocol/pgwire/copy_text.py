@@ -2,14 +2,15 @@
 
 Arrow's CSV parser reads data that it parses exactly as PostgreSQL does (`Lines._ordinary`). All other data, including
 all invalid data, is read record by record by a port of src/backend/commands/copyfromparse.c (version 16). Only the port
-raises errors.
+raises errors. It also reads large records, for which Arrow's parser and the checks before it take too much memory.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,12 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.utf8 import decode_utf8
 
+ORDINARY_BYTES_MAX = 4 << 20
+RECORDS_MAX = 65_536  # of one call of `read`, if Arrow's parser cannot be used
+WINDOW = 1 << 18
+"""The bytes or characters that a regular expression examines before other threads may run."""
+PARTS_MAX = 4_096
+
 
 @dataclass(slots=True)
 class _Record:
@@ -35,10 +42,16 @@ class Lines:
     """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed."""
 
     def __init__(
-        self, columns: Columns, options: CopyOptions, relation: str, timezone: str, style: InputStyle = DEFAULT_INPUT
+        self,
+        columns: Columns,
+        options: CopyOptions,
+        relation: str,
+        timezone: str,
+        style: InputStyle = DEFAULT_INPUT,
+        checkpoint: Callable[[], None] = lambda: None,
     ) -> None:
         self._columns, self._options, self._timezone = columns, options, timezone
-        self._style = style
+        self._style, self._checkpoint = style, checkpoint
         self._where = Place(relation)
         names = [name for name, _ in columns]
         self._never_null = options.positions(options.force_not_null, names, relation)
@@ -57,8 +70,11 @@ class Lines:
         self._ended = False
         quote, escape = (re.escape(c.encode()) for c in (options.quote, options.escape))
         inside = rb"[^%b]*+" % quote if quote == escape else rb"(?>(?:[^%b%b]|%b[\s\S])*)" % (quote, escape, escape)
+        self._csv_inside = re.compile(inside)
         self._csv_record = re.compile(rb"(?>(?:[^%b\r\n]++|%b%b%b)*)" % (quote, quote, inside, quote))
-        self._text_field = re.compile(rf"(?>(?:[^\\{re.escape(options.delimiter)}]++|\\[\s\S]?)*)")
+        self._text_field = re.compile(rf"(?>(?:[^\\{re.escape(options.delimiter)}]++|\\[\s\S])*)")
+        marks = "".join(map(re.escape, sorted({options.delimiter, options.quote, options.escape})))
+        self._csv_unmarked = re.compile(f"[^{marks}]*+")
 
     def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
         if self._ended:
@@ -82,6 +98,8 @@ class Lines:
 
     def _ordinary(self, data: bytes, final: bool) -> tuple[list[pa.Array], int] | None:
         """The complete records of `data` by Arrow's parser; None if its result might differ from PostgreSQL's."""
+        if len(data) > ORDINARY_BYTES_MAX:
+            return None
         end = len(data) if final else data.rfind(b"\n") + 1
         newline = b"\r\n" if data.find(b"\r", 0, end) >= 0 else b"\n"
         quoted = self._is_csv and self._options.quote.encode() in data
@@ -206,10 +224,10 @@ class Lines:
     # -- the exact reader
 
     def _records(self, data: bytes, position: int, final: bool) -> tuple[list[_Record], int, PgError | None]:
-        """The complete records from `position`, their end, and the error that stopped reading, if any."""
+        """Up to RECORDS_MAX complete records from `position`, their end, and the error that stopped reading, if any."""
         records: list[_Record] = []
         try:
-            while not self._ended:
+            while not self._ended and len(records) < RECORDS_MAX:
                 line = self._next_line(data, position, final)
                 if line is None:
                     break
@@ -241,9 +259,8 @@ class Lines:
         """
         if position >= len(data):
             return None
-        match = (self._csv_record if self._is_csv else _TEXT_RECORD).match(data, position)
-        assert match is not None
-        end, line = match.end(), match[0]
+        end = self._end_of_csv_record(data, position) if self._is_csv else self._end_of(_TEXT_RECORD, data, position)
+        line = data[position:end]
         mark = data[end : end + 1]
         unclosed = self._is_csv and mark == self._options.quote.encode()  # the closing quote has not arrived
         if not final and (unclosed or len(data) - end < 4):  # a line end or end marker may be incomplete
@@ -263,6 +280,28 @@ class Lines:
         if not mark:
             return line, len(data)
         return line, end + self._take_end_of_line(data[end : end + 2])
+
+    def _end_of(self, repeated: re.Pattern[Any], data: Any, position: int) -> int:
+        """The end of the longest match at `position`, of an expression of which repetitions match, too."""
+        while True:
+            self._checkpoint()
+            match = repeated.match(data, position, position + WINDOW)
+            assert match is not None
+            if match.end() == position or match.end() < position + WINDOW - 1:  # an escape may be split by the window
+                return match.end()
+            position = match.end()
+
+    def _end_of_csv_record(self, data: bytes, position: int) -> int:
+        """The position of the line end, of an opening quote without a closing one, or of the end of the data."""
+        quote = self._options.quote.encode()
+        while True:
+            position = self._end_of(self._csv_record, data, position)
+            if data[position : position + 1] != quote:
+                return position
+            closing = self._end_of(self._csv_inside, data, position + 1)  # it is outside of the window
+            if data[closing : closing + 1] != quote:
+                return position
+            position = closing + 1
 
     def _take_end_of_line(self, mark: bytes) -> int:
         """The length of this line's end. All line ends must be the same as the first."""
@@ -295,36 +334,48 @@ class Lines:
     def _text_fields(self, text: str) -> list[str | None]:
         """CopyReadAttributesText()."""
         if "\\" not in text:
-            return [None if field == self._options.null else field for field in text.split(self._options.delimiter)]
+            texts = text.split(self._options.delimiter, len(self._columns))  # one more than columns is an error
+            return [None if field == self._options.null else field for field in texts]
         if (len(text) - len(text.rstrip("\\"))) % 2:
             text = text[:-1]  # a trailing backslash at the end of the data is dropped
         fields: list[str | None] = []
         position = 0
         while True:
-            match = self._text_field.match(text, position)
-            assert match is not None
-            fields.append(None if match[0] == self._options.null else _unescape(match[0]))
-            if match.end() == len(text):
+            end = self._end_of(self._text_field, text, position)
+            field = text[position:end]
+            value = None if field == self._options.null else _unescape(field, self._checkpoint)
+            if len(fields) <= len(self._columns):
+                fields.append(value)
+            if end == len(text):
                 return fields
-            position = match.end() + 1
+            position = end + 1
 
     def _csv_fields(self, text: str) -> list[str | None]:
         """CopyReadAttributesCSV(): quotes may begin and end anywhere in a field."""
         options = self._options
         fields: list[str | None] = []
+        blocks: list[str] = []
         parts: list[str] = []
         start = position = 0
         saw_quote = in_quote = False
-        specials = re.compile("|".join(re.escape(c) for c in {options.delimiter, options.quote, options.escape}))
+
+        def add_field(end: int) -> None:
+            if len(fields) <= len(self._columns):
+                is_null = not saw_quote and text[start:end] == options.null
+                fields.append(None if is_null else "".join(blocks + parts))
+
         while True:
-            match = specials.search(text, position)
-            parts.append(text[position : match.start() if match else len(text)])
-            if match is None:
+            end = self._end_of(self._csv_unmarked, text, position)
+            parts.append(text[position:end])
+            if len(parts) > PARTS_MAX:
+                blocks.append("".join(parts))
+                parts = []
+            if end == len(text):
                 if in_quote:
                     raise bad_file("unterminated CSV quoted field")
-                fields.append(None if not saw_quote and text[start:] == options.null else "".join(parts))
+                add_field(end)
                 return fields
-            mark, position = match[0], match.end()
+            mark, position = text[end], end + 1
             after = text[position : position + 1]
             if in_quote and mark == options.escape and after and after in options.escape + options.quote:
                 parts.append(after)
@@ -332,9 +383,8 @@ class Lines:
             elif mark == options.quote:
                 in_quote, saw_quote = not in_quote, True
             elif mark == options.delimiter and not in_quote:
-                raw = text[start : match.start()]
-                fields.append(None if not saw_quote and raw == options.null else "".join(parts))
-                parts, start, saw_quote = [], position, False
+                add_field(end)
+                blocks, parts, start, saw_quote = [], [], position, False
             else:
                 parts.append(mark)
 
@@ -404,19 +454,22 @@ def _without_escapes(array: pa.Array) -> pa.Array:
     has_escapes = pc.fill_null(pc.match_substring(array, "\\"), False)
     if not pc.any(has_escapes).as_py():
         return array
-    plain = [_unescape(text) for text in array.filter(has_escapes).to_pylist()]
+    plain = [_unescape(text, lambda: None) for text in array.filter(has_escapes).to_pylist()]
     return pc.replace_with_mask(array, has_escapes, pa.array(plain, pa.string()))
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, checkpoint: Callable[[], None]) -> str:
     """One field of COPY text without escapes. Raises PgError 22021 if the result is not UTF-8."""
-
-    def character(match: re.Match[bytes]) -> bytes:
+    data, plain, position = text.encode(), bytearray(), 0
+    for match in _ESCAPE.finditer(data):
+        checkpoint()
+        plain += data[position : match.start()]
         octal, hexadecimal, other = match.groups()
         if octal is not None:
-            return bytes([int(octal, 8) & 0xFF])
-        if hexadecimal is not None:
-            return bytes([int(hexadecimal, 16)])
-        return _LETTERS.get(other, other) if other is not None else b""
-
-    return decode_utf8(_ESCAPE.sub(character, text.encode()))
+            plain.append(int(octal, 8) & 0xFF)
+        elif hexadecimal is not None:
+            plain.append(int(hexadecimal, 16))
+        elif other is not None:
+            plain += _LETTERS.get(other, other)
+        position = match.end()
+    return decode_utf8(bytes(plain + data[position:]))

@@ -12,18 +12,22 @@ from typing import Any, NoReturn
 
 from protocol.pgwire.errors import PgError, SqlState
 
+VALUES_MAX = 2_000_000
+"""The number of members and elements of a value. Each takes 140 to 330 bytes of memory while the value is parsed."""
+
 quoted_json = json.JSONEncoder(ensure_ascii=False).encode
 """Encodes a string as a JSON string."""
 
 
 def parse_json(text: str) -> str:
-    """Returns `text` unchanged if it is valid JSON. Raises PgError 22P02."""
+    """Returns `text` unchanged if it is valid JSON. Raises PgError 22P02, 54000."""
     _loads(text, str)
     return text
 
 
 def parse_jsonb(text: str) -> str:
-    """`text` in jsonb's normal form. Raises PgError 22P02, 22P05 for \\u0000, 22003 for a number beyond numeric."""
+    """`text` in jsonb's normal form. Raises PgError 22P02, 22P05 for \\u0000, 22003 for a number beyond numeric,
+    54000 for more than VALUES_MAX members and elements."""
     return printed_jsonb(loaded_jsonb(text))
 
 
@@ -33,6 +37,13 @@ def loaded_jsonb(text: str) -> Any:
 
 
 def _loads(text: str, number: Any) -> Any:
+    if len(text) > VALUES_MAX and (count := text.count(",")) > VALUES_MAX:  # commas in strings count, too
+        raise PgError(
+            SqlState.PROGRAM_LIMIT_EXCEEDED,
+            f"number of JSON values exceeds the maximum allowed ({VALUES_MAX})",
+            detail=f"The input has {count} commas.",
+            hint="Store the elements as rows.",
+        )
     try:
         return json.loads(text, parse_int=number, parse_float=number, parse_constant=_refuse_constant)
     except RecursionError:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from catalog.objects import Index, MaterializedView
+from catalog.state import CatalogState
 from server.coordinator.committer import Committer
 from server.coordinator.reads import DataflowInputs, Reads
 from server.dataflow.arrangements.shared import SharedArrangements
-from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy, maintenance_strategy
+from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.runtime.computation import Computation
-from server.dataflow.runtime.failed_plan import FailedPlan
+from server.dataflow.runtime.hydration import State
 from server.dataflow.runtime.incremental import computation_of
+from server.dataflow.runtime.unplanned import Unplanned
+from server.runtime.offload import at_once, in_background_thread
 from server.spark import Engine
+from server.sql.grammar.checkpoint import Stopped
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_index, plan_stored
 
@@ -32,12 +36,9 @@ class Computations:
         self._inputs = inputs
         self._arrangements = arrangements
 
-    def of_query(self, plan: QueryPlan, maintenance: MaintenanceStrategy | None = None) -> Computation:
-        """Returns the computation that maintains a query. 0A000 if there is none.
-
-        `maintenance` is the result of `maintenance_strategy`, if the caller has it.
-        """
-        maintenance = maintenance or maintenance_strategy(plan, self._reads.sizes(plan.inputs))
+    def of_query(self, plan: QueryPlan) -> Computation:
+        """Returns the computation that maintains a query. 0A000 if there is none. It may run in a thread."""
+        maintenance = maintenance_strategy(plan, self._reads.sizes(plan.inputs))
         return computation_of(plan, maintenance, self._engine, self._inputs, self._arrangements)
 
     def of_item(self, item: MaterializedView | Index) -> Computation:
@@ -45,15 +46,22 @@ class Computations:
 
         The columns of an index's computation are those of the relation, followed by the keys that are expressions.
 
-        If planning fails, returns a `FailedPlan`, which plans again at every change of the inputs and reports the
-        error through its dataflow. The commit that created the object is on disk, and other dataflows are not affected.
+        If planning takes long or fails, returns an `Unplanned`, whose dataflow plans the query in a thread. If that
+        fails, it plans again at every change of the inputs and reports the error. The commit that created the object
+        is on disk, and other dataflows are not affected.
         """
 
-        def plan() -> Computation:
-            state = self._committer.state
+        def plan(state: CatalogState) -> Computation:
             return self.of_query(plan_index(item, state) if isinstance(item, Index) else plan_stored(item.query, state))
 
+        async def plan_later() -> Computation:
+            return await in_background_thread(plan, self._committer.state)
+
+        state = self._committer.state
         try:
-            return plan()
+            return at_once("", plan, state)
+        except Stopped:
+            reached = State.WAITING
         except Exception:
-            return FailedPlan(plan, self._committer.state.collections(item.depends_on), self._inputs)
+            reached = State.FAILED
+        return Unplanned(plan_later, reached, state.collections(item.depends_on), self._inputs)

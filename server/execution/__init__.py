@@ -10,8 +10,8 @@ insert_on_conflict.py  ON CONFLICT; `own_changes`: what a transaction sees of it
 row_rules.py     generated columns and CHECK of new rows; `second_digits`: timestamp(n) and the like
 create_table_as.py  CREATE TABLE AS and SELECT INTO
 alter_table.py   ALTER TABLE, with `add_check` and `add_key`; `alter_domain`: ALTER DOMAIN that checks rows
-lock_tables.py   LOCK TABLE; `maintenance`: VACUUM and ANALYZE
-reindex.py       REINDEX; `set_constraints`, `extensions`: other statements that only check names
+lock_tables.py   LOCK TABLE
+maintenance.py   VACUUM, ANALYZE and REINDEX; `set_constraints`, `extensions`: other statements that only check names
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a reader of a feed, an envelope
 show.py          SHOW: from the catalog; `show_query` is SHOW as a query, for SUBSCRIBE

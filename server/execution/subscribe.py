@@ -14,7 +14,6 @@ from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
 from server.coordinator.subscriptions import Joined
-from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.stream.consolidation import ordered
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.stream.feed import Entry
@@ -284,10 +283,7 @@ async def _join(context: Context, plan: QueryPlan, as_of: Timestamp, *, exact: b
                 selection = selection_of(scan, width)
                 if selection is not None or scan == DirectScan(item.id, tuple(range(width))):
                     return await coordinator.subscriptions.join_collection(scan.source, as_of, selection)
-            maintenance = await offload(
-                plan.stored_text, maintenance_strategy, plan, coordinator.reads.sizes(plan.inputs)
-            )
-            computation = coordinator.computations.of_query(plan, maintenance)
+            computation = await offload(plan.stored_text, coordinator.computations.of_query, plan)
             return await coordinator.subscriptions.join_query(computation, as_of, exact=exact)
     except NotReadable as error:  # a system table has no history before its first subscription
         raise not_readable(context, error, as_of) from None

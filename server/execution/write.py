@@ -41,6 +41,7 @@ from server.execution.select import (
     rows_at,
     rows_without_inputs,
 )
+from server.runtime.offload import in_decoding_thread
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null, check_violation
 from server.session_state.context import Context, not_readable
@@ -56,6 +57,7 @@ from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
 CHECK_BYTES = 8 * 1024 * 1024  # the size of the rows whose CHECK constraints COPY checks together
+DECODED_BYTES_MAX = 8 * 1024  # more data of COPY is decoded in a thread: lines may be empty, so that each byte is a row
 COPY_CHUNK_BYTES = 64 * 1024 * 1024  # per COPY; rows beyond this size are written to a file
 
 
@@ -387,11 +389,11 @@ class CopyIn:
         return self._rows
 
     async def feed(self, data: bytes) -> None:
-        """PgError for malformed data; the error names line and column."""
-        await self._take(self._decoder.feed(data))
+        """PgError for malformed data; the error names line and column. Do not call it again after a cancellation."""
+        await self._decode(len(data), self._decoder.feed, data)
 
     async def finish(self) -> Result:
-        await self._take(self._decoder.finish())
+        await self._decode(0, self._decoder.finish)
         await self._check()
         rows = [payload.table for payload in self._payloads]
         if self._batches:
@@ -406,6 +408,12 @@ class CopyIn:
             self._context.transaction.payloads.append((self._table.id, payload))
         self._payloads = []
         return Result(f"COPY {self._rows}")
+
+    async def _decode(self, added: int, decode: Callable[..., list[pa.RecordBatch]], *data: bytes) -> None:
+        if self._decoder.gathered + added > DECODED_BYTES_MAX:
+            await self._take(await in_decoding_thread(decode, *data))
+        else:
+            await self._take(decode(*data))
 
     def abandon(self) -> None:
         for payload in self._payloads:

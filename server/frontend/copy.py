@@ -24,17 +24,19 @@ from server.execution.names import find_item
 from server.execution.select import select
 from server.execution.subscribe import subscribe
 from server.execution.with_writes import write_with
+from server.runtime.offload import TURN_S
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan, WithWritesPlan
 from server.session_state.progress import reporting
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
 from server.sql.grammar import statements as s
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.copy import CopyRelation
 from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
-FEED_BYTES = 1024 * 1024  # data is collected up to this size before it is decoded
+FEED_BYTES = 1024 * 1024  # data is collected up to this size, and larger messages are divided, before it is decoded
 
 
 async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: Plan) -> None:
@@ -122,7 +124,12 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
         table,
         positions,
         CopyDecoder(
-            columns, options, table.name, timezone=context.settings["TimeZone"], style=context.settings.input_style
+            columns,
+            options,
+            table.name,
+            timezone=context.settings["TimeZone"],
+            style=context.settings.input_style,
+            checkpoint=checkpoint,
         ),
     )
     format = 1 if options.is_binary else 0
@@ -151,23 +158,29 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
     """Yields the data of CopyData messages until CopyDone, in chunks of about FEED_BYTES."""
     chunks: list[bytes] = []
     size = 0
+    turn_end = time.monotonic() + TURN_S
     while True:
+        if time.monotonic() > turn_end:  # the messages may be small
+            await asyncio.sleep(0)
+            turn_end = time.monotonic() + TURN_S
+        arrival.clear()  # what arrives from here on, also while the caller decodes data, ends the wait below
         event = sender.connection.next_event()
         if isinstance(event, CopyData):
-            chunks.append(event.data)
+            if event.data:
+                chunks.append(event.data)
             size += len(event.data)
             if size < FEED_BYTES:
                 continue
         if size:
-            yield b"".join(chunks)
-            chunks, size = [], 0
+            data, chunks, size = b"".join(chunks), [], 0
+            for start in range(0, len(data), FEED_BYTES):
+                yield data[start : start + FEED_BYTES]
         match event:
             case CopyDone():
                 return
             case CopyFail(message=message):
                 raise PgError(SqlState.QUERY_CANCELED, f"COPY from stdin failed: {message}")
             case _ if event is NEED_DATA:
-                arrival.clear()
                 sender.transport.limit_input(0)
                 await arrival.wait()
             case _ if event is EOF:

@@ -5,8 +5,6 @@ A method returns None if it has handled its message, or the work that remains to
 
 from __future__ import annotations
 
-import asyncio
-
 from catalog.state import CatalogState
 from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.errors import PgError, SqlState
@@ -24,7 +22,7 @@ from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import Responses, kind_of
 from server.frontend.statement_task import Work
-from server.runtime.offload import at_once, in_stoppable_thread
+from server.runtime.offload import at_once, in_decoding_thread, in_stoppable_thread
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared
 from server.session_state.sender import Sender
@@ -129,7 +127,7 @@ class ExtendedQuery:
 
     async def _bind_long(self, message: Bind, prepared: Prepared) -> None:
         """Decodes in a thread, because long parameters would block the event loop."""
-        self._add_portal(message, prepared, await asyncio.to_thread(self._decode, message, prepared))
+        self._add_portal(message, prepared, await in_decoding_thread(self._decode, message, prepared))
 
     def _decode(self, message: Bind, prepared: Prepared) -> tuple[object, ...]:
         """Returns the values of the parameters."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from protocol.pgwire.connection import EOF, NEED_DATA, Connection, Phase
+from protocol.pgwire.connection import DROPPED, EOF, NEED_DATA, Connection, Phase
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import ErrorResponse
 from protocol.pgwire.messages.frontend import (
@@ -39,11 +39,12 @@ from server.frontend.extended_query import ExtendedQuery
 from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import COMMIT, SELECT, UNKNOWN, Responses
-from server.frontend.simple_query import TURN_S, SimpleQuery
+from server.frontend.simple_query import SimpleQuery
 from server.frontend.statement_task import Committing, StatementTask, Work
 from server.pg_catalog.engine import Undescribed
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import CANCELED
+from server.runtime.offload import TURN_S
 from server.session_state.context import Context
 from server.session_state.row_format import WIRE_ROWS, RowFormat
 from server.session_state.sender import Sender
@@ -181,6 +182,8 @@ class Session:
                 continue
             if message is NEED_DATA:
                 break
+            if message is DROPPED:
+                continue
             if message is EOF or isinstance(message, Terminate):
                 self._transport.close()
                 break

@@ -13,13 +13,11 @@ from server.frontend.dispatch import Dispatcher
 from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import Responses, kind_of
-from server.runtime.offload import offload
+from server.runtime.offload import TURN_S, offload
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared
 from server.session_state.sender import Sender
 from server.sql.grammar import statements as s
-
-TURN_S = 0.003  # the time that one session may occupy the event loop before other sessions run
 
 
 class SimpleQuery:

@@ -9,9 +9,9 @@ from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.plan.description import described, numbered
 from server.dataflow.runtime.computation import Recomputation, Ticks
-from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.incremental import IncrementalComputation
 from server.dataflow.runtime.index import LogIndex
+from server.dataflow.runtime.unplanned import Unplanned
 from server.runtime.metrics import SECONDS
 
 Row = tuple[object, ...]
@@ -19,7 +19,7 @@ Row = tuple[object, ...]
 _RULES: dict[type, str] = {
     IncrementalComputation: "incremental",
     Recomputation: "recomputed",
-    FailedPlan: "unplanned",
+    Unplanned: "unplanned",
 }
 
 

@@ -15,11 +15,14 @@ TEXT_CHARS_MAX = 8_192  # a text of this length is usually parsed and planned on
 LOOP_S = 0.02
 """How long the event loop works on a text. A short text can have a large plan: each view and item of WITH can double
 that of the one that it names."""
+TURN_S = 0.003  # the time that one session may occupy the event loop before other sessions run
 THREADS_MAX = 4  # bounds the memory of such texts; separate from the default executor, whose threads do file IO
 
 Result = TypeVar("Result")
 
 _threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="planning")
+_background = ThreadPoolExecutor(1, thread_name_prefix="planning dataflows")  # statements do not wait for it
+_decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
 
 
 def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
@@ -55,8 +58,22 @@ def at_once(text: str, work: Callable[..., Result], *args: Any) -> Result:
 
 async def in_stoppable_thread(work: Callable[..., Result], *args: Any) -> Result:
     """Returns `work(*args)`, which runs in a thread. See `offload`."""
+    return await _in_thread_of(_threads, work, *args)
+
+
+async def in_background_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """As `in_stoppable_thread`, for work that no statement waits for."""
+    return await _in_thread_of(_background, work, *args)
+
+
+async def in_decoding_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """As `in_stoppable_thread`, for the data of COPY FROM and long parameters."""
+    return await _in_thread_of(_decoding, work, *args)
+
+
+async def _in_thread_of(threads: ThreadPoolExecutor, work: Callable[..., Result], *args: Any) -> Result:
     stop = threading.Event()
     try:
-        return await asyncio.get_running_loop().run_in_executor(_threads, stoppable, stop.is_set, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(threads, stoppable, stop.is_set, work, *args)
     finally:
         stop.set()

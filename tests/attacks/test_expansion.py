@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -85,6 +87,33 @@ def test_planning_again_delays_no_other_session(server: ServerProcess, connectio
         for change in ("CREATE TABLE another (a int)", "DROP TABLE another"):
             connection.execute(change.encode())
             assert connection.execute(query, [1], prepare=True).fetchall() == expected
+
+
+def test_plans_of_dataflows_delay_no_other_session(tmp_path: Path) -> None:
+    """The dataflow plans its query again after CREATE MATERIALIZED VIEW, and at each start of the server."""
+    columns = ", ".join(f"(SELECT max(b) FROM t WHERE t.a = s.b + {n}) AS c{n}" for n in range(60))
+    server = server_without_spark(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (a int, b int)")
+            with watched(server):
+                connection.execute(f"CREATE MATERIALIZED VIEW large AS SELECT {columns} FROM t s".encode())
+                await_plans(connection)
+    finally:
+        assert server.stop() == 0
+    server = server_without_spark(tmp_path)
+    try:
+        with watched(server), psycopg.connect(server.dsn, autocommit=True) as connection:
+            await_plans(connection)
+    finally:
+        assert server.stop() == 0
+
+
+def await_plans(connection: psycopg.Connection[Any]) -> None:
+    deadline = time.monotonic() + 60
+    while ("unplanned",) in connection.execute("SELECT rule FROM mz_internal.mz_dataflows").fetchall():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_views_are_created_concurrently_with_a_slow_one(

@@ -1,4 +1,4 @@
-"""The cost of sockets whose clients never send a startup message."""
+"""Sockets whose clients never send a startup message, and floods of messages that are dropped."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.fix_server import ServerProcess
-from tests.server.frontend.raw_client import raw_client
+from tests.attacks.clients import watched
+from tests.fix_server import ServerProcess, server_without_spark
+from tests.server.frontend.raw_client import frame, query, raw_client
 
 pytestmark = pytest.mark.attacks
 
@@ -52,3 +53,17 @@ def test_clients_are_refused_while_descriptors_are_lacking(tmp_path: Path) -> No
                     break
     finally:
         server.kill()
+
+
+def test_dropped_messages_delay_no_other_session(tmp_path: Path) -> None:
+    """Messages after an error are dropped until Sync, and CopyData without COPY always."""
+    server = server_without_spark(tmp_path)
+    try:
+        with watched(server), raw_client(server.port) as client:
+            client.start("materialize", "materialize")
+            client.send(frame(b"P", b"\0SELEC\0\0\0") + frame(b"D", b"S\0") * 1_500_000)
+            assert [code for code, _ in client.exchange(frame(b"S", b""))] == ["E", "Z"]
+            client.send(frame(b"d", b"") * 1_500_000)
+            assert [code for code, _ in client.exchange(query("SELECT 1"))] == ["T", "D", "C", "Z"]
+    finally:
+        assert server.stop() == 0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire.connection import EOF, NEED_DATA, RECEIVED, SENT, Connection, Phase, Signal
+from protocol.pgwire.connection import DROPPED, DROPPED_MAX, EOF, NEED_DATA, RECEIVED, SENT, Connection, Phase, Signal
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import ErrorResponse, ParseComplete, ReadyForQuery
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse
@@ -162,6 +162,13 @@ def test_events_leave_no_memory_behind() -> None:
     feed(connection, Query("x" * 1_000_000))
     assert connection.bytes_waiting == 0
     assert not connection._data
+
+
+def test_dropped_messages_are_counted() -> None:
+    """Others may run between two calls of `next_event`."""
+    connection = ready()
+    connection.receive_data(CopyData(b"").serialize() * (2 * DROPPED_MAX + 1) + Query("x").serialize())
+    assert [connection.next_event() for _ in range(4)] == [DROPPED, DROPPED, Query("x"), NEED_DATA]
 
 
 @pytest.mark.timeout(20)

@@ -158,6 +158,20 @@ def test_the_fast_parser_equals_the_exact_parser(given: Any, cuts: list[int], ga
         assert_same(fast, decoded([data], options))
 
 
+@examples(400)
+@given(SOUPS, st.lists(st.integers(0, 100), max_size=3), st.integers(2, 6), st.integers(1, 3), st.integers(1, 3))
+def test_the_exact_parser_reads_in_parts(given: Any, cuts: list[int], window: int, records: int, parts: int) -> None:
+    data, options = given
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copy_text.Lines, "_ordinary", lambda *_: None)
+        whole = decoded([data], options)
+        patch.setattr(copy_in, "GATHER_BYTES", 1)
+        patch.setattr(copy_text, "WINDOW", window)
+        patch.setattr(copy_text, "RECORDS_MAX", records)
+        patch.setattr(copy_text, "PARTS_MAX", parts)
+        assert_same(decoded(cut(data, cuts), options), whole)
+
+
 @examples(300)
 @given(st.binary(max_size=30), st.lists(st.integers(0, 200), max_size=3), st.sampled_from([1, 1 << 21]), st.data())
 def test_arbitrary_binary_data_gives_rows_or_an_error(

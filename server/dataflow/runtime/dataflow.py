@@ -37,9 +37,9 @@ from protocol.pgwire.errors import PgError
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.commit_rate import CommitRate, pause
 from server.dataflow.runtime.computation import Computation, Ticks, advanced
-from server.dataflow.runtime.failed_plan import FailedPlan
 from server.dataflow.runtime.hydration import watched
 from server.dataflow.runtime.resting import Resting
+from server.dataflow.runtime.unplanned import Unplanned
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import Metrics
@@ -288,8 +288,8 @@ class Dataflow:
             time = self.sink.first_time(time)
             self._holder.advance(time)
             try:
-                if isinstance(self.computation, FailedPlan):
-                    self.computation = self.computation.plan()
+                if isinstance(self.computation, Unplanned):
+                    self.computation = await self.computation.plan()
                 known = await self.sink.rows()
                 names = {"dataflow": self.id} | ({"view": self.item.name} if self.item is not None else {})
                 async with watched(self.computation.hydration, time, self._metrics, **names):

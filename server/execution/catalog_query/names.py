@@ -53,6 +53,8 @@ def _registered(context: Context, kind: str, text: str) -> int:
         return 0
     rows = catalog_rows(context)
     parts = [token.value for token in tokenize(text) if token.kind in (Kind.WORD, Kind.IDENT)]
+    if not parts:
+        raise PgError(SqlState.INVALID_NAME, "invalid name syntax")
     match kind:
         case "regclass":
             found = rows.visible.named(parts)

@@ -356,6 +356,14 @@ class TokenReader:
             raise self.syntax_error()
         return self.number()
 
+    def small_integer(self) -> int:
+        """A whole number of at most 2147483647. A greater one is a syntax error: PostgreSQL's token ICONST."""
+        digits = self.token.value.lstrip("0") or "0"
+        if not digits.isdigit() or len(digits) > 10 or int(digits) > 2**31 - 1:
+            raise self.syntax_error()
+        self.number()
+        return int(digits)
+
     # -- spans: the tokens that sqlglot parses ----------------------------------------------------------------------
 
     def span(self, *stops: str, query: bool = False) -> Sequence[Token]:

@@ -5,15 +5,16 @@ columns, and the number of distinct values of a class is at most the row count o
 join of suppliers and customers by nation is estimated to be large, because both columns equal the key of the small
 table of nations.
 
-The search is greedy. It starts once from each relation. It always appends the relation that yields the fewest rows, of
-those that have an equality with the relations before, if there are any. The order with the smallest sum of intermediate
-rows is chosen. On ties the relation that is first in the query is taken.
+The search is greedy. It starts once from each relation, or from each of the STARTS_MAX smallest. It always appends the
+relation that yields the fewest rows, of those that have an equality with the relations before, if there are any. The
+order with the smallest sum of intermediate rows is chosen. On ties the relation that is first in the query is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL
@@ -22,6 +23,7 @@ from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.expressions import Call, ColumnRef, Expression, Literal, SessionValue, walk
 from server.sql.functions import syntax
 from server.sql.functions.table import OPERATORS
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import (
     Aggregate,
     Filter,
@@ -43,6 +45,8 @@ Sizes = Mapping[ObjectId, int]
 """The row counts of collections, as far as they are known."""
 
 INNER = (JoinKind.INNER, JoinKind.CROSS)
+STARTS_MAX = 32
+"""The search takes a time of STARTS_MAX · n · (n + c) for n relations with c conditions."""
 _USUAL_ROWS = 1_000.0
 _EQUAL_SHARE, _OTHER_SHARE = 0.1, 0.3  # the estimated selectivity of an equality and of any other condition
 
@@ -65,7 +69,9 @@ def assembled(sides: Sequence[Relation], conditions: Sequence[Expression], order
     """Joins the sides in an order. Each condition is part of the first join possible; the others become a filter."""
     whole, rest = sides[order[0]], list(conditions)
     for number in order[1:]:
-        here = [c for c in rest if _belongs(c, ids(whole.columns), ids(sides[number].columns))]
+        checkpoint()
+        there, fresh = ids(whole.columns), ids(sides[number].columns)
+        here = [c for c in rest if _belongs(c, there, fresh)]
         rest = [c for c in rest if c not in here]
         whole = joined(JoinKind.CROSS, whole, sides[number], all_of(here))
     return filtered(whole, rest)
@@ -120,37 +126,81 @@ class _Side:
 
 def _order(sides: Sequence[Relation], conditions: Sequence[Expression], sizes: Sizes) -> list[int]:
     known = [_Side(ids(s.columns), _rows(s, sizes, filtered=True), _rows(s, sizes, filtered=False)) for s in sides]
-    values = _values_of_classes(known, conditions)
-    orders = [_followed(first, known, conditions, values) for first in range(len(known))]
+    keys = _keys_of(known, conditions)
+    starts = sorted(range(len(known)), key=lambda number: known[number].rows)[:STARTS_MAX]
+    orders = [_followed(first, known, keys) for first in sorted(starts)]
     return min(orders, key=lambda order: order[0])[1]  # min returns the first of several minima
 
 
-def _followed(
-    first: int, sides: Sequence[_Side], conditions: Sequence[Expression], values: Mapping[int, float]
-) -> tuple[float, list[int]]:
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """An equality that is a join key of the relations `sides` as soon as the relations before have the columns `needs`.
+
+    `column` identifies it, `values` are the estimated distinct values of its class.
+    """
+
+    needs: frozenset[int]
+    sides: tuple[int, ...]
+    column: int
+    values: float
+
+
+def _keys_of(sides: Sequence[_Side], conditions: Sequence[Expression]) -> list[_Key]:
+    """The equalities in both directions, as `_is_key`."""
+    values = _values_of_classes(sides, conditions)
+    sides_of: dict[int, set[int]] = {}
+    for number, side in enumerate(sides):
+        for column in side.columns:
+            sides_of.setdefault(column, set()).add(number)
+    keys = []
+    for condition in conditions:
+        if not isinstance(condition, Call) or condition.function not in OPERATORS["="]:
+            continue
+        a, b = (named(argument) for argument in condition.arguments)
+        for needs, of_side in ((a, b), (b, a)) if a and b else ():
+            possible = set.intersection(*(sides_of.get(column, set()) for column in of_side))
+            column = _first_column(condition)
+            keys.append(_Key(frozenset(needs), tuple(sorted(possible)), column, values[column]))
+    return keys
+
+
+def _followed(first: int, sides: Sequence[_Side], keys: Sequence[_Key]) -> tuple[float, list[int]]:
     """The greedy order that starts with a side: the sum of the rows of its joins, and the order."""
-    order, there, rows, made = [first], set(sides[first].columns), sides[first].rows, 0.0
-    remaining = [i for i in range(len(sides)) if i != first]
+    lacking = [len(key.needs) for key in keys]
+    needed_by: dict[int, list[int]] = {}
+    for number, key in enumerate(keys):
+        for column in key.needs:
+            needed_by.setdefault(column, []).append(number)
+    there: set[int] = set()
+    different: dict[int, dict[int, float]] = {}  # of the sides with keys: the distinct values by column
+
+    def add(side: int) -> None:
+        for column in sides[side].columns - there:
+            for number in needed_by.get(column, ()):
+                lacking[number] -= 1
+                if lacking[number] == 0:
+                    for other in keys[number].sides:
+                        different.setdefault(other, {})[keys[number].column] = keys[number].values
+        there.update(sides[side].columns)
+
+    add(first)
+    order, rows, made = [first], sides[first].rows, 0.0
+    remaining = dict.fromkeys(number for number in range(len(sides)) if number != first)
     while remaining:
-        tied = [i for i in remaining if any(_is_key(c, there, sides[i].columns) for c in conditions)]
-        grown = {i: _joined_rows(rows, there, sides[i], conditions, values) for i in tied or remaining}
-        number = min(grown, key=lambda i: grown[i])
+        checkpoint()
+        tied = [number for number in remaining if number in different]
+        grown = {number: _joined_rows(rows, sides[number], different.get(number, {})) for number in tied or remaining}
+        number = min(grown, key=grown.__getitem__)
         rows = grown[number]
         made += rows
         order.append(number)
-        remaining.remove(number)
-        there |= sides[number].columns
+        del remaining[number]
+        add(number)
     return made, order
 
 
-def _joined_rows(
-    rows: float, there: set[int], side: _Side, conditions: Sequence[Expression], values: Mapping[int, float]
-) -> float:
-    keys = [c for c in conditions if _is_key(c, there, side.columns)]
-    different = 1.0
-    for column in {_first_column(c) for c in keys}:
-        different *= values[column]
-    return max(rows * side.rows / min(different, max(side.values, 1.0)), 1.0)
+def _joined_rows(rows: float, side: _Side, different: Mapping[int, float]) -> float:
+    return max(rows * side.rows / min(prod(different.values()), max(side.values, 1.0)), 1.0)
 
 
 def _values_of_classes(sides: Sequence[_Side], conditions: Sequence[Expression]) -> dict[int, float]:

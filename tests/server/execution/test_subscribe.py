@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from collections import Counter
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from psycopg import errors
 
+from server.execution import subscribe
 from tests.examples import examples
 from tests.fix_server import ServerThread
 
@@ -420,29 +422,34 @@ def test_a_dropped_table_ends_the_streams_of_its_constants(dsn: str, tables: psy
                 pass
 
 
-def test_commits_do_not_overtake_the_start_of_a_subscription(dsn: str) -> None:
-    """`since` follows each commit closely, so that it passes a start time that is not held at once."""
-    ended = threading.Event()
+def test_the_chosen_time_is_held_until_the_subscription_begins(
+    server: ServerThread, dsn: str, tables: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task begins when `since` has advanced on a busy server, or is cancelled before."""
+    begun, holders = subscribe._begun, server.app.coordinator.frontiers.holders
 
-    def write() -> None:
-        with connect(dsn) as writer, writer.pipeline() as pipeline:
-            while not ended.is_set():
-                for _ in range(20):
-                    writer.execute("INSERT INTO overtaken VALUES (1)")
-                pipeline.sync()
+    async def late(*args: Any, **named: Any) -> Any:
+        await asyncio.sleep(1.5)  # longer than a table keeps history
+        return await begun(*args, **named)
 
-    with connect(dsn) as subscriber:
-        subscriber.execute("CREATE TABLE overtaken (a int) WITH (RETAIN HISTORY FOR '1 ms')")
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            for _ in range(100):
-                with subscriber.transaction():
-                    subscriber.execute("DECLARE c CURSOR FOR SUBSCRIBE overtaken WITH (SNAPSHOT false, PROGRESS)")
-                    assert [row[1] for row in subscriber.execute("FETCH 1 c")] == [True]
-        finally:
-            ended.set()
-            thread.join()
+    monkeypatch.setattr(subscribe, "_begun", late)
+    tables.execute("INSERT INTO l VALUES (1, 1)")
+    before = len(holders)
+    with connect(dsn) as reader:
+        with reader.transaction():
+            reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")
+            assert [row[1:] for row in reader.execute("FETCH 1 c").fetchall()] == [(1, 1, 1)]
+        reader.execute("SET statement_timeout = '100ms'")
+        with pytest.raises(errors.QueryCanceled), reader.transaction():
+            reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")
+            reader.execute("FETCH 1 c")
+        reader.execute("RESET statement_timeout")
+        deadline = threading.Event()
+        for _ in range(100):
+            if len(holders) == before:
+                break
+            deadline.wait(0.05)
+        assert len(holders) == before
 
 
 def test_subscriptions_begin_while_their_table_is_altered_and_dropped(dsn: str) -> None:

@@ -66,6 +66,10 @@ def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Connect) -> N
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH -1 FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH BACKWARD 0 FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR FOR SELECT 1", "SAVEPOINT s", "MOVE -1 FROM c", "ROLLBACK TO s"], True)
+    @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "FETCH 2147483647 FROM c", "MOVE -2147483647 FROM c"], True)
+    @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "FETCH 2147483648 FROM c"], True)
+    @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "MOVE RELATIVE -2147483648 FROM c"], True)
+    @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", f"FETCH ABSOLUTE {'9' * 30} FROM c"], True)
     def compare(steps: list[str], in_block: bool) -> None:
         for connection in (theirs, ours):
             connection.execute("ROLLBACK")

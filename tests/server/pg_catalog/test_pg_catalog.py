@@ -297,6 +297,8 @@ def test_a_parameter_of_any_is_an_array(tidewire: ServerThread, oracle: str) -> 
     [
         ("SELECT nothing FROM pg_class", errors.UndefinedColumn),
         ("SELECT 'nothing'::regclass", errors.UndefinedTable),
+        *[(f"SELECT '{name}'::{type}", errors.InvalidName) for name in (".", "") for type in ("regclass", "regrole")],
+        ("SELECT 1e400::regclass", psycopg.errors.InvalidName),
         ("SELECT 'nothing'::regtype", errors.UndefinedObject),
         ("SELECT pg_relation_size('nothing')", errors.UndefinedTable),
         ("SELECT pg_total_relation_size('nothing'::text) FROM pg_class", errors.UndefinedTable),

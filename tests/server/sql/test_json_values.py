@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire.errors import PgError
-from protocol.pgwire.json_values import parse_jsonb
+from protocol.pgwire import json_values
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.json_values import parse_json, parse_jsonb
 from server.sql.functions.json import JSONB_SORT_KEY, json_elements, json_pairs, json_text, kind_of, order_key
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -34,6 +36,18 @@ def test_the_elements_of_an_array_are_complete(values: list[Any], indent: int | 
 @given(st.dictionaries(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), VALUES))
 def test_the_keys_of_pairs_are_unescaped(value: dict[str, Any]) -> None:
     assert [(key, json.loads(text)) for key, text in json_pairs(json.dumps(value))] == list(value.items())
+
+
+@pytest.mark.parametrize("parse", [parse_json, parse_jsonb])
+def test_values_with_too_many_elements_are_refused(
+    parse: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_values, "VALUES_MAX", 3)
+    assert parse("[1, 2, 3, 4]") == "[1, 2, 3, 4]"
+    for text in ("[1, 2, 3, 4, 5]", "[[1, 2], [3, 4, 5, 6]]", '{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}'):
+        with pytest.raises(PgError, match="number of JSON values exceeds the maximum allowed") as refusal:
+            parse(text)
+        assert refusal.value.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED
 
 
 def test_duplicate_keys_and_inner_whitespace_are_kept() -> None:

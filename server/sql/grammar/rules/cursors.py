@@ -109,7 +109,7 @@ def _parse_signed(tokens: TokenReader) -> int:
     is_negative = tokens.take("-")
     if not is_negative:
         tokens.take("+")
-    count = int(tokens.integer())
+    count = tokens.small_integer()
     return -count if is_negative else count
 
 

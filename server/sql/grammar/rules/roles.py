@@ -129,9 +129,9 @@ def _parse_login(tokens: TokenReader, attributes: dict[str, Any]) -> bool:
     elif tokens.take("connection"):
         tokens.expect("limit")
         position = tokens.token.start + 1
-        sign = "-" if tokens.take("-") else ""
-        name, value = "connection_limit", int(sign + tokens.integer())
-        if not -1 <= value <= 2**31 - 1:
+        sign = -1 if tokens.take("-") else 1
+        name, value = "connection_limit", sign * tokens.small_integer()
+        if value < -1:
             message = f"invalid connection limit: {value}"
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, position=position)
     else:

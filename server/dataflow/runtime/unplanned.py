@@ -1,8 +1,8 @@
-"""Placeholder for the computation of a view whose stored query cannot be planned."""
+"""Placeholder for the computation of a view or index whose stored query is not planned yet, or cannot be planned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from server.dataflow.runtime.computation import Computation, Hold, Present
 from server.dataflow.runtime.hydration import Hydration, State
 
 
-class FailedPlan:
+class Unplanned:
     """A `Computation` without rows. `plan` returns the real one, or raises the error of planning."""
 
     arrangements: Sequence[tuple[str, Arrangement]] = ()
@@ -22,11 +22,13 @@ class FailedPlan:
     next_time: Timestamp | None = None
     fingerprint = ""
 
-    def __init__(self, plan: Callable[[], Computation], inputs: frozenset[ObjectId], reads: Inputs) -> None:
-        """`inputs`: the collections that the query may read."""
+    def __init__(
+        self, plan: Callable[[], Awaitable[Computation]], state: State, inputs: frozenset[ObjectId], reads: Inputs
+    ) -> None:
+        """`state`: FAILED if planning has failed. `inputs`: the collections that the query may read."""
         self.plan = plan
         self.inputs = inputs
-        self.hydration = Hydration(State.FAILED)
+        self.hydration = Hydration(state)
         self._reads = reads
 
     async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
