@@ -105,12 +105,15 @@ def _integers(raw: pa.Array, target: pa.DataType) -> Converted:
     return raw.cast(target, safe=False), None
 
 
+_MILLISECONDS_MAX = (1 << 63) // 1000 - 1
+
+
 def _in_microseconds(raw: pa.Array, kind: str, target: pa.DataType) -> Converted:
     values = fixed_values(raw, np.int64) if len(raw) else np.empty(0, np.int64)
     name, _, unit = kind.partition(" ")
     wrong = np.zeros(len(values), np.bool_)
     if unit == "ms":
-        wrong = np.abs(values) > (1 << 63) // 1000 - 1
+        wrong = (values > _MILLISECONDS_MAX) | (values < -_MILLISECONDS_MAX)
         values = values * 1000
     elif unit == "ns":
         values = values // 1000

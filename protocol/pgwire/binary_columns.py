@@ -57,11 +57,19 @@ def masked_rows(rows: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[np.uint8
 
 
 def _days(array: pa.Array) -> NDArray[Any]:
-    return fixed_values(array, np.int32) - POSTGRES_EPOCH_DAYS
+    return _since_2000(fixed_values(array, np.int32), POSTGRES_EPOCH_DAYS)
 
 
 def _instants(array: pa.Array) -> NDArray[Any]:
-    return fixed_values(array, np.int64) - POSTGRES_EPOCH_US
+    return _since_2000(fixed_values(array, np.int64), POSTGRES_EPOCH_US)
+
+
+def _since_2000(since_1970: NDArray[Any], epoch: int) -> NDArray[Any]:
+    """Days or microseconds since 2000. The least and greatest integers are infinities, which have no epoch."""
+    limits = np.iinfo(since_1970.dtype)
+    sent = since_1970 - since_1970.dtype.type(epoch)
+    infinite = (since_1970 == limits.max) | (since_1970 == limits.min)
+    return np.where(infinite, since_1970, sent) if infinite.any() else sent
 
 
 def _bools(array: pa.Array) -> NDArray[Any]:

@@ -3,8 +3,8 @@
 A port of the input part of src/backend/utils/adt/datetime.c (version 16). `datetime_text`
 splits the text into fields; `_Moment` interprets each field by its kind and by the fields before it. Examples:
 `2020-01-31T10:20:30.5+05:30`, `Jan 31 2020 BC`, `1/31/2020 4:00 pm Europe/Berlin`, `J2451187`, `20200131 102030`.
-Unlike PostgreSQL it refuses `infinity`, which Arrow columns cannot represent, and `now`, `today`, ..., which depend on
-the clock. Results are integers with the units listed in types.py.
+Unlike PostgreSQL it refuses `now`, `today`, ..., which depend on the clock. Results are integers with the units listed
+in types.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ from datetime import timedelta, timezone, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from protocol.pgwire.datetime_output import DAY_US, civil_from_days, days_from_civil, days_in_month
+from protocol.pgwire.datetime_output import (
+    DATE_INFINITY,
+    DATE_MINUS_INFINITY,
+    DAY_US,
+    INFINITY,
+    MINUS_INFINITY,
+    civil_from_days,
+    days_from_civil,
+    days_in_month,
+)
 from protocol.pgwire.datetime_text import (
     IGNORED,
-    INT64_MAX,
     MONTHS,
     OF_THE_CLOCK,
     WEEKDAYS,
@@ -426,17 +434,24 @@ def _moment(text: str, order: str = "MDY", *, time_only: bool = False) -> _Momen
     return moment
 
 
+_SPECIAL_DATES = {
+    "epoch": 0,
+    "infinity": DATE_INFINITY,
+    "+infinity": DATE_INFINITY,
+    "-infinity": DATE_MINUS_INFINITY,
+}
+_SPECIAL_TIMESTAMPS = {"epoch": 0, "infinity": INFINITY, "+infinity": INFINITY, "-infinity": MINUS_INFINITY}
+
+
 def parse_date(text: str, order: str = "MDY") -> int:
     """Days since 1970-01-01. `order`: of DateStyle. Raises PgError 22007, 22008, 22023."""
     try:
         moment = _moment(text, order)
     except BadText as bad:
         raise to_pg_error(bad, "date", text) from None
-    if moment.special == "epoch":
-        return 0
-    days = None if moment.special else moment.days
-    if days is None:
-        raise infinite_instant("date", text)
+    if moment.special:
+        return _SPECIAL_DATES[moment.special]
+    days = moment.days
     if not DATE_MIN <= days < DATE_END:
         raise _out_of_range("date", text)
     return days
@@ -468,28 +483,18 @@ def _parse_instant(text: str, type: str, timezone: str | None, order: str) -> in
         moment = _moment(text, order)
     except BadText as bad:
         raise to_pg_error(bad, type, text) from None
-    if moment.special == "epoch":
-        return 0
     if moment.special:
-        raise infinite_instant("timestamp", text)
+        return _SPECIAL_TIMESTAMPS[moment.special]
     us = moment.days * DAY_US + moment.us
     if timezone is not None:
         offset = moment.offset
         if offset is None:
             offset = local_offset(moment.zone or zone(timezone), us)
         us -= offset * SECOND_US
-    if not _INSTANT_MIN <= us <= INT64_MAX:
+    if not _INSTANT_MIN <= us < INFINITY:
         raise _out_of_range("timestamp", text)
     return us
 
 
 def _out_of_range(what: str, text: str) -> PgError:
     return PgError(SqlState.DATETIME_FIELD_OVERFLOW, f'{what} out of range: "{text}"')
-
-
-def infinite_instant(what: str, text: str) -> PgError:
-    """The error for an infinite date or timestamp."""
-    error = _out_of_range(what, text)
-    error.detail = "Infinite dates and timestamps are not supported."
-    error.hint = "Use NULL, or a date that is later or earlier than all others, such as 9999-12-31."
-    return error

@@ -2,11 +2,17 @@
 
 Days and microseconds count from 1970-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
 All int64 microseconds and all int32 days can be printed, including years outside 1 to 9999, Python's limits.
+The least and the greatest int32 and int64 are the dates and timestamps -infinity and infinity.
 """
 
 from __future__ import annotations
 
 DAY_US = 86_400_000_000
+DATE_INFINITY, DATE_MINUS_INFINITY = (1 << 31) - 1, -1 << 31
+INFINITY, MINUS_INFINITY = (1 << 63) - 1, -1 << 63
+"""The dates and timestamps infinity and -infinity: the limits of their integers, so that these have the right order."""
+INFINITE_DATES = {DATE_INFINITY: "infinity", DATE_MINUS_INFINITY: "-infinity"}
+INFINITE_TIMESTAMPS = {INFINITY: "infinity", MINUS_INFINITY: "-infinity"}
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
@@ -42,7 +48,10 @@ def weekday_of(days: int) -> int:
 
 
 def date_text(days: int, style: str = "ISO", *, day_first: bool = False) -> str:
-    """EncodeDateOnly(). `style`: ISO, SQL, Postgres or German. `day_first`: the day precedes the month."""
+    """EncodeDateOnly() of a finite date.
+
+    `style`: ISO, SQL, Postgres or German. `day_first`: the day precedes the month.
+    """
     year, month, day = civil_from_days(days)
     era = "" if year > 0 else " BC"
     shown = f"{year if year > 0 else 1 - year:04d}"
@@ -60,7 +69,10 @@ def time_text(us: int) -> str:
 
 
 def timestamp_text(us: int, offset: str = "", style: str = "ISO", *, day_first: bool = False) -> str:
-    """EncodeDateTime(). `offset`: what is appended for a timestamptz. The other parameters are those of `date_text`."""
+    """EncodeDateTime() of a finite timestamp.
+
+    `offset`: what is appended for a timestamptz. The other parameters are those of `date_text`.
+    """
     days, of_day = divmod(us, DAY_US)
     date = date_text(days, style, day_first=day_first)
     era = " BC" if date.endswith(" BC") else ""

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from protocol.columnar.buffers import fixed_values, joined, string_array, string_parts, validity
 from protocol.pgwire.binary_columns import NIBBLE, POSTGRES_EPOCH_US, UUID_DASHES, fixed_column
 from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, POSTGRES_EPOCH_DAYS
-from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.datetime_output import (
+    DATE_INFINITY,
+    DATE_MINUS_INFINITY,
+    DAY_US,
+    INFINITE_DATES,
+    INFINITE_TIMESTAMPS,
+    INFINITY,
+    MINUS_INFINITY,
+)
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import column_of, parse_binary, parse_text
@@ -175,6 +183,30 @@ def _numerics(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None
     return strings.cast(type.arrow) if _DECIMAL.hold(strings) else None
 
 
+_Fast = Callable[[PgType, pa.Array, str], pa.Array | None]
+
+
+def _or_infinite(infinite: dict[int, str], fast: _Fast) -> _Fast:
+    """`fast`, for dates or timestamps of which some may be the names of the `infinite` ones."""
+    numbers, names = pa.array([*infinite]), pa.array([*infinite.values()])
+
+    def parsed(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
+        found = fast(type, strings, timezone)  # None if there are letters
+        if found is not None:
+            return found
+        which = pc.index_in(strings, value_set=names)
+        if which.null_count == len(strings):
+            return None
+        rest = pc.if_else(pc.is_valid(which), None, strings)
+        found = pa.nulls(len(rest), type.arrow) if rest.null_count == len(rest) else fast(type, rest, timezone)
+        if found is None:
+            return None
+        width = pa.int32() if type.name == "date" else pa.int64()
+        return pc.coalesce(numbers.cast(width).take(which), found.view(width)).view(type.arrow)
+
+    return parsed
+
+
 def _date_texts(type: PgType, strings: pa.Array, timezone: str) -> pa.Array | None:
     if not _INSTANT.hold(strings) or not (_lengths(strings) == 10).all():
         return None
@@ -269,10 +301,10 @@ _FAST: dict[str, Callable[[PgType, pa.Array, str], pa.Array | None]] = {
     "text": _strings,
     "varchar": _strings,
     "bpchar": _strings,
-    "date": _date_texts,
+    "date": _or_infinite(INFINITE_DATES, _date_texts),
     "time": _time_texts,
-    "timestamp": _timestamps,
-    "timestamptz": _timestamptzs,
+    "timestamp": _or_infinite(INFINITE_TIMESTAMPS, _timestamps),
+    "timestamptz": _or_infinite(INFINITE_TIMESTAMPS, _timestamptzs),
     "uuid": _uuids,
     "bytea": _byteas,
 }
@@ -310,8 +342,10 @@ def _truths(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _dates(values: NDArray[Any]) -> NDArray[Any] | None:
-    days = values.astype(np.int64) + POSTGRES_EPOCH_DAYS
-    return days.astype(np.int32) if ((days >= DATE_MIN) & (days < DATE_END)).all() else None
+    given = values.astype(np.int64)
+    infinite = (given == DATE_INFINITY) | (given == DATE_MINUS_INFINITY)
+    days = np.where(infinite, given, given + POSTGRES_EPOCH_DAYS)
+    return days.astype(np.int32) if (infinite | (days >= DATE_MIN) & (days < DATE_END)).all() else None
 
 
 def _times(values: NDArray[Any]) -> NDArray[Any] | None:
@@ -319,8 +353,12 @@ def _times(values: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _instants(values: NDArray[Any]) -> NDArray[Any] | None:
-    inside = (values >= DATE_MIN * DAY_US - POSTGRES_EPOCH_US) & (values <= (1 << 63) - 1 - POSTGRES_EPOCH_US)
-    return _native(values) + POSTGRES_EPOCH_US if inside.all() else None
+    inside = (values >= DATE_MIN * DAY_US - POSTGRES_EPOCH_US) & (values < INFINITY - POSTGRES_EPOCH_US)
+    if inside.all():
+        return _native(values) + POSTGRES_EPOCH_US
+    if not (inside | (values == INFINITY) | (values == MINUS_INFINITY)).all():
+        return None
+    return np.where(inside, _native(values) + POSTGRES_EPOCH_US, _native(values))
 
 
 _FROM_FIXED: dict[str, Callable[[NDArray[Any]], NDArray[Any] | None]] = {

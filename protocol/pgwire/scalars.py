@@ -6,7 +6,7 @@
     format_text(type, scalar)     -> the text as PostgreSQL prints it
 
 Messages and codes are those of PostgreSQL 16. Values that Arrow cannot represent are refused: NaN and infinities of
-numeric, infinite dates, arrays of more than one dimension.
+numeric, arrays of more than one dimension.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from protocol.pgwire import datetime_input, interval_input
-from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.datetime_output import DATE_INFINITY, DAY_US, INFINITY
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.json_values import parse_json, parse_jsonb
@@ -508,14 +508,14 @@ _STRUCTS = {"int2": ">h", "int4": ">i", "int8": ">q", "oid": ">I", "float4": ">f
 
 
 def _receive_instant(reader: _Binary, format: str, what: str, epoch: int) -> int:
-    """Reads days or microseconds since 2000. PgError 22008 for infinities, which are the greatest and least values."""
+    """Reads days or microseconds since 2000. The infinities are the greatest and least integers."""
     (since_2000,) = reader.unpack(format)
-    greatest = (1 << 31) - 1 if format == ">i" else (1 << 63) - 1
+    greatest = DATE_INFINITY if what == "date" else INFINITY
     if since_2000 in (greatest, -greatest - 1):
-        raise datetime_input.infinite_instant(what, "infinity" if since_2000 > 0 else "-infinity")
+        return int(since_2000)
     value = int(since_2000) + epoch
     day = value if what == "date" else value // DAY_US
-    if not datetime_input.DATE_MIN <= day < datetime_input.DATE_END or abs(value) >= 1 << 63:
+    if not datetime_input.DATE_MIN <= day < datetime_input.DATE_END or value >= INFINITY:
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, f"{what} out of range")
     return value
 

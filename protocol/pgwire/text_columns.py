@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from protocol.columnar.buffers import (
     Bytes,
@@ -29,6 +30,8 @@ from protocol.columnar.buffers import (
 )
 from protocol.pgwire.datetime_output import (
     DAY_US,
+    INFINITE_DATES,
+    INFINITE_TIMESTAMPS,
     MONTHS,
     WEEKDAYS,
     date_text,
@@ -224,10 +227,31 @@ def _bool_text(array: pa.Array) -> pa.Array:
     return pc.if_else(array, "t", "f")
 
 
+def _patched(
+    array: pa.Array,
+    text: pa.Array,
+    values: NDArray[Any],
+    infinite: dict[int, str],
+    odd: NDArray[np.bool_],
+    of: Callable[[NDArray[np.intp]], list[str]],
+) -> pa.Array:
+    """`patched`, for dates or timestamps with these numbers. The names of `infinite` ones do not need `of`."""
+    if not odd.any():
+        return text
+    for value, name in infinite.items():
+        found = values == value
+        if found.any():
+            text = patched(array, text, found, lambda rows, name=name: [name] * len(rows))  # type: ignore[misc]
+            odd = odd & ~found
+    return patched(array, text, odd, of)
+
+
 def _date_text(array: pa.Array) -> pa.Array:
     days = fixed_values(array, np.int32)
     odd = (days < _YEAR_1_US // DAY_US) | (days >= _YEAR_10000_US // DAY_US)
-    return patched(array, _cast(array), odd, lambda rows: [date_text(day) for day in days[rows].tolist()])
+    return _patched(
+        array, _cast(array), days, INFINITE_DATES, odd, lambda rows: [date_text(day) for day in days[rows].tolist()]
+    )
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
@@ -247,7 +271,14 @@ def _timestamp_text(array: pa.Array) -> pa.Array:
     if us.min() >= _YEAR_1_US and us.max() < _YEAR_10000_US:
         return text
     odd = (us < _YEAR_1_US) | (us >= _YEAR_10000_US)
-    return patched(array, text, odd, lambda rows: [timestamp_text(value) for value in us[rows].tolist()])
+    return _patched(
+        array,
+        text,
+        us,
+        INFINITE_TIMESTAMPS,
+        odd,
+        lambda rows: [timestamp_text(value) for value in us[rows].tolist()],
+    )
 
 
 def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
@@ -259,16 +290,18 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     if style.dates[0] != "ISO":
         names = abbreviations_at(zone(style.timezone), utc // SECOND_US, offsets)
         naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
-        return _styled_timestamp_text(style, naive, joined(pa.scalar(" "), names))
+        return _styled_timestamp_text(style, naive, joined(pa.scalar(" "), names), utc)
     kinds, which = np.unique(offsets, return_inverse=True)
     texts = [offset_text(seconds) for seconds in kinds.tolist()]
     naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
     suffix = pa.scalar(texts[0]) if len(texts) == 1 else pa.array(texts).take(pa.array(which))
     text = joined(_without_zeros(_cast(naive)), suffix)
     odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # also if local time overflows int64
-    return patched(
+    return _patched(
         array,
         text,
+        utc,
+        INFINITE_TIMESTAMPS,
         odd,
         lambda rows: [
             timestamp_text(instant + offset * SECOND_US, offset_text(offset))
@@ -306,30 +339,36 @@ def _styled_date_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     year, month, day = (pc.utf8_slice_codeunits(iso, start, stop) for start, stop in ((0, 4), (5, 7), (8, 10)))
     first, second = (day, month) if day_first or name == "German" else (month, day)
     separator = pa.scalar({"SQL": "/", "Postgres": "-", "German": "."}[name])
-    return patched(
+    return _patched(
         array,
         joined(first, separator, second, separator, year),
+        days,
+        INFINITE_DATES,
         odd,
         lambda rows: [date_text(value, name, day_first=day_first) for value in days[rows].tolist()],
     )
 
 
-def _styled_timestamp_text(style: OutputStyle, array: pa.Array, zones: pa.Array | None = None) -> pa.Array:
-    """The text of local times. `zones`: what follows each of them."""
+def _styled_timestamp_text(
+    style: OutputStyle, array: pa.Array, zones: pa.Array | None = None, utc: Int64s | None = None
+) -> pa.Array:
+    """The text of local times. `zones`: what follows each of them. `utc`: the instants, if these may be infinite."""
     name, day_first = style.dates
     us = fixed_values(array, np.int64)
+    given = us if utc is None else utc
     iso = _cast(array)
     date, year = _date_parts(style, iso, us // DAY_US)
     time = _without_zeros(pc.utf8_slice_codeunits(iso, 11))
     parts = [date, pa.scalar(" "), time, *([] if year is None else [pa.scalar(" "), year])]
-    odd = (us < _YEAR_1_US) | (us >= _YEAR_10000_US)
+    odd = (us < _YEAR_1_US) | (us >= _YEAR_10000_US) | (given < _YEAR_1_US) | (given >= _YEAR_10000_US)
 
     def each(rows: Int64s) -> list[str]:
         ends = [""] * len(rows) if zones is None else zones.take(pa.array(rows)).to_pylist()
         values = zip(us[rows].tolist(), ends, strict=True)
         return [timestamp_text(value, end, name, day_first=day_first) for value, end in values]
 
-    return patched(array, joined(*parts, *([] if zones is None else [zones])), odd, each)
+    text = joined(*parts, *([] if zones is None else [zones]))
+    return _patched(array, text, given, INFINITE_TIMESTAMPS, odd, each)
 
 
 def _interval_text(style: Callable[[int, int, int], str], array: pa.Array) -> pa.Array:

@@ -166,9 +166,8 @@ def offsets_at(where: tzinfo, utc_us: Int64s) -> Int64s:
     seconds = utc_us // SECOND_US
     outside = (seconds < _FIRST_S) | (seconds >= _LAST_S)
     if outside.any():
-        seconds = np.where(
-            outside, [_within_calendar(s) if o else s for s, o in zip(seconds.tolist(), outside, strict=True)], seconds
-        )
+        far, which = np.unique(seconds[outside], return_inverse=True)
+        seconds[outside] = np.array([_within_calendar(s) for s in far.tolist()])[which]
     years = np.unique(seconds.astype("M8[s]").astype("M8[Y]").astype(np.int64))
     changes = np.array([change for year in years.tolist() for change in _transitions(where, year)])
     starts, offsets = changes[:, 0], changes[:, 1]

@@ -292,7 +292,7 @@ async def _add_column(context: Context, table: Table, action: AddColumn) -> None
         alone = replace(table, columns=(column,), checks=(), keys=())
         rules = rules_of(alone, context.plan_context())
         assert rules is not None
-        await check_rows(context, alone, rules, pa.table([[value.as_py()]], collection_schema(alone)), ())
+        await check_rows(context, alone, rules, pa.table([pa.repeat(value, 1)], collection_schema(alone)), ())
     after = replace(table, columns=(*table.columns, column), numbering=_numbering(table).added(value))
     schema = collection_schema(after)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from protocol.pgwire.datetime_output import INFINITY, MINUS_INFINITY
+
 _EPOCH_2000_US = 946_684_800_000_000  # PostgreSQL rounds timestamps away from 2000-01-01
 _NS = 1_000
 
@@ -23,8 +25,11 @@ def rounded_seconds(values: pa.Array, digits: int) -> pa.Array:
         ]
         return pa.array(rows, values.type)
     origin = _EPOCH_2000_US if pa.types.is_timestamp(values.type) else 0
-    numbers = np.asarray(values.cast(pa.int64()).fill_null(0)) - origin
+    given = np.asarray(values.cast(pa.int64()).fill_null(0))
+    numbers = given - origin
     rounded = np.sign(numbers) * ((np.abs(numbers) + unit // 2) // unit * unit) + origin
+    if origin:
+        rounded = np.where((given == INFINITY) | (given == MINUS_INFINITY), given, rounded)
     return pa.array(rounded, mask=np.asarray(values.is_null())).cast(values.type)
 
 

@@ -16,6 +16,7 @@ from server.execution.planning import plan_expression
 from server.session_state.context import Context
 from server.sql.expressions import walk
 from server.sql.grammar.statements.parts import Expr
+from server.sql.infinities import is_infinite
 from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
 
@@ -136,12 +137,14 @@ def _of_date_and_time(text: str) -> int | None:
         time = parse_text(TIMESTAMPTZ, text)
     except PgError:
         return None
-    return time // 1_000 if isinstance(time, int) else None
+    return None if is_infinite(TIMESTAMPTZ, time) else int(time) // 1_000
 
 
 def _milliseconds(value: object, type: PgType, expression: Expr, clause: str) -> int | None:
     """None if the value is not a valid timestamp. PgError 42846 if its type has no cast to mz_timestamp."""
     if type.name in ("date", "timestamp", "timestamptz") and isinstance(value, int):
+        if is_infinite(type, value):
+            return None
         return value * 86_400_000 if type.name == "date" else value // 1_000
     if type.name not in ("int2", "int4", "int8", "numeric", "text", "varchar", "bpchar", "unknown"):
         if type.name in ("date", "timestamp", "timestamptz"):

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from server.pg_catalog.static import BY_NAME, arrow_type
 
@@ -136,7 +137,7 @@ class Database:
             for (schema, name), table in given.items():
                 self._load(schema, name, table)
             self._bring(query, rows)
-            return self._connection.sql(query).to_arrow_table()
+            return _with_infinities(self._connection.sql(query).to_arrow_table())
 
     def _look_at(self, rows: Rows) -> None:
         """Marks all relations as not loaded if they were loaded from other `rows`."""
@@ -181,6 +182,21 @@ class Database:
         self._connection.execute(f'CREATE OR REPLACE TABLE {schema}."{name}" AS SELECT * FROM loaded')
         self._connection.unregister("loaded")
         self._loaded.add((schema, name))
+
+
+def _with_infinities(table: pa.Table) -> pa.Table:
+    """The rows with -infinity as the least integer. In DuckDB it is the negative greatest one."""
+    for number, type in enumerate(table.schema.types):
+        if type in _WIDTHS:
+            values = table.column(number).cast(_WIDTHS[type])
+            least = -1 << _WIDTHS[type].bit_width - 1
+            values = pc.if_else(pc.equal(values, least + 1), pa.scalar(least, values.type), values)
+            table = table.set_column(number, table.field(number), values.cast(type))
+    return table
+
+
+_WIDTHS = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64(),
+           pa.timestamp("us", "Etc/UTC"): pa.int64()}  # fmt: skip
 
 
 def _column(name: str, given: bool, type: str) -> str:

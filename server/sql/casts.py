@@ -20,14 +20,26 @@ from typing import Any
 import numpy as np
 
 from protocol.pgwire.datetime_input import DATE_MIN
-from protocol.pgwire.datetime_output import interval_text, timestamp_text
+from protocol.pgwire.datetime_output import INFINITE_TIMESTAMPS, INFINITY, interval_text, timestamp_text
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.interval_input import interval_of
 from protocol.pgwire.json_values import loaded_jsonb
 from protocol.pgwire.scalars import fitted_numeric, format_text, parse_text, too_many_digits
 from protocol.pgwire.text_columns import OutputStyle
 from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, offset_text, zone
-from protocol.pgwire.types import BPCHAR, NUMERIC_PRECISION_MAX, TEXT, VARCHAR, PgType, array_of, bare_numeric
+from protocol.pgwire.types import (
+    BPCHAR,
+    DATE,
+    NUMERIC_PRECISION_MAX,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    PgType,
+    array_of,
+    bare_numeric,
+)
+from server.sql.infinities import converted, is_infinite, spark_converted, spark_infinity, spark_is_infinite
 
 DAY_US = 86_400_000_000
 _INTEGERS = {"int2": 15, "int4": 31, "int8": 63}
@@ -124,10 +136,31 @@ def _of_jsonb(value: str, target: PgType) -> Any:
 
 _CAST = "CAST({0} AS {t})"
 _FLOAT_TO_BIGINT = "IF({0} >= 9223372036854775808D, raise_error('22003:bigint out of range'), CAST(rint({0}) AS {t}))"
-_DATE_TO_INSTANT = (
-    "CAST(IF({0} > date_from_unix_date(106751990), raise_error('22008:date out of range for timestamp'), {0}) AS {t})"
-)
-_TIME_OF_DAY = "time_from_micros(pmod(unix_micros(CAST({0} AS TIMESTAMP_LTZ)), 86400000000L))"
+_LAST_DAY = 106751990  # with a timestamp in 64 bits
+
+
+def _instant_of_date(target: PgType) -> str:
+    """The Spark form of the cast of a date to a timestamp."""
+    too_late = f"{{0}} > date_from_unix_date({_LAST_DAY})"
+    too_late = f"IF({too_late}, raise_error('22008:date out of range for timestamp'), {{0}})"
+    return _unless_infinite(DATE, spark_converted(DATE, target, "{0}"), f"CAST({too_late} AS {{t}})")
+
+
+def _unless_infinite(source: PgType, special: str, form: str) -> str:
+    return f"IF({spark_is_infinite(source, '{0}')}, {special}, {form})"
+
+
+def _date_of_instant(source: PgType) -> str:
+    return _unless_infinite(source, spark_converted(source, DATE, "{0}"), _CAST)
+
+
+def _time_of_instant(source: PgType) -> str:
+    """An infinite timestamp has no time of day: the result is NULL."""
+    micros = "IF({infinite}, NULL, unix_micros(CAST({0} AS TIMESTAMP_LTZ)))"
+    micros = micros.replace("{infinite}", spark_is_infinite(source, "{0}"))
+    return f"time_from_micros(pmod({micros}, 86400000000L))"
+
+
 _I, _A, _E = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 _TABLE: dict[tuple[str, str], CastRule] = {
     ("int2", "int4"): CastRule(_I, _same, _CAST),
@@ -152,11 +185,11 @@ _TABLE: dict[tuple[str, str], CastRule] = {
     ("float4", "numeric"): CastRule(_A, _float_to_numeric(6), None),
     ("int4", "bool"): CastRule(_E, lambda value, target: value != 0, "({0} <> 0)"),
     ("bool", "int4"): CastRule(_E, lambda value, target: int(value), _CAST),
-    ("date", "timestamp"): CastRule(_I, lambda value, target: date_to_timestamp(value), _DATE_TO_INSTANT),
+    ("date", "timestamp"): CastRule(_I, lambda value, target: date_to_timestamp(value), _instant_of_date(TIMESTAMP)),
     ("date", "timestamptz"): CastRule(
         _I,
         lambda value, target: date_to_timestamp(value),
-        _DATE_TO_INSTANT,
+        _instant_of_date(TIMESTAMPTZ),
         lambda value, target, timezone: instant(date_to_timestamp(value), zone(timezone)),
     ),
     ("timestamp", "timestamptz"): CastRule(
@@ -165,19 +198,19 @@ _TABLE: dict[tuple[str, str], CastRule] = {
     ("timestamptz", "timestamp"): CastRule(
         _A, _same, _CAST, lambda value, target, timezone: local_time(value, zone(timezone))
     ),
-    ("timestamp", "date"): CastRule(_A, lambda value, target: value // DAY_US, _CAST),
+    ("timestamp", "date"): CastRule(_A, lambda value, target: _date_of(value), _date_of_instant(TIMESTAMP)),
     ("timestamptz", "date"): CastRule(
         _A,
-        lambda value, target: value // DAY_US,
-        _CAST,
-        lambda value, target, timezone: local_time(value, zone(timezone)) // DAY_US,
+        lambda value, target: _date_of(value),
+        _date_of_instant(TIMESTAMPTZ),
+        lambda value, target, timezone: _date_of(local_time(value, zone(timezone))),
     ),
-    ("timestamp", "time"): CastRule(_A, lambda value, target: value % DAY_US, _TIME_OF_DAY),
+    ("timestamp", "time"): CastRule(_A, lambda value, target: _time_of(value), _time_of_instant(TIMESTAMP)),
     ("timestamptz", "time"): CastRule(
         _A,
-        lambda value, target: value % DAY_US,
-        _TIME_OF_DAY,
-        lambda value, target, timezone: local_time(value, zone(timezone)) % DAY_US,
+        lambda value, target: _time_of(value),
+        _time_of_instant(TIMESTAMPTZ),
+        lambda value, target, timezone: _time_of(local_time(value, zone(timezone))),
     ),
     ("time", "interval"): CastRule(_I, lambda value, target: interval_of(0, 0, value), None),
     ("interval", "time"): CastRule(_A, lambda value, target: value[2] // 1_000 % DAY_US, None),
@@ -198,11 +231,20 @@ _INSTANT_TEXT = (
     "IF(year({0}) BETWEEN 1 AND 9999, concat(CAST({0} AS STRING), '{zone}'), "
     f"concat({_DATE_TEXT}, ' ', substring_index(CAST({{0}} AS STRING), ' ', -1), '{{zone}}', {_ERA}))"
 )
+
+
+def _named_infinities(type: PgType, form: str) -> str:
+    name = f"IF({{0}} = {spark_infinity(type)}, 'infinity', '-infinity')"
+    return _unless_infinite(type, name, form)
+
+
 _TO_TEXT: dict[str, str | None] = {
     **dict.fromkeys(("bool", "int2", "int4", "int8", "numeric", "time"), "CAST({0} AS STRING)"),
-    "date": f"IF(year({{0}}) BETWEEN 1 AND 9999, CAST({{0}} AS STRING), concat({_DATE_TEXT}, {_ERA}))",
-    "timestamp": _INSTANT_TEXT.replace("{zone}", ""),
-    "timestamptz": _INSTANT_TEXT.replace("{zone}", "+00"),
+    "date": _named_infinities(
+        DATE, f"IF(year({{0}}) BETWEEN 1 AND 9999, CAST({{0}} AS STRING), concat({_DATE_TEXT}, {_ERA}))"
+    ),
+    "timestamp": _named_infinities(TIMESTAMP, _INSTANT_TEXT.replace("{zone}", "")),
+    "timestamptz": _named_infinities(TIMESTAMPTZ, _INSTANT_TEXT.replace("{zone}", "+00")),
     "bytea": "concat('\\\\x', lower(hex({0})))",
     **dict.fromkeys(("uuid", "json", "jsonb", "record"), "{0}"),
 }
@@ -241,6 +283,8 @@ def _zoned_text(source: PgType) -> Callable[[Any, PgType, str], Any] | None:
 
 
 def _text_in(us: int, where: tzinfo) -> str:
+    if us in INFINITE_TIMESTAMPS:
+        return INFINITE_TIMESTAMPS[us]
     offset = offset_at(where, us)
     return timestamp_text(us + offset * SECOND_US, offset_text(offset))
 
@@ -259,24 +303,39 @@ def is_utc(timezone: str) -> bool:
 
 
 def date_to_timestamp(days: int) -> int:
+    if is_infinite(DATE, days):
+        return converted(days, TIMESTAMP)
     return in_range(days * DAY_US, "date out of range for timestamp")
 
 
 def in_range(us: int, message: str = "timestamp out of range") -> int:
-    """Returns `us`. 22008 if it is outside the range of PostgreSQL's or Arrow's timestamp."""
-    if not DATE_MIN * DAY_US <= us < 1 << 63:
+    """Returns `us`. 22008 if it is outside the range of PostgreSQL's or Arrow's finite timestamps."""
+    if not DATE_MIN * DAY_US <= us < INFINITY:
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, message)
     return us
 
 
 def instant(local_us: int, where: tzinfo | Abbreviation) -> int:
-    """The instant of a local time in a zone, in microseconds."""
+    """The instant of a local time in a zone, in microseconds. Infinite times have no offset."""
+    if is_infinite(TIMESTAMP, local_us):
+        return local_us
     return in_range(local_us - local_offset(where, local_us) * SECOND_US)
 
 
 def local_time(utc_us: int, where: tzinfo | Abbreviation) -> int:
-    """The local time in a zone at an instant, in microseconds."""
+    """The local time in a zone at an instant, in microseconds. Infinite times have no offset."""
+    if is_infinite(TIMESTAMP, utc_us):
+        return utc_us
     return in_range(utc_us + offset_at(where, utc_us) * SECOND_US)
+
+
+def _date_of(us: int) -> int:
+    return converted(us, DATE) if is_infinite(TIMESTAMP, us) else us // DAY_US
+
+
+def _time_of(us: int) -> int | None:
+    """The time of day; None if the timestamp is infinite."""
+    return None if is_infinite(TIMESTAMP, us) else us % DAY_US
 
 
 @lru_cache(10_000)  # user-defined types have no bound

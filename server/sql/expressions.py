@@ -142,7 +142,8 @@ class Cast:
 
     @property
     def nullable(self) -> bool:
-        return self.operand.nullable
+        """An infinite timestamp has no time of day: its cast to time is NULL."""
+        return self.operand.nullable or (self.type.name == "time" and self.operand.type.name != "time")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import BOOL, DATE, INT8, TIMESTAMP, TIMESTAMPTZ
+from protocol.pgwire.types import BOOL, DATE, INT8, TIMESTAMP, TIMESTAMPTZ, PgType
 from server.sql.conditions import parts
 from server.sql.expressions import Call, Cast, Expression, Literal, SessionValue, walk
 from server.sql.functions import syntax
-from server.sql.functions.table import OPERATORS, SYNTAX, Function
+from server.sql.functions.table import OPERATORS, SYNTAX, Function, Infinite
+from server.sql.infinities import spark_infinity
 from server.sql.relations import Filter, Relation
 
 LAST = (1 << 63) - 1  # the greatest timestamp; a row with this `upper` never leaves the result
@@ -36,20 +37,40 @@ def is_now(expression: Expression) -> bool:
     return isinstance(expression, SessionValue) and expression.name == "mz_now"
 
 
-_MILLISECONDS = {
-    type.name: Function("mz_timestamp", (type,), INT8, spark, python=python)
+_ENDS = (f"CAST(-{LAST} AS BIGINT)", f"{LAST}L")
+"""Spark SQL of the milliseconds of -infinity and infinity: before and after all timestamps."""
+
+
+def _infinite(type: PgType) -> Infinite:
+    def form(arguments: Sequence[Expression], texts: Sequence[str]) -> str:
+        return f"IF({texts[0]} = {spark_infinity(type)}, {_ENDS[1]}, {_ENDS[0]})"
+
+    return Infinite(lambda value: LAST if value > 0 else -LAST, form)
+
+
+_FORMS = [
+    (type, spark, python)
     for type, spark, python in (
         (DATE, "(CAST(unix_date({0}) AS BIGINT) * 86400000)", lambda days: days * 86_400_000),
         (TIMESTAMP, "unix_millis(CAST({0} AS TIMESTAMP_LTZ))", lambda us: us // 1_000),
         (TIMESTAMPTZ, "unix_millis({0})", lambda us: us // 1_000),
     )
+]
+_TIMES = {type.name: Function("mz_timestamp", (type,), INT8, spark, python=python) for type, spark, python in _FORMS}
+_COMPARED = {
+    type.name: Function("compared_with_mz_now", (type,), INT8, spark, python=python, infinite=_infinite(type))
+    for type, spark, python in _FORMS
 }
-SYNTAX["mz_timestamp"] = list(_MILLISECONDS.values())
+SYNTAX["mz_timestamp"] = list(_TIMES.values())
+SYNTAX["compared_with_mz_now"] = list(_COMPARED.values())
 
 
-def in_milliseconds(expression: Expression) -> Expression:
-    """Converts a date or timestamp to milliseconds since 1970, for the comparison with mz_now()."""
-    function = _MILLISECONDS.get(expression.type.name)
+def in_milliseconds(expression: Expression, *, compared: bool = False) -> Expression:
+    """Converts a date or timestamp to milliseconds since 1970.
+
+    `compared`: for a comparison with mz_now(), which is between the infinities. Else these are an error.
+    """
+    function = (_COMPARED if compared else _TIMES).get(expression.type.name)
     return expression if function is None else Call(function, (expression,), INT8, expression.nullable)
 
 
@@ -99,7 +120,9 @@ def check_temporal(relation: Relation) -> None:
 
 
 _CEILING = Function("ceiling", (), INT8, f"CAST(least(greatest(ceil({{0}}), 0), {LAST}) AS BIGINT)")
-_BEHIND = Function("behind", (), INT8, f"CAST(least(greatest(floor({{0}}) + 1, 0), {LAST}) AS BIGINT)")
+_BEHIND = Function(
+    "behind", (), INT8, f"IF({{0}} >= {LAST}, {LAST}, CAST(least(greatest(floor({{0}}) + 1, 0), {LAST}) AS BIGINT))"
+)
 
 
 def times_of(bounds: Sequence[Bound]) -> tuple[Expression, Expression]:

@@ -10,15 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-TYPES = ("int", "text", "numeric", "date", "bool")
+TYPES = ("int", "text", "numeric", "date", "timestamptz", "bool")
 LITERALS = {
     "int": ("0", "1", "2", "3", "-1"),
     "text": ("'x'", "'y'", "''", "'zz'"),
     "numeric": ("0.5", "1.25", "-2.00", "10.10"),
-    "date": ("date '2024-02-29'", "date '2020-01-01'", "date '1999-12-31'"),
+    "date": ("date '2024-02-29'", "date '2020-01-01'", "date 'infinity'", "date '-infinity'"),
+    "timestamptz": tuple(
+        f"timestamptz '{value}'" for value in ("infinity", "2024-02-29 10:30+00", "2020-01-01 00:00+00", "-infinity")
+    ),
     "bool": ("true", "false"),
 }
-SQL_TYPES = {"int": "int", "text": "text", "numeric": "numeric(10,2)", "date": "date", "bool": "bool"}
+SQL_TYPES = {**{type: type for type in TYPES}, "numeric": "numeric(10,2)"}
 
 Columns = Sequence[tuple[str, str]]  # name and type
 
@@ -112,7 +115,18 @@ class Maker:
             "int": ((f"{name} + 1", "int"), (f"{name} % 2", "int"), (f"{name} > 1", "bool"), (f"{name}::text", "text")),
             "text": ((f"upper({name})", "text"), (f"length({name})", "int"), (f"{name} || 'x'", "text")),
             "numeric": ((f"{name} * 2.5", "numeric"), (f"{name}::int", "int"), (f"round({name})", "numeric")),
-            "date": ((f"{name} + 1", "date"), (f"extract(year FROM {name})::int", "int")),
+            "date": (
+                (f"{name} + 1", "date"),
+                (f"extract(day FROM {name})::int", "int"),
+                (f"{name}::timestamptz", "timestamptz"),
+            ),
+            "timestamptz": (
+                (f"{name} + interval '1 day 1 hour'", "timestamptz"),
+                (f"date_trunc('month', {name})", "timestamptz"),
+                (f"{name}::date", "date"),
+                (f"isfinite({name})", "bool"),
+                (f"date_part('minute', {name})::int", "int"),
+            ),
             "bool": ((f"NOT {name}", "bool"), (f"CASE WHEN {name} THEN 1 ELSE 0 END", "int")),
         }
         return self.draw.choice(((name, type), *made[type], (f"coalesce({name}, {LITERALS[type][0]})", type)))

@@ -61,7 +61,8 @@ ROWS = """
      '{"b": 1, "a": 2}'),
     (2, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
     (3, 7, 0, '-0', '-Infinity', false, '', '', '', '0001-01-01', '00:00', '0001-01-01', 0,
-     '00000000-0000-0000-0000-000000000000', 'null')
+     '00000000-0000-0000-0000-000000000000', 'null'),
+    (4, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'infinity', NULL, '-infinity', NULL, NULL, NULL)
 """
 AVRO = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
 
@@ -150,7 +151,7 @@ def test_a_source_from_the_topic_follows_the_table(
     until_equal(connection, "t", "z")
 
     def changed(rows: pa.Table) -> pa.Table:
-        """Of three rows, one is deleted, one gets another key, and the others other values."""
+        """Of four rows, two are deleted, one gets another key, and the others other values."""
         rows = with_values(rows.filter(pc.less(rows["c0"], 3)), c6="changed", c12=None)
         return rows.set_column(0, "c0", pc.if_else(pc.equal(rows["c0"], 2), 9, rows["c0"]))
 

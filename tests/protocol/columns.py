@@ -96,7 +96,8 @@ def values(type: PgType) -> st.SearchStrategy[Any]:
 
 def instants(low: int) -> st.SearchStrategy[int]:
     return st.one_of(
-        st.integers(low, INT64_MAX),
+        st.integers(low, INT64_MAX - 1),
+        st.sampled_from([INT64_MAX, -INT64_MAX - 1]),  # infinity and -infinity
         st.integers(0, 4_102_444_800).map(lambda second: second * 1_000_000),
         st.integers(-62_135_596_800_000_000 - DAY_US, -62_135_596_800_000_000 + DAY_US),
         st.integers(253_402_300_800_000_000 - DAY_US, 253_402_300_800_000_000 + DAY_US),
@@ -123,7 +124,10 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "jsonb": JSON_VALUES.map(lambda value: parse_jsonb(json.dumps(value))),
     "float4": SINGLES,
     "float8": DOUBLES,
-    "date": st.integers(DATE_MIN, DATE_MAX) | st.integers(-719_170, -719_150) | st.integers(0, 30_000),
+    "date": st.integers(DATE_MIN, DATE_MAX)
+    | st.integers(-719_170, -719_150)
+    | st.integers(0, 30_000)
+    | st.sampled_from([(1 << 31) - 1, -1 << 31]),  # infinity and -infinity
     "time": st.integers(0, DAY_US) | st.integers(0, 86_400).map(lambda second: second * 1_000_000),
     "timestamp": instants(TIMESTAMP_MIN),
     "timestamptz": instants(TIMESTAMP_MIN),

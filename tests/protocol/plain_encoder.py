@@ -38,6 +38,8 @@ def text(type: PgType, value: Any, style: OutputStyle) -> str:
         return numeric_text(type, value)
     if name == "bytea":
         return bytea_text(value, style)
+    if name in _LIMITS and value in _LIMITS[name]:
+        return "infinity" if value > 0 else "-infinity"
     if name == "date":
         year, month_day, era = civil(value)
         return f"{year}-{month_day}{era}"
@@ -48,6 +50,9 @@ def text(type: PgType, value: Any, style: OutputStyle) -> str:
     if name == "interval":
         return interval_text(*value)
     return str(value)
+
+
+_LIMITS = {"date": (-1 << 31, (1 << 31) - 1), **dict.fromkeys(("timestamp", "timestamptz"), (-1 << 63, (1 << 63) - 1))}
 
 
 def element(type: PgType, value: Any, style: OutputStyle) -> str:
@@ -181,9 +186,9 @@ def binary(type: PgType, value: Any) -> bytes:
     if name == "bool":
         return bytes([value])
     if name == "date":
-        return struct.pack(">i", value - 10_957)
+        return struct.pack(">i", value if value in _LIMITS[name] else value - 10_957)
     if name in ("timestamp", "timestamptz"):
-        return struct.pack(">q", value - 10_957 * DAY_US)
+        return struct.pack(">q", value if value in _LIMITS[name] else value - 10_957 * DAY_US)
     if name == "interval":
         months, days, ns = value
         return struct.pack(">qii", ns // 1000, days, months)

@@ -109,3 +109,11 @@ CREATE TABLE wide (id int, i2 smallint, i4 int, i8 bigint, f4 real, f8 double pr
   ia int[], ta text[], na numeric(8,2)[], fa double precision[], da date[], ba boolean[], j json, jb jsonb, bo boolean);
 INSERT INTO wide SELECT *, i4 > 0 FROM nums JOIN strs USING (id) JOIN times USING (id) LEFT JOIN lists USING (id)
   LEFT JOIN docs USING (id);
+CREATE TABLE forever (id int, d date, ts timestamp, tz timestamptz, n int, iv interval, stop timestamptz NOT NULL DEFAULT 'infinity');
+INSERT INTO forever VALUES
+ (1, 'infinity', '-infinity', 'infinity', 1, '1 day'),
+ (2, '-infinity', 'infinity', '-infinity', 5, '1 mon -2 hours'),
+ (3, '2024-02-29', '2024-02-29 10:20:30.5', '2024-02-29 10:20:30.5+00', NULL, NULL),
+ (4, NULL, NULL, NULL, 2, '10 days'),
+ (5, '5000000-01-01', '0044-03-15 12:00 BC', '294000-01-01 00:00+00', 0, '00:00:01'),
+ (6, '2024-07-01', 'infinity', 'infinity', -3, '1 year');

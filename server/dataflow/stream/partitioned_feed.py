@@ -34,7 +34,7 @@ class _Index:
     def __init__(self, shape: Shape, feeds: Mapping[Selection, Feed]) -> None:
         self._names = shape.names
         values = zip(*(selection.values for selection in feeds), strict=True)
-        columns = [pa.array([value.as_py() for value in column], column[0].type) for column in values]
+        columns = [pa.array(column, column[0].type) for column in values]
         rows = pa.table(columns or [pa.array([], pa.int64()) for _ in self._names], names=self._names)
         hashes = key_hashes(rows, self._names)
         order = np.argsort(hashes, kind="stable")

@@ -26,7 +26,7 @@ from server.sql.coerce import EXPLICIT, IMPLICIT, check_same_rows
 from server.sql.expressions import Call, Case, Expression, Literal, precision
 from server.sql.functions import resolve, syntax
 from server.sql.functions.resolve import Resolved
-from server.sql.functions.table import ANY, POLYMORPHIC, Function, Nulls
+from server.sql.functions.table import ANY, COMPARISONS, POLYMORPHIC, Function, Nulls
 from server.sql.scope import Scope
 from server.sql.temporal import in_milliseconds, is_now
 
@@ -34,7 +34,7 @@ from server.sql.temporal import in_milliseconds, is_now
 def operator(binder: Binder, name: str, arguments: list[Expression], tree: exp.Expr | None) -> Expression:
     """An operator over bound operands. 42883, 42725."""
     if len(arguments) == 2 and any(map(is_now, arguments)):
-        arguments = [in_milliseconds(argument) for argument in arguments]
+        arguments = [in_milliseconds(argument, compared=name in COMPARISONS) for argument in arguments]
     types = tuple(a.type.without_modifiers for a in arguments)
     try:
         resolved = resolve.resolve_operator(name, plain_types(types))

@@ -16,6 +16,7 @@ from server.sql.casts import in_range
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Call, Expression, Literal
 from server.sql.functions.table import Function
+from server.sql.infinities import is_infinite
 from server.sql.temporal import in_milliseconds, is_now
 
 NAME = "mz_timestamp"
@@ -65,7 +66,12 @@ def _parsed(text: str, position: int | None) -> Decimal:
         return Decimal(text.strip())
     try:
         microseconds = parse_text(TIMESTAMPTZ, text)
-    except PgError:
+        if is_infinite(TIMESTAMPTZ, microseconds):
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, f'"{text}" is out of range for type mz_timestamp')
+    except PgError as refused:
+        if refused.sqlstate is SqlState.NUMERIC_VALUE_OUT_OF_RANGE:
+            refused.position = position
+            raise
         message = f'invalid input syntax for type mz_timestamp: "{text}"'
         hint = "Write milliseconds since 1970, or a date and time."
         error = PgError(SqlState.INVALID_TEXT_REPRESENTATION, message, hint=hint, position=position)

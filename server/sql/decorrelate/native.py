@@ -22,6 +22,7 @@ from server.sql.expressions import (
     walk_all,
 )
 from server.sql.functions.table import Form
+from server.sql.infinities import has_infinities
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Scan
 
@@ -95,10 +96,12 @@ def _uses_lambda(node: Any) -> bool:
     """Whether the Spark SQL of an expression contains its arguments inside a higher-order function."""
     match node:
         case Call(function=function, arguments=arguments, timezone=timezone):
-            return not is_utc(timezone) or _form_uses_lambda(function.spark, arguments)
+            return not is_utc(timezone) or bool(function.guarded) or _form_uses_lambda(function.spark, arguments)
         case Cast(operand=operand, type=target, timezone=timezone):
             rule = find_cast(operand.type.without_modifiers, target.without_modifiers)
-            return rule is not None and (not is_utc(timezone) or _form_uses_lambda(rule.spark, (operand,)))
+            if rule is None:
+                return False
+            return not is_utc(timezone) or has_infinities(operand.type) or _form_uses_lambda(rule.spark, (operand,))
         case Aggregate(function=function, arguments=arguments):
             # values of a group that are ordered, or passed to Python, are sorted with a comparison lambda
             return _form_uses_lambda(function.spark, arguments) or "{a}" in _form(function.spark, arguments)

@@ -6,6 +6,7 @@ zones other than UTC. A field's numeric scale is known when the query is planned
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from functools import partial
@@ -21,7 +22,8 @@ from server.sql.decimals import Shape
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.datetimes import named_zone
 from server.sql.functions.intervals import interval, parts
-from server.sql.functions.table import FUNCTIONS, Form, let, literal, row
+from server.sql.functions.table import FUNCTIONS, Form, Infinite, Nulls, fail, let, literal, row, same_infinity
+from server.sql.infinities import converted, has_infinities, spark_infinity
 
 _WHOLE = Shape(20, 0)
 _JULIAN_EPOCH = 2_440_588  # the Julian day of 1970-01-01
@@ -240,6 +242,47 @@ def _float_part(type: str, written: str, value: Any, **zone: str) -> float:
     return us / 1e6 if field == "epoch" else float(exact)
 
 
+# -- fields of infinity ---------------------------------------------------------------------------------------------
+
+_GROWING = frozenset(("year", "decade", "century", "millennium", "isoyear", "julian", "epoch"))
+"""The fields that are infinite for an infinite date or timestamp. The others are NULL then."""
+
+
+def _sign(type: str, value: int) -> float:
+    return math.inf if value == converted(1, scalar(type)) else -math.inf
+
+
+def _infinite_part(type: str, written: str, value: int, **zone: str) -> float | None:
+    return _sign(type, value) if _checked(written, type, _SUPPORTED[type]) in _GROWING else None
+
+
+def _no_numeric(infinity: str) -> PgError:
+    message = f'numeric value "{infinity}" is not supported'
+    return PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, message, hint="Use date_part(), whose result has infinities.")
+
+
+def _infinite_extraction(type: str, written: str, value: int, **zone: str) -> None:
+    if (part := _infinite_part(type, written, value)) is not None:
+        raise _no_numeric("Infinity" if part > 0 else "-Infinity")
+
+
+def _fields_of_infinity(type: str, *, exact: bool) -> Infinite:
+    """The rule for extract() if `exact`, else for date_part()."""
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        result = str(_shape(args)) if exact else "DOUBLE"
+        if _field_of(_written(args[0])) not in _GROWING:
+            return f"CAST(NULL AS {result})"
+        is_positive = f"{texts[1]} = {spark_infinity(scalar(type))}"
+        if not exact:
+            return f"IF({is_positive}, CAST('Infinity' AS DOUBLE), CAST('-Infinity' AS DOUBLE))"
+        errors = (_no_numeric(infinity) for infinity in ("Infinity", "-Infinity"))
+        positive, negative = (fail(error.sqlstate, error.message) for error in errors)
+        return f"CAST(IF({is_positive}, {positive}, {negative}) AS {result})"
+
+    return Infinite(partial(_infinite_extraction if exact else _infinite_part, type), form)
+
+
 # -- extract in Spark -----------------------------------------------------------------------------------------------
 
 
@@ -291,12 +334,18 @@ def _part(args: Sequence[Expression], texts: Sequence[str]) -> str:
 
 
 for _type in _VALUES:
-    row(FUNCTIONS, "extract", f"text {_type}", "numeric", _extract, shape=_shape, prepare=_check_extraction,
-        zoned=_type == "timestamptz", python=partial(_extracted, _type))  # fmt: skip
+    _rules = [
+        _fields_of_infinity(_type, exact=exact) if has_infinities(scalar(_type)) else None for exact in (True, False)
+    ]
+    _nulls = Nulls.STRICT if _rules[0] is None else Nulls.OPTIONAL
+    row(FUNCTIONS, "extract", f"text {_type}", "numeric", _extract, nulls=_nulls, shape=_shape,
+        prepare=_check_extraction, infinite=_rules[0], zoned=_type == "timestamptz",
+        python=partial(_extracted, _type))  # fmt: skip
     if _type != "date":
-        row(FUNCTIONS, "date_part", f"text {_type}", "float8", _part, zoned=_type == "timestamptz",
-            python=partial(_float_part, _type))  # fmt: skip
-row(FUNCTIONS, "date_part", "text date", "float8",
+        row(FUNCTIONS, "date_part", f"text {_type}", "float8", _part, nulls=_nulls, infinite=_rules[1],
+            zoned=_type == "timestamptz", python=partial(_float_part, _type))  # fmt: skip
+row(FUNCTIONS, "date_part", "text date", "float8", nulls=Nulls.OPTIONAL,
+    infinite=Infinite(lambda field, days: _infinite_part("timestamp", field, date_to_timestamp(days))),
     python=lambda field, days: _float_part("timestamp", field, date_to_timestamp(days)))  # fmt: skip
 
 
@@ -367,9 +416,11 @@ def _truncate(type: str) -> Form:
     return form
 
 
-row(FUNCTIONS, "date_trunc", "text timestamp", "timestamp", _truncate("TIMESTAMP_NTZ"), python=_truncate_timestamp)
+_SAME_INSTANT = same_infinity(1, "timestamptz", "timestamptz")
+row(FUNCTIONS, "date_trunc", "text timestamp", "timestamp", _truncate("TIMESTAMP_NTZ"), python=_truncate_timestamp,
+    infinite=same_infinity(1, "timestamp", "timestamp"))  # fmt: skip
 row(FUNCTIONS, "date_trunc", "text timestamptz", "timestamptz", _truncate("TIMESTAMP_LTZ"), zoned=True,
-    python=lambda field, us, timezone: _truncate_in(field, us, zone(timezone)))  # fmt: skip
-row(FUNCTIONS, "date_trunc", "text timestamptz text", "timestamptz",
+    infinite=_SAME_INSTANT, python=lambda field, us, timezone: _truncate_in(field, us, zone(timezone)))  # fmt: skip
+row(FUNCTIONS, "date_trunc", "text timestamptz text", "timestamptz", infinite=_SAME_INSTANT,
     python=lambda field, us, where: _truncate_in(field, us, named_zone(where)))  # fmt: skip
 row(FUNCTIONS, "date_trunc", "text interval", "interval", python=_truncate_interval)

@@ -15,13 +15,35 @@ from itertools import product
 from typing import Any
 
 from protocol.pgwire.datetime_input import DATE_END, DATE_MIN, zone_abbreviation
-from protocol.pgwire.datetime_output import civil_from_days, days_from_civil, days_in_month, interval_text
+from protocol.pgwire.datetime_output import (
+    INFINITY,
+    MINUS_INFINITY,
+    civil_from_days,
+    days_from_civil,
+    days_in_month,
+    interval_text,
+)
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US, Abbreviation, local_offset, offset_at, zone
-from server.sql.casts import DAY_US, date_to_timestamp, in_range, instant, local_time
+from protocol.pgwire.types import DATE, TIMESTAMP, scalar
+from server.sql.casts import DAY_US, date_to_timestamp, find_cast, in_range, instant, local_time
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.intervals import from_parts, has_only_time, interval, negated, out_of_range, parts
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, OPERATORS, Form, Nulls, fail, let, row
+from server.sql.functions.table import (
+    COMPARISONS,
+    FUNCTIONS,
+    LIKE_FINITE,
+    OPERATORS,
+    Form,
+    Infinite,
+    Nulls,
+    fail,
+    let,
+    no_infinity,
+    row,
+    same_infinity,
+)
+from server.sql.infinities import is_infinite, spark_is_infinite
 
 OVERFLOW = SqlState.DATETIME_FIELD_OVERFLOW
 _TIMESTAMP_MIN = DATE_MIN * DAY_US
@@ -36,24 +58,56 @@ _INSTANTS: dict[str, Callable[[int, tzinfo], int]] = {
 }
 
 
+def _sign_of_infinity(type: str, value: int) -> int:
+    """1 for infinity, -1 for -infinity, 0 for a finite value."""
+    return (value > 0) - (value < 0) if is_infinite(scalar(type), value) else 0
+
+
+def _mixed(left: str, right: str, finite: Callable[..., bool], compare: Callable[..., bool]) -> Callable[..., bool]:
+    """A comparison of two types, of which `finite` compares the finite values. A date may be after all timestamps."""
+
+    def python(a: int, b: int, **timezone: str) -> bool:
+        signs = _sign_of_infinity(left, a), _sign_of_infinity(right, b)
+        return compare(*signs) if signs != (0, 0) else finite(a, b, **timezone)
+
+    return python
+
+
 def _comparison(symbol: str, left: str, right: str) -> Callable[..., bool]:
     compare = COMPARISONS[symbol]
     if left == right:
         return compare
     if "timestamptz" not in (left, right):
         days = tuple(DAY_US if side == "date" else 1 for side in (left, right))
-        return lambda a, b: compare(a * days[0], b * days[1])
+        return _mixed(left, right, lambda a, b: compare(a * days[0], b * days[1]), compare)
 
     def zoned(a: int, b: int, timezone: str) -> bool:
         where = zone(timezone)
         return compare(_INSTANTS[left](a, where), _INSTANTS[right](b, where))
 
-    return zoned
+    return _mixed(left, right, zoned, compare)
+
+
+def _compared(symbol: str, left: str, right: str) -> str | Form:
+    """Spark casts a date to a timestamp by itself, but not an infinite one."""
+    if (left == "date") == (right == "date"):
+        return f"({{0}} {symbol} {{1}})"
+    position, other = (0, scalar(right)) if left == "date" else (1, scalar(left))
+    cast = find_cast(DATE, other)
+    assert cast is not None
+    template = (cast.spark or "").replace("{t}", "TIMESTAMP_NTZ" if other == TIMESTAMP else "TIMESTAMP_LTZ")
+
+    def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
+        both = list(texts)
+        both[position] = let(texts[position], lambda name: template.replace("{0}", name), "c")
+        return f"({both[0]} {symbol} {both[1]})"
+
+    return form
 
 
 for _symbol in COMPARISONS:
     for _a, _b in (*product(_INSTANTS, repeat=2), ("time", "time")):
-        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", f"({{0}} {_symbol} {{1}})",
+        row(OPERATORS, _symbol, f"{_a} {_b}", "bool", _compared(_symbol, _a, _b), infinite=LIKE_FINITE,
             zoned=(_a == "timestamptz") != (_b == "timestamptz"), python=_comparison(_symbol, _a, _b))  # fmt: skip
 
 
@@ -75,10 +129,14 @@ def _moved_date(symbol: str, date: int, count: int) -> Form:
     )
 
 
-row(OPERATORS, "+", "date int4", "date", _moved_date("+", 0, 1), python=lambda date, days: _date(date + days))
-row(OPERATORS, "+", "int4 date", "date", _moved_date("+", 1, 0), python=lambda days, date: _date(date + days))
-row(OPERATORS, "-", "date int4", "date", _moved_date("-", 0, 1), python=lambda date, days: _date(date - days))
-row(OPERATORS, "-", "date date", "int4", "datediff({0}, {1})", python=operator.sub)
+row(OPERATORS, "+", "date int4", "date", _moved_date("+", 0, 1), python=lambda date, days: _date(date + days),
+    infinite=same_infinity(0, "date", "date"))  # fmt: skip
+row(OPERATORS, "+", "int4 date", "date", _moved_date("+", 1, 0), python=lambda days, date: _date(date + days),
+    infinite=same_infinity(1, "date", "date"))  # fmt: skip
+row(OPERATORS, "-", "date int4", "date", _moved_date("-", 0, 1), python=lambda date, days: _date(date - days),
+    infinite=same_infinity(0, "date", "date"))  # fmt: skip
+row(OPERATORS, "-", "date date", "int4", "datediff({0}, {1})", python=operator.sub,
+    infinite=no_infinity(OVERFLOW, "cannot subtract infinite dates"))  # fmt: skip
 
 
 def _possible(us: int) -> int:
@@ -155,7 +213,7 @@ def _moved_by_time(symbol: str, point: str, span: str, type: str) -> str:
     error = fail(OVERFLOW, "timestamp out of range")
     return let(
         f"IF({absent}, NULL, coalesce({us}, {_TIMESTAMP_MIN - 1}L))",
-        lambda r: f"IF({r} < {_TIMESTAMP_MIN}L, {error}, CAST(timestamp_micros({r}) AS {type}))",
+        lambda r: f"IF({r} < {_TIMESTAMP_MIN}L OR {r} = {INFINITY}L, {error}, CAST(timestamp_micros({r}) AS {type}))",
     )
 
 
@@ -186,12 +244,14 @@ for _symbol in "+-":
     ):
         _zoned = _type == "timestamptz"
         row(OPERATORS, _symbol, f"{_type} interval", _result, _moved(_symbol, 0, 1, _spark) if _spark else None,
-            python=_python, zoned=_zoned)  # fmt: skip
+            python=_python, zoned=_zoned, infinite=same_infinity(0, _type, _result))  # fmt: skip
         if _symbol == "+":
             row(OPERATORS, _symbol, f"interval {_type}", _result, _moved(_symbol, 1, 0, _spark) if _spark else None,
-                python=_swapped(_python), zoned=_zoned)  # fmt: skip
-row(OPERATORS, "+", "date time", "timestamp", python=lambda date, time: in_range(date_to_timestamp(date) + time))
-row(OPERATORS, "+", "time date", "timestamp", python=lambda time, date: in_range(date_to_timestamp(date) + time))
+                python=_swapped(_python), zoned=_zoned, infinite=same_infinity(1, _type, _result))  # fmt: skip
+row(OPERATORS, "+", "date time", "timestamp", infinite=same_infinity(0, "date", "timestamp"),
+    python=lambda date, time: in_range(date_to_timestamp(date) + time))  # fmt: skip
+row(OPERATORS, "+", "time date", "timestamp", infinite=same_infinity(1, "date", "timestamp"),
+    python=lambda time, date: in_range(date_to_timestamp(date) + time))  # fmt: skip
 row(OPERATORS, "-", "time time", "interval", python=lambda a, b: interval(0, 0, a - b))
 
 
@@ -212,7 +272,8 @@ def _spark_difference(args: Sequence[Expression], texts: Sequence[str]) -> str:
 
 
 for _type in ("timestamp", "timestamptz"):
-    row(OPERATORS, "-", f"{_type} {_type}", "interval", _spark_difference, python=_difference)
+    row(OPERATORS, "-", f"{_type} {_type}", "interval", _spark_difference, python=_difference,
+        infinite=no_infinity(OVERFLOW, "cannot subtract infinite timestamps"))  # fmt: skip
 
 
 def _age(a: int, b: int) -> Any:
@@ -232,8 +293,9 @@ def _age(a: int, b: int) -> Any:
     return interval(sign * months, sign * days, sign * us)
 
 
-row(FUNCTIONS, "age", "timestamp timestamp", "interval", python=_age)
-row(FUNCTIONS, "age", "timestamptz timestamptz", "interval", zoned=True,
+_NO_AGE = no_infinity(OVERFLOW, "timestamp out of range")
+row(FUNCTIONS, "age", "timestamp timestamp", "interval", python=_age, infinite=_NO_AGE)
+row(FUNCTIONS, "age", "timestamptz timestamptz", "interval", zoned=True, infinite=_NO_AGE,
     python=lambda a, b, timezone: _age(local_time(a, zone(timezone)), local_time(b, zone(timezone))))  # fmt: skip
 
 
@@ -250,10 +312,22 @@ def _binned(stride: Any, source: int, origin: int) -> int:
     return in_range(origin + (source - origin) // size * size)
 
 
+def _infinitely_binned(stride: Any, source: int, origin: int) -> int:
+    if not is_infinite(TIMESTAMP, source):
+        raise PgError(OVERFLOW, "origin out of range")
+    return source
+
+
+def _is_finite(type: str) -> tuple[str, Callable[[int], bool]]:
+    return f"(NOT {spark_is_infinite(scalar(type), '{0}')})", lambda value: not is_infinite(scalar(type), value)
+
+
 for _type in ("timestamp", "timestamptz"):
-    row(FUNCTIONS, "date_bin", f"interval {_type} {_type}", _type, python=_binned)
-    row(FUNCTIONS, "isfinite", _type, "bool", "IF({0} IS NULL, NULL, true)", python=lambda value: True)
-row(FUNCTIONS, "isfinite", "date", "bool", "IF({0} IS NULL, NULL, true)", python=lambda value: True)
+    row(FUNCTIONS, "date_bin", f"interval {_type} {_type}", _type, python=_binned,
+        infinite=Infinite(_infinitely_binned))  # fmt: skip
+for _type in ("timestamp", "timestamptz", "date"):
+    _spark_finite, _python_finite = _is_finite(_type)
+    row(FUNCTIONS, "isfinite", _type, "bool", _spark_finite, python=_python_finite, infinite=LIKE_FINITE)
 
 
 # -- time zones -----------------------------------------------------------------------------------------------------
@@ -291,16 +365,26 @@ def _interval_zone(value: Any) -> tzinfo:
 
 for _type, _zone_of in (("text", offset_zone), ("interval", _interval_zone)):
     row(FUNCTIONS, "timezone", f"{_type} timestamp", "timestamptz",
+        infinite=same_infinity(1, "timestamp", "timestamptz"),
         python=lambda where, us, _zone_of=_zone_of: instant(us, _zone_of(where)))  # fmt: skip
     row(FUNCTIONS, "timezone", f"{_type} timestamptz", "timestamp",
+        infinite=same_infinity(1, "timestamptz", "timestamp"),
         python=lambda where, us, _zone_of=_zone_of: local_time(us, _zone_of(where)))  # fmt: skip
+_SAME_INSTANT = same_infinity(0, "timestamptz", "timestamptz")
+
+
+def _same_in(us: int, span: Any, where: str) -> int:
+    named_zone(where)  # 22023, as for finite timestamps
+    return us
+
+
 row(FUNCTIONS, "date_add", "timestamptz interval", "timestamptz", _moved("+", 0, 1, "TIMESTAMP_LTZ"), zoned=True,
-    python=lambda us, span, timezone: moved_in(us, span, zone(timezone)))  # fmt: skip
-row(FUNCTIONS, "date_add", "timestamptz interval text", "timestamptz",
+    infinite=_SAME_INSTANT, python=lambda us, span, timezone: moved_in(us, span, zone(timezone)))  # fmt: skip
+row(FUNCTIONS, "date_add", "timestamptz interval text", "timestamptz", infinite=Infinite(_same_in),
     python=lambda us, span, where: moved_in(us, span, named_zone(where)))  # fmt: skip
 row(FUNCTIONS, "date_subtract", "timestamptz interval", "timestamptz", _moved("-", 0, 1, "TIMESTAMP_LTZ"), zoned=True,
-    python=lambda us, span, timezone: moved_in(us, negated(span), zone(timezone)))  # fmt: skip
-row(FUNCTIONS, "date_subtract", "timestamptz interval text", "timestamptz",
+    infinite=_SAME_INSTANT, python=lambda us, span, timezone: moved_in(us, negated(span), zone(timezone)))  # fmt: skip
+row(FUNCTIONS, "date_subtract", "timestamptz interval text", "timestamptz", infinite=Infinite(_same_in),
     python=lambda us, span, where: moved_in(us, negated(span), named_zone(where)))  # fmt: skip
 
 
@@ -361,6 +445,8 @@ row(FUNCTIONS, "make_timestamptz", "int4 int4 int4 int4 int4 float8 text", "time
 def _from_epoch(seconds: float) -> int:
     if math.isnan(seconds):
         raise PgError(OVERFLOW, "timestamp cannot be NaN")
+    if math.isinf(seconds):
+        return INFINITY if seconds > 0 else MINUS_INFINITY
     if not _TIMESTAMP_MIN <= seconds * 1e6 < _TIMESTAMP_END:
         raise PgError(OVERFLOW, f'timestamp out of range: "{seconds:g}"')
     since_2000 = seconds - 946_684_800  # so that rounding is the same as in PostgreSQL
@@ -392,13 +478,13 @@ def _rounded_interval(value: Any, digits: int) -> Any:
     return interval(months, days, _rounded(us, digits))
 
 
-for _type, _python in (
-    ("time", _rounded),
-    ("timestamp", _rounded_timestamp),
-    ("timestamptz", _rounded_timestamp),
-    ("interval", _rounded_interval),
+for _type, _python, _infinite in (
+    ("time", _rounded, None),
+    ("timestamp", _rounded_timestamp, same_infinity(0, "timestamp", "timestamp")),
+    ("timestamptz", _rounded_timestamp, _SAME_INSTANT),
+    ("interval", _rounded_interval, None),
 ):
-    row(FUNCTIONS, _type, f"{_type} int4", _type, python=_python)
+    row(FUNCTIONS, _type, f"{_type} int4", _type, python=_python, infinite=_infinite)
 
 
 # -- OVERLAPS -------------------------------------------------------------------------------------------------------
@@ -437,6 +523,8 @@ def _overlap_of(kind: str, ends: tuple[str, str]) -> Callable[..., bool | None]:
     def later(start: int, span: Any, timezone: str) -> int:
         if kind == "time":
             return _to_time_plus(start, span)
+        if is_infinite(TIMESTAMP, start):
+            return start
         return moved_in(start, span, zone(timezone)) if kind == "timestamptz" else moved(start, span)
 
     return overlap
@@ -449,4 +537,5 @@ def _to_time_plus(time: int, span: Any) -> int:
 for _type in ("timestamptz", "timestamp", "time"):
     for _ends in ((_a, _b) for _a in (_type, "interval") for _b in (_type, "interval")):
         row(FUNCTIONS, "overlaps", f"{_type} {_ends[0]} {_type} {_ends[1]}", "bool", nulls=Nulls.MAYBE,
-            zoned=_type == "timestamptz" and "interval" in _ends, python=_overlap_of(_type, _ends))  # fmt: skip
+            zoned=_type == "timestamptz" and "interval" in _ends, infinite=LIKE_FINITE,
+            python=_overlap_of(_type, _ends))  # fmt: skip

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from protocol.pgwire.datetime_input import DATE_END, DATE_MIN
+from protocol.pgwire.datetime_output import INFINITY
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.timezones import SECOND_US, local_offset, offset_at, zone
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import datetime_format, number_format
-from server.sql.functions.table import FUNCTIONS, Nulls, let, quote, row
+from server.sql.functions.table import FUNCTIONS, Infinite, Nulls, let, quote, row
 
 _FIRST_US = -210_866_803_200_000_000  # 4714-11-24 BC, in microseconds since 1970
 _YEAR_2000_US = 946_684_800_000_000
-_END_US = 9_224_318_016_000_000_000  # 294277-01-01
 
 
 def _timestamp_char(us: int, format: str) -> str | None:
@@ -43,7 +44,10 @@ def _interval_char(value: Any, format: str) -> str | None:
 
 
 def _to_date(text: str, format: str) -> int:
-    return datetime_format.read(text, format).days
+    days = datetime_format.read(text, format).days
+    if not DATE_MIN <= days < DATE_END:
+        raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, f'date out of range: "{text}"')
+    return days
 
 
 def _rounded(us: int, unit: int) -> int:
@@ -58,7 +62,7 @@ def _to_timestamp(text: str, format: str, *, timezone: str) -> int:
     local = moment.days * datetime_format.DAY_US + moment.us
     offset = moment.offset_s if moment.offset_s is not None else local_offset(zone(timezone), local)
     us = _rounded(local - offset * SECOND_US, 10 ** (6 - moment.decimals))
-    if not _FIRST_US <= us < _END_US:
+    if not _FIRST_US <= us < INFINITY:
         raise PgError(SqlState.DATETIME_FIELD_OVERFLOW, f'timestamp out of range: "{text}"')
     return us
 
@@ -109,9 +113,11 @@ row(FUNCTIONS, "to_char", "float4 text", "text", python=lambda value, format: nu
 row(FUNCTIONS, "to_char", "float8 text", "text", python=number_format.format_float)
 row(FUNCTIONS, "to_char", "numeric text", "text", python=number_format.format_numeric)
 row(FUNCTIONS, "to_char", "interval text", "text", python=_interval_char, nulls=Nulls.OPTIONAL)
-row(FUNCTIONS, "to_char", "timestamp text", "text", _spark_char, python=_timestamp_char, nulls=Nulls.OPTIONAL)
+_NO_TEXT = Infinite(lambda us, format, **timezone: None, lambda args, texts: "CAST(NULL AS STRING)")
+row(FUNCTIONS, "to_char", "timestamp text", "text", _spark_char, python=_timestamp_char, nulls=Nulls.OPTIONAL,
+    infinite=_NO_TEXT)  # fmt: skip
 row(FUNCTIONS, "to_char", "timestamptz text", "text", _spark_char, python=_timestamptz_char, nulls=Nulls.OPTIONAL,
-    zoned=True)  # fmt: skip
+    infinite=_NO_TEXT, zoned=True)  # fmt: skip
 row(FUNCTIONS, "to_number", "text text", "numeric", python=number_format.read, nulls=Nulls.OPTIONAL)
 row(FUNCTIONS, "to_date", "text text", "date", python=_to_date)
 row(FUNCTIONS, "to_timestamp", "text text", "timestamptz", python=_to_timestamp, zoned=True)

@@ -15,7 +15,7 @@ from decimal import Decimal
 from json import loads
 from typing import Any
 
-from protocol.pgwire.datetime_output import DAY_US
+from protocol.pgwire.datetime_output import DAY_US, INFINITE_TIMESTAMPS
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import loaded_jsonb, parse_json, printed_jsonb, quoted_json
 from protocol.pgwire.scalars import format_text
@@ -421,9 +421,9 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
             return text if value - value == 0 else f'"{text}"'
         case "text" | "varchar" | "bpchar" | "uuid" | "unknown":
             return quoted_json(value)
-        case "timestamp":
+        case "timestamp" if value not in INFINITE_TIMESTAMPS:
             return f'"{_iso(value)}"'
-        case "timestamptz":
+        case "timestamptz" if value not in INFINITE_TIMESTAMPS:
             return f'"{_iso(value, "+00:00")}"'
     return quoted_json(format_text(type, value))
 

@@ -13,10 +13,11 @@ from decimal import Decimal
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import TIMESTAMPTZ
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.datetimes import moved, moved_in, named_zone
 from server.sql.functions.json import json_elements, json_pairs, json_text, kind_of
-from server.sql.functions.table import SET_ARRAYS, Form, fail, row
+from server.sql.functions.table import SET_ARRAYS, Form, Infinite, fail, row
 
 SIZE_MAX = 10_000_000  # rows of one call; all of them are in memory
 
@@ -105,6 +106,30 @@ def _instants(start: int, stop: int, span: Any, zone: str = "", *, timezone: str
     return _steps(start, stop, sign > 0, lambda us: moved_in(us, span, where))
 
 
+_ENDLESS = "start and stop value of a series of timestamps cannot be infinity"
+
+
+def _endless(start: int, stop: int, span: Any, *zone: str, **keywords: str) -> list[int]:
+    """No values if the series ends before it begins. Otherwise PostgreSQL's series has no end, or fails."""
+    sign = _sign(span)
+    if not sign:
+        raise _no_step()
+    if start > stop if sign > 0 else start < stop:
+        return []
+    raise PgError(SqlState.INVALID_PARAMETER_VALUE, _ENDLESS)
+
+
+def _spark_endless(arguments: Sequence[Expression], texts: Sequence[str]) -> str:
+    step = arguments[2]
+    assert isinstance(step, Literal)  # as in `_spaced`
+    none = f"CAST(array() AS ARRAY<{'TIMESTAMP_LTZ' if arguments[0].type == TIMESTAMPTZ else 'TIMESTAMP_NTZ'}>)"
+    ended = f"{texts[0]} {'>' if _sign(step.value) > 0 else '<'} {texts[1]}"
+    return f"IF({ended}, {none}, {fail(SqlState.INVALID_PARAMETER_VALUE, _ENDLESS)})"
+
+
+_FINITE_SERIES = Infinite(_endless, _spark_endless)
+
+
 def _spaced(instant: str, point: str) -> Form:
     """Timestamps with a literal step without months: Spark adds microseconds. Other steps are computed in Python.
 
@@ -147,11 +172,12 @@ for _count in (2, 3):
     row(SET_ARRAYS, "generate_series", " ".join(["numeric"] * _count), "numeric[]", python=_numbers)
 row(SET_ARRAYS, "generate_series", "timestamp timestamp interval", "timestamp[]",
     _spaced("unix_micros(CAST({0} AS TIMESTAMP_LTZ))", "CAST(timestamp_micros(us) AS TIMESTAMP_NTZ)"),
-    python=_points)  # fmt: skip
+    infinite=_FINITE_SERIES, python=_points)  # fmt: skip
 row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval", "timestamptz[]",
-    _spaced("unix_micros({0})", "timestamp_micros(us)"), zoned=True, python=_instants)  # fmt: skip
-row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval text", "timestamptz[]", zoned=True,
+    _spaced("unix_micros({0})", "timestamp_micros(us)"), zoned=True, infinite=_FINITE_SERIES,
     python=_instants)  # fmt: skip
+row(SET_ARRAYS, "generate_series", "timestamptz timestamptz interval text", "timestamptz[]", zoned=True,
+    infinite=_FINITE_SERIES, python=_instants)  # fmt: skip
 
 
 def _subscripts(array: list[Any], dimension: int, reverse: bool = False) -> list[int]:

@@ -19,6 +19,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType, array_of, scalar
 from server.sql.decimals import DIVISION_SCALE, Shape
 from server.sql.expressions import Expression, Literal, precision
+from server.sql.infinities import converted, spark_converted
 
 ANY = PgType("any", 2276, 4)  # any type, independently for each argument
 ANYELEMENT = PgType("anyelement", 2283, 4)  # any type, the same for all such arguments
@@ -30,6 +31,7 @@ _PSEUDO = {
     type.name: type
     for type in (RECORD, RECORD_ARRAY, ANY, ANYELEMENT, ANYENUM, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 }
+_INSTANTS = frozenset(("date", "timestamp", "timestamptz"))
 POLYMORPHIC = (ANYELEMENT, ANYARRAY, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
 INTEGERS = ("int2", "int4", "int8")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -61,13 +63,57 @@ class Nulls(Enum):
 Form = Callable[[Sequence[Expression], Sequence[str]], str]
 
 
+@dataclass(frozen=True, slots=True)
+class Infinite:
+    """A function's result if no argument is NULL and a date or timestamp among the arguments is infinite.
+
+    `python` gets what the function's `python` gets. `spark`: the form in Spark SQL, unless the function has none.
+    """
+
+    python: Callable[..., Any]
+    spark: Form | None = None
+
+
+LIKE_FINITE = Infinite(lambda *values, **keywords: None)
+"""The forms of a function are right for infinite values, too."""
+
+
+def same_infinity(position: int, source: str, result: str) -> Infinite:
+    """The argument at `position`, an infinite value of type `source`, as one of type `result`."""
+    from_type, to_type = scalar(source), scalar(result)
+    return Infinite(
+        lambda *values, **keywords: converted(values[position], to_type),
+        lambda args, texts: spark_converted(from_type, to_type, texts[position]),
+    )
+
+
+def no_infinity(state: SqlState, message: str) -> Infinite:
+    """An error."""
+
+    def python(*values: Any, **keywords: Any) -> Any:
+        raise PgError(state, message)
+
+    return Infinite(python, lambda args, texts: fail(state, message))
+
+
+FINITE_HINT = "Replace it before, for example by NULL: nullif(value, 'infinity')."
+
+
+def refused_infinity(function: Function) -> PgError:
+    """The error of a function without a rule for infinite values."""
+    message = f"{function} of an infinite date or timestamp is not supported"
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=FINITE_HINT)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """A row of the table. Rows are compared by identity.
 
     `prepare` checks arguments when the query is planned and may replace them. `shape` computes a numeric result's
     precision and scale. `zoned`: the result depends on the session's time zone, which `python` gets as `timezone`.
-    `variadic`: the last argument may repeat. `typed`: `python` gets the argument types as the keyword `types`.
+    `infinite`: the rule for infinite dates and timestamps; None: they are an error. Arguments of polymorphic types have
+    none, because values of any type are only compared and moved. `variadic`: the last argument may repeat.
+    `typed`: `python` gets the argument types as the keyword `types`.
     `python` never gets None if `nulls` is STRICT or OPTIONAL; it raises PgError. An aggregate's `python` gets one list
     per argument: the values of the group's rows. A form that returns "" does not support the arguments; `python` does.
     """
@@ -84,6 +130,14 @@ class Function:
     zoned: bool = False
     python: Callable[..., Any] | None = None
     typed: bool = False
+    infinite: Infinite | None = None
+
+    @property
+    def guarded(self) -> tuple[int, ...]:
+        """The positions of the arguments whose infinite values need the rule `infinite`."""
+        if self.infinite is LIKE_FINITE or self.kind is not Kind.SCALAR:
+            return ()
+        return tuple(i for i, type in enumerate(self.arguments) if type.name in _INSTANTS)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(type.display for type in self.arguments)})"
@@ -140,12 +194,13 @@ def row(
     zoned: bool = False,
     python: Callable[..., Any] | None = None,
     typed: bool = False,
+    infinite: Infinite | None = None,
 ) -> None:
     """Adds a row to `table`. Types are given by name: `int4 text`."""
     table.setdefault(name, []).append(
         Function(
             *(name, types_of(arguments), _result(result), spark, kind, nulls, shape, prepare),
-            *(variadic, zoned, python, typed),
+            *(variadic, zoned, python, typed, infinite),
         )
     )
 
@@ -224,13 +279,14 @@ class Let(str):
     form: Callable[[str], str]
 
 
-def let(text: str, form: Callable[[str], str]) -> str:
+def let(text: str, form: Callable[[str], str], name: str = "r") -> str:
     """`form` applied to a variable bound to `text`, so that `text` is evaluated once.
 
-    Spark interprets the lambda row by row. The renderer replaces a `Let` by a column where it can.
+    Spark interprets the lambda row by row. The renderer replaces a `Let` by a column where it can. `name`: of the
+    variable; the text of `form` must not contain a variable of an enclosing lambda with the same name.
     """
     if text.isidentifier():
         return form(text)
-    bound = Let(f"get(transform(array({text}), r -> {form('r')}), 0)")
+    bound = Let(f"get(transform(array({text}), {name} -> {form(name)}), 0)")
     bound.value, bound.form = text, form
     return bound

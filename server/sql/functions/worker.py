@@ -23,7 +23,8 @@ from protocol.pgwire.enums import PREFIX
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, TEXT, PgType, array_of, is_row, parse_type, row_type, scalar
 from server.sql.casts import find_cast
-from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of
+from server.sql.functions.table import TABLES, Function, Kind, Nulls, list_of, refused_infinity
+from server.sql.infinities import is_infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +130,32 @@ def _typed(spelling: Any) -> PgType:
 
 def evaluator(function: Function, timezone: str, types: Sequence[PgType]) -> Callable[..., Any]:
     """The row's Python function for arguments of these types. If strict, it returns NULL for a NULL argument."""
-    python = function.python
-    assert python is not None, function
+    assert function.python is not None, function
+    python = _guarded(function, function.python)
     keywords: dict[str, Any] = {"timezone": timezone} if function.zoned else {}
     if function.typed:
         keywords["types"] = types
     if function.nulls not in (Nulls.STRICT, Nulls.OPTIONAL):
         return lambda *values: python(*values, **keywords)
     return lambda *values: None if any(v is None for v in values) else python(*values, **keywords)
+
+
+def _guarded(function: Function, python: Callable[..., Any]) -> Callable[..., Any]:
+    """`python`, with the function's rule for infinite dates and timestamps."""
+    positions = [(i, function.arguments[i]) for i in function.guarded]
+    if not positions:
+        return python
+    rule = function.infinite
+
+    def checked(*values: Any, **keywords: Any) -> Any:
+        for i, type in positions:
+            if is_infinite(type, values[i]):
+                if rule is None:
+                    raise refused_infinity(function)
+                return rule.python(*values, **keywords)
+        return python(*values, **keywords)
+
+    return checked
 
 
 @lru_cache(1024)

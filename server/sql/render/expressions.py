@@ -35,12 +35,21 @@ from server.sql.functions import worker
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.sort_forms import sort_form
 from server.sql.functions.syntax import AND, NOT, OR
-from server.sql.functions.table import Function, Let, Nulls, exact_texts
+from server.sql.functions.table import Function, Let, Nulls, exact_texts, let
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.trees import too_complex
+from server.sql.infinities import has_infinities
 from server.sql.relations import Relation
 from server.sql.render.block import Block
-from server.sql.render.calls import PYTHON_CALL, fill, fit_length, python_call
+from server.sql.render.calls import (
+    PYTHON_CALL,
+    fill,
+    fit_length,
+    infinite_or_finite,
+    may_be_infinite,
+    plain_call,
+    python_call,
+)
 from server.sql.render.literals import literal_text
 from server.sql.render.shared_values import SharedValues
 from server.sql.render.spark_types import spark_type
@@ -138,9 +147,9 @@ class ExpressionRenderer(ABC):
     def _call(self, call: Call, shared: SharedValues | None = None) -> str:
         of_arguments = shared if _evaluates_all(call.function) else None
         texts = [self.expression(argument, of_arguments) for argument in call.arguments]
-        spark = call.function.spark
-        text = spark(call.arguments, texts) if callable(spark) else fill(spark or "", texts)
-        if isinstance(text, Let) and shared is not None:
+        guarded = [i for i in call.function.guarded if may_be_infinite(call.arguments[i])]
+        text = infinite_or_finite(call, texts, guarded) if guarded else plain_call(call, texts)
+        while isinstance(text, Let) and shared is not None:
             text = text.form(shared.name(text.value))
         if not text or not is_utc(call.timezone):
             key = worker.function_key(call.function, [a.type for a in call.arguments], call.timezone)
@@ -162,7 +171,11 @@ class ExpressionRenderer(ABC):
         digits = precision(cast) if target.name == "numeric" else 0
         operand = text
         if rule.spark is not None and is_utc(cast.timezone):
-            text = rule.spark.replace("{0}", text).replace("{t}", spark_type(inner, digits))
+            form = rule.spark.replace("{t}", spark_type(inner, digits))
+            several = has_infinities(source) and source.element is None and form.count("{0}") > 1
+            text = let(text, lambda name: form.replace("{0}", name), "c") if several else form.replace("{0}", text)
+            if isinstance(text, Let) and shared is not None:
+                text = text.form(shared.name(text.value))
         else:
             text = python_call(worker.cast_key(source, target, cast.timezone), [text], target, digits)
         if target.length is not None:

@@ -241,6 +241,19 @@ def test_values_without_a_form_in_their_column_fail_with_the_field() -> None:
     assert decoder.reason(messages[1], "f1") == "field f1: value is out of range or invalid for its column"
 
 
+@pytest.mark.parametrize(("unit", "failed"), [("millis", [True, True, False]), ("micros", [False] * 3)])
+def test_the_limits_of_timestamps(unit: str, failed: list[bool]) -> None:
+    """The limits of milliseconds are out of range. Those of microseconds are -infinity and infinity."""
+    limits = (-1 << 63, (1 << 63) - 1, 0)
+    schema = record({"type": "long", "logicalType": f"timestamp-{unit}"})
+    found = decoded(encoded(record("long"), [{"f0": value} for value in limits]), schema)
+    assert found.failed.tolist() == failed
+    read = found.columns[("f0",)].cast(pa.int64()).to_pylist()
+    assert [value for value, bad in zip(read, failed, strict=True) if not bad] == [
+        value for value, bad in zip(limits, failed, strict=True) if not bad
+    ]
+
+
 def test_the_unavailable_value_is_a_value_like_any_other() -> None:
     assert decoded_value("bytes", UNAVAILABLE) == UNAVAILABLE
     assert decoded_value("string", UNAVAILABLE.decode()) == UNAVAILABLE.decode()

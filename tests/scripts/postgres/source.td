@@ -6,7 +6,7 @@ $ postgres-execute connection=upstream
 CREATE TABLE accounts (id int PRIMARY KEY, owner text, balance numeric(10, 2) NOT NULL)
 CREATE TABLE transfers (id int PRIMARY KEY, account int, amount numeric(10, 2), at timestamptz)
 INSERT INTO accounts VALUES (1, 'Ada', 100), (2, 'Blaise', 50), (3, NULL, 0)
-INSERT INTO transfers VALUES (1, 1, 100, '2024-01-01 00:00:00+00')
+INSERT INTO transfers VALUES (1, 1, 100, '2024-01-01 00:00:00+00'), (9, 9, 0, '-infinity')
 CREATE PUBLICATION shop FOR TABLE accounts, transfers
 
 > CREATE SECRET password AS 'unused'
@@ -22,6 +22,7 @@ CREATE PUBLICATION shop FOR TABLE accounts, transfers
 
 > SELECT id, account, amount, at FROM moves
 1 1 100.00 "2024-01-01 00:00:00 UTC"
+9 9 0.00 -infinity
 
 # A transaction over both tables: a subscriber sees its changes at one timestamp.
 > BEGIN
@@ -33,7 +34,7 @@ $ postgres-execute connection=upstream
 BEGIN
 UPDATE accounts SET balance = balance + 20 WHERE id = 2
 UPDATE accounts SET id = 4 WHERE id = 3
-INSERT INTO transfers VALUES (2, 2, 20, '2024-01-02 00:00:00+00')
+INSERT INTO transfers VALUES (2, 2, 20, 'infinity')
 DELETE FROM transfers WHERE id = 1
 COMMIT
 
@@ -50,8 +51,9 @@ $ set-regex match="\d{13}" replacement=<time>
 2 Blaise 70.00
 4 <null> 0.00
 
-> SELECT id, account, amount FROM moves
-2 2 20.00
+> SELECT id, account, amount, at FROM moves
+2 2 20.00 infinity
+9 9 0.00 -infinity
 
 # What is rolled back does not appear.
 $ postgres-execute connection=upstream

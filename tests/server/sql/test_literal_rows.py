@@ -40,10 +40,19 @@ def rows_of(plan: WritePlan) -> list[list[object]]:
     assert constant is not None
     table = pa.Table.from_batches([constant.evaluate(Bindings())])
     if plan.literals is None:
-        return [list(row.values()) for row in table.to_pylist()]
+        return [list(row.values()) for row in _numbers(table).to_pylist()]
     count = len(next(iter(plan.literals.values())))
     columns = [plan.literals.get(n, pa.repeat(c[0], count)).cast(c.type) for n, c in enumerate(table.columns)]
-    return [list(row.values()) for row in pa.table(columns, names=table.column_names).to_pylist()]
+    return [list(row.values()) for row in _numbers(pa.table(columns, names=table.column_names)).to_pylist()]
+
+
+def _numbers(table: pa.Table) -> pa.Table:
+    """The table with dates and timestamps as numbers: Python's have a smaller range."""
+    for number, type in enumerate(table.schema.types):
+        if pa.types.is_date(type) or pa.types.is_timestamp(type):
+            column = table.column(number).cast(pa.int32() if pa.types.is_date(type) else pa.int64())
+            table = table.set_column(number, table.column_names[number], column)
+    return table
 
 
 def outcome(statements: list[Statement] | None, text: str) -> object:
@@ -111,7 +120,7 @@ def test_few_literals_are_inserted_like_values_that_are_parsed(text: str) -> Non
         event("parsed")
     else:
         assert plan.added is not None
-        assert table_of(found, plan.added.schema).to_pylist() == [
+        assert _numbers(table_of(found, plan.added.schema)).to_pylist() == [
             {f"c{number}": value for number, value in enumerate(row)} for row in expected
         ]
 

@@ -167,7 +167,7 @@ class UpsertEnvelope(Envelope):
         touched = np.flatnonzero(is_error | np.isin(hashes, np.array(sorted(live), np.uint64)))
         changed: Errors = {}
         for number in touched.tolist():
-            values = {name: keys[i][number].as_py() for i, name in enumerate(self._layout.key_names)}
+            values = {name: _value(keys[i][number]) for i, name in enumerate(self._layout.key_names)}
             id = identity(f"value:{int(hashes[number]):016x}", repr(values).encode())
             row = int(chosen[number])
             changed[id] = None
@@ -221,6 +221,11 @@ class UpsertEnvelope(Envelope):
         if self._output is not None:
             self._output.rows.close()
             self._output = None
+
+
+def _value(scalar: pa.Scalar) -> object:
+    """The value; its text if Python has no such date or timestamp."""
+    return str(scalar) if pa.types.is_temporal(scalar.type) else scalar.as_py()
 
 
 def _text(values: dict[str, object]) -> str:

@@ -36,7 +36,9 @@ ROWS = """
     (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
      NULL, NULL),
     (3, 0, 0, '-0', '-Infinity', false, '', '', '', '0001-01-01', '00:00', '0001-01-01', '9999-12-31', '0', 0, 0,
-     '00000000-0000-0000-0000-000000000000', 'null', 'null', '{}', '{}')
+     '00000000-0000-0000-0000-000000000000', 'null', 'null', '{}', '{}'),
+    (4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'infinity', NULL, '-infinity', 'infinity', NULL, NULL,
+     NULL, NULL, NULL, NULL, NULL, NULL)
 """
 
 
