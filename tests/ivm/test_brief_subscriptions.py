@@ -1,8 +1,8 @@
 """Subscriptions that begin and end all the time, so that their dataflows share arrangements of different ages.
 
-The tables keep almost no history by themselves, and an index on one of them is created and dropped meanwhile. Each
-subscription receives the rows of its query as of the last progress. TIDEWIRE_SEED repeats the statements of a failure,
-although not their interleaving.
+Half of them are cancelled while they begin. The tables keep almost no history by themselves, and an index on one of
+them is created and dropped meanwhile. Each subscription receives the rows of its query as of the last progress.
+TIDEWIRE_SEED repeats the statements of a failure, although not their interleaving.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -72,6 +73,11 @@ def subscribe(dsn: str, dice: random.Random, goes_on: Callable[[], bool]) -> int
     while goes_on():
         query = dice.choice(QUERIES)
         with psycopg.connect(dsn, autocommit=True) as connection:
+            if dice.random() < 0.5:
+                connection.execute(f"SET statement_timeout = {dice.randrange(1, 40)}".encode())
+                with suppress(errors.QueryCanceled):
+                    received(connection, query, dice)
+                continue
             rows, end = received(connection, query, dice)
             try:
                 found = connection.execute(f"{query} AS OF {end - 1}".encode()).fetchall()
