@@ -2,7 +2,8 @@
 
 One task runs a loop: take the waiting requests, get a timestamp, check each request against the commits since it read,
 write all of them in one transaction, advance the tables' `upper`, acknowledge. An acknowledged write is on disk, and
-`upper` is greater than its timestamp.
+`upper` is greater than its timestamp. A request that changes the catalog is the first of its group, because changes of
+tables are computed for the definitions before it, or after it.
 
 While nothing is written, empty commits advance `upper` with the clock. They write to disk only to extend the timestamp
 reservation. The first ones follow a write after CLOSE_S, the others every `interval_s`. A client that notes the time of
@@ -141,7 +142,7 @@ class _Group:
     """The accepted requests of one commit, and the positions of holds that each replaces.
 
     `state`: the catalog after them. `begins`: the times at which new history begins. `rows`, `changes`: by collection.
-    `errors`: the new errors of collections. What belongs to a collection that a later request drops is left out.
+    `errors`: the new errors of collections. What belongs to a collection that the group drops is left out.
     """
 
     state: CatalogState
@@ -227,10 +228,17 @@ class Committer:
             if self._queue and all(request.only_moves_holds for request in self._queue):
                 await asyncio.sleep(GATHER_S)
             self._wake.clear()
-            group, self._queue = self._queue[:GROUP_MAX], self._queue[GROUP_MAX:]
-            await self._commit_or_fail(group)
+            await self._commit_or_fail(self._next_group())
             if self.failed.done():
                 return
+
+    def _next_group(self) -> list[Request]:
+        """Removes the first requests of the queue, up to the next one that changes the catalog."""
+        queue = self._queue
+        ends = (at for at, request in enumerate(queue[1:GROUP_MAX], 1) if request.catalog is not None)
+        end = next(ends, GROUP_MAX)
+        self._queue = queue[end:]
+        return queue[:end]
 
     async def _commit_or_fail(self, group: list[Request]) -> None:
         """Commits the requests, or fails those that are not done. Sets `failed` after a `MustEnd`."""
@@ -314,7 +322,7 @@ class Committer:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
         old, new, positions = self.state, group.state, group.moves.positions
         extension = self._oracle.extension()
-        # Writes to a table that a later request of the group drops are omitted.
+        # Writes to a table that the group drops are omitted.
         writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
         for id, buffers in group.rows.items():
             writes += [(id, payload) for payload in payloads_of(self._log, buffers, layout_of(new.items[id]))]

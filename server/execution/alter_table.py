@@ -600,7 +600,7 @@ async def _set_type(context: Context, table: Table, action: SetType) -> None:
         finally:
             holder.release()
         if old.num_rows:
-            await context.add_changes(table.id, [updates.with_diff(old, -1), rows])
+            await context.add_changes(after, [updates.with_diff(old, -1), rows])
 
     await _replace(context, table, after, converted=converted, rows=replaced)
 

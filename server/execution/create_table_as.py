@@ -72,7 +72,7 @@ async def _create(
     with step("write", table.id) as writing:
         if rows.num_rows:
             rows = await in_thread(shaped, rows, collection_schema(table))
-            await context.add_changes(table.id, [rows])
+            await context.add_changes(table, [rows])
         writing.rows = rows.num_rows
     return Result(f"SELECT {rows.num_rows}")
 

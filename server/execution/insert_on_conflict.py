@@ -28,7 +28,7 @@ from server.coordinator.key_values import codes_of, key_tables
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.execution.row_rules import check_rows
-from server.execution.select import relation_rows_at, rows_at, rows_without_inputs
+from server.execution.select import check_table_unaltered, relation_rows_at, rows_at, rows_without_inputs
 from server.runtime.threads import THREAD_ROWS, in_thread
 from server.session_state.constraints import check_not_null
 from server.session_state.context import Context
@@ -92,6 +92,7 @@ async def insert_on_conflict(
             existing = new.slice(0, 0)
             if any(key.columns is not None for key in keys) or await _conflicts(context, table, keys, new):
                 existing = await relation_rows_at(context, table.id, time, _wanted(keys, new))
+            check_table_unaltered(context, table)
             engine = context.coordinator.engine
             values = [(key, *(await key_tables(engine, key, [new, existing]))) for key in keys]
             matches = await _in_thread_if_many(values, new, existing)
@@ -103,7 +104,7 @@ async def insert_on_conflict(
         changes = [updates.with_diff(old, -1), updated, inserted]
         if updated.num_rows or inserted.num_rows:
             await _check_keys(context, table, conflict, changes, time)
-            await context.add_changes(table.id, [part for part in changes if part.num_rows])
+            await context.add_changes(table, [part for part in changes if part.num_rows])
         if table.id in context.coordinator.state.items:
             transaction.depend_on(table.id, time, locked)
         for id in read & context.coordinator.state.items.keys():

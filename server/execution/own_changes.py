@@ -57,6 +57,8 @@ async def changed_rows(
     tables = transaction.visible_tables_of(id)
     if not tables:
         return rows
+    if isinstance(item, Table):
+        transaction.check_unaltered(item)
     if sum(table.num_rows for table in tables) <= LOOP_ROWS_MAX and rows.num_rows <= LOOP_ROWS_MAX:
         return _applied(rows, transaction, id, wanted)
     return await asyncio.to_thread(_applied, rows, transaction, id, wanted)

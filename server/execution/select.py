@@ -212,11 +212,15 @@ async def rows_at(
 
 def check_unaltered(context: Context, plan: QueryPlan) -> None:
     """AlteredError if a table of the query was altered since it was planned, for example while it waited for a lock."""
-    items = context.state.items
     for table in plan.tables:
-        current = items.get(table.id)
-        if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
-            raise altered_error(table.name)
+        check_table_unaltered(context, table)
+
+
+def check_table_unaltered(context: Context, table: Table) -> None:
+    """AlteredError if a table was altered since the caller got its definition."""
+    current = context.state.items.get(table.id)
+    if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
+        raise altered_error(table.name)
 
 
 async def relation_rows_at(context: Context, id: ObjectId, time: Timestamp, wanted: Wanted = ()) -> pa.Table:

@@ -22,7 +22,7 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
-from server.coordinator.reads import AlteredError, altered_error
+from server.coordinator.reads import AlteredError
 from server.coordinator.row_buffer import RowBuffer, table_of
 from server.coordinator.snapshot_cache import collection_schema, layout_of
 from server.dataflow.runtime.spark_rows import shaped
@@ -34,6 +34,7 @@ from server.execution.row_rules import check_rows, with_generated
 from server.execution.second_digits import rounded_seconds
 from server.execution.select import (
     RepeatedRow,
+    check_table_unaltered,
     check_unaltered,
     keys_of,
     relation_rows_at,
@@ -77,11 +78,11 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         await context.enter(Mode.WRITE, verb)
         if plan.literals is None:
             rows = await rows_without_inputs(context, plan.query, parameters)
-            _check_unaltered(context, table)
+            check_table_unaltered(context, table)
         else:
             row = await repeated_row(context, plan.query)
             rows = await row.rows(len(next(iter(plan.literals.values()))))
-            _check_unaltered(context, table)
+            check_table_unaltered(context, table)
             rows = await asyncio.to_thread(_with_literals, rows, plan.literals)
             if plan.rules is not None:
                 rows = await with_generated(context, plan.rules, rows)
@@ -213,17 +214,10 @@ async def _read_then_write(
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await _enter(context, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
-    _check_unaltered(context, table)
+    check_table_unaltered(context, table)
     result = await apply_rows(context, plan, table, verb, rows)
     await _end(context)
     return result
-
-
-def _check_unaltered(context: Context, table: Table) -> None:
-    """AlteredError if a table was altered since the statement that writes it began."""
-    current = context.state.items.get(table.id)
-    if current is not table and isinstance(current, Table) and not current.accepts_rows_of(table):
-        raise altered_error(table.name)
 
 
 async def rows_to_write(
@@ -280,7 +274,7 @@ async def apply_rows(context: Context, plan: WritePlan, table: Table, verb: str,
             tables.append(new)
         if rows.num_rows:
             await check_keys(context, table, tables, None if plan.old is None or plan.new is None else plan.assigned)
-            await context.add_changes(table.id, tables)
+            await context.add_changes(table, tables)
         writing.rows = rows.num_rows
     tag = "INSERT 0 {}" if verb == "INSERT" else f"{verb} {{}}"
     if plan.returning is None:
@@ -320,7 +314,7 @@ async def _merged(context: Context, plan: WritePlan, merge: MergeColumns, table:
         await check_rows(context, table, plan.rules, new, plan.given)
     if rows.num_rows:
         await check_keys(context, table, [old, new])
-        await context.add_changes(table.id, [part for part in (old, new) if part.num_rows])
+        await context.add_changes(table, [part for part in (old, new) if part.num_rows])
     if plan.returning is None:
         return Result(f"MERGE {rows.num_rows}")
     return Result("MERGE {}", _returned(plan, plan.returning, rows))
@@ -347,10 +341,11 @@ async def truncate(context: Context, tables: list[Table], *, restarts: bool = Fa
     time = context.hold_latest(ids) if transaction.ends_later else context.coordinator.latest_time()
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)
+        check_table_unaltered(context, table)
         if rows.num_rows:
             removed = [updates.with_diff(rows, -1)]
             await check_keys(context, table, removed)
-            await context.add_changes(table.id, removed)
+            await context.add_changes(table, removed)
     _depend_on(context, ids, time, None)
     await _end(context)
     return Result("TRUNCATE TABLE")
@@ -401,8 +396,8 @@ class CopyIn:
         if rows:
             await check_keys(self._context, self._table, rows)
         if self._batches:
-            await self._context.add_changes(self._table.id, [pa.Table.from_batches(self._batches)])
-        _check_unaltered(self._context, self._table)
+            await self._context.add_changes(self._table, [pa.Table.from_batches(self._batches)])
+        check_table_unaltered(self._context, self._table)
         for payload in self._payloads:
             self._context.transaction.writes_to(self._table)
             self._context.transaction.payloads.append((self._table.id, payload))

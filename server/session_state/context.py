@@ -424,19 +424,21 @@ class Context:
         time = self.transaction.read_time
         return time if time is not None else self.coordinator.latest_time()
 
-    async def add_changes(self, table: ObjectId, changes: Sequence[pa.Table]) -> None:
-        """Adds changes of a table to the transaction. Large ones are written to files.
+    async def add_changes(self, table: Table, changes: Sequence[pa.Table]) -> None:
+        """Adds changes of a table to the transaction, as computed for this definition. Large ones are written to files.
 
         PgError 53200 if the small ones of the transaction are too large together.
         """
-        self.transaction.writes_to(self.state.items[table])
+        self.transaction.writes_to(table)
         if sum(map(size_of, changes)) > IN_MEMORY_BYTES_MAX:
-            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table: changes}, self._layout)
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table.id: changes}, self._layout)
         else:
-            self.transaction.add(table, changes)
+            self.transaction.add(table.id, changes)
 
-    def _layout(self, table: ObjectId) -> Layout | None:
-        return layout_of(self.state.items.get(table))
+    def _layout(self, id: ObjectId) -> Layout | None:
+        """That of the transaction's changes of a table. Those before DDL of the transaction itself were converted."""
+        written = None if self.transaction.catalog is not None else self.transaction.tables.get(id)
+        return layout_of(written or self.state.items.get(id))
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""

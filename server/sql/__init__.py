@@ -5,8 +5,8 @@
                modules below
 `bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`;
                `type_names` resolves those of users)
-`functions`    the table of functions and operators; `regex` implements LIKE and ~, `json_path` JSON paths; `infinities`: infinite
-               dates
+`functions`    the table of functions and operators; `regex` implements LIKE and ~, `json_path` JSON paths;
+               `infinities`: infinite dates
 `volatile`     calls of which each row gets a value of its own; `waiting`: functions that wait
 `decorrelate`  turns subqueries that Spark cannot compute into joins
 `rewrite`      rewrites the plans of maintained queries; `versioned_plan` and `temporal` serve their operators

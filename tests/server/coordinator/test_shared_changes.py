@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
+from catalog.layout import Numbering
 from catalog.log import INLINE_BYTES, Log
 from catalog.objects import Column, ObjectId, Table, Timestamp
-from server.coordinator.committer import Conflict, Request
+from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.payloads import few_changes, shared_payloads
-from server.coordinator.row_buffer import FEW_BYTES
+from server.coordinator.row_buffer import FEW_BYTES, RowBuffer
+from server.coordinator.snapshot_cache import layout_of
 from server.runtime.metrics import Metrics
 from tests.catalog.strategies import changes_tables, pairs
 from tests.server.slow_engine import PassingEngine
@@ -92,4 +94,33 @@ async def test_changes_of_a_group_share_a_batch_and_conflicting_ones_are_refused
     assert sorted(map(tuple, zip(*rows.to_pydict().values(), strict=True))) == [
         (key, 5 if key == 3 else 1) for key in range(20)
     ]
+    await coordinator.close()
+
+
+async def test_rows_are_stored_in_the_columns_for_which_they_were_computed(tmp_path: Path) -> None:
+    """A table is altered, to as many columns as before, by a request that waits together with inserts."""
+    coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=10, system_tables={})
+    await coordinator.start()
+    id, before = ObjectId("u4"), coordinator.state
+    table = Table(id, ObjectId("u2"), "t", (Column("a", "int8"), Column("b", "int8")))
+    await coordinator.commit(Request(catalog=(before, replace(before.with_item(table), version=before.version + 1))))
+    state, null = coordinator.state, pa.scalar(None, pa.int64())
+    numbering = Numbering.initial(2).dropped(0).added(null)
+    altered = replace(table, columns=(Column("b", "int8"), Column("c", "int8")), numbering=numbering)
+    schema = updates.rows_schema([pa.int64(), pa.int64()])
+
+    def insert(row: tuple[int, int]) -> Request:
+        rows = RowBuffer(schema)
+        rows.add([row])
+        return Request(rows={id: rows}, tables={id: table})
+
+    alter = Request(catalog=(state, replace(state.with_item(altered), version=state.version + 1)))
+    requests = [insert((1, 2)), alter, insert((3, 4))]
+    first, second, third = await asyncio.gather(*map(coordinator.commit, requests), return_exceptions=True)
+    assert isinstance(first, Commit)
+    assert isinstance(second, Commit)
+    assert first.time < second.time
+    assert isinstance(third, Conflict)
+    rows = coordinator.log.rows(id, second.time, schema, layout_of(altered))
+    assert rows.to_pylist() == [{"c0": 2, "c1": None}]
     await coordinator.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -442,3 +443,47 @@ def test_columns_with_a_value_of_each_row_are_added_as_in_postgresql(postgres: s
     with own_schema(postgres, "added_columns") as theirs:
         found = differences(ours, theirs, ADDED)
         assert not found, found
+
+
+def test_writes_of_a_table_that_is_altered_all_the_time(dsn: str) -> None:
+    """They succeed, or fail because of the concurrent change, and no column has the values of another."""
+    statements = (
+        "INSERT INTO t VALUES (%s, 2, 3) ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+        "UPDATE t SET v = 3 WHERE id = %s",
+        "INSERT INTO t SELECT %s + 100, 2, 3",
+        "DELETE FROM t WHERE id = %s",
+        "MERGE INTO t USING (VALUES (%s, 2, 3)) s(id, k, v) ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, k, v) VALUES (s.id, s.k, s.v)",
+    )
+    ended = threading.Event()
+
+    def write(number: int) -> set[str | None]:
+        failed = set()
+        with psycopg.connect(dsn, autocommit=True) as writer:
+            for turn in range(30):
+                try:
+                    with writer.transaction():
+                        for at in range(1 + turn % 2):
+                            writer.execute(statements[(number + turn + at) % len(statements)].encode(), (turn % 4,))
+                except psycopg.Error as error:
+                    failed.add(error.sqlstate)
+        return failed
+
+    def alter() -> None:
+        with psycopg.connect(dsn, autocommit=True) as definer:
+            while not ended.is_set():
+                for actions in ("ADD COLUMN x int DEFAULT 9", "DROP COLUMN w, ADD COLUMN w int", "DROP COLUMN x"):
+                    definer.execute(f"ALTER TABLE t {actions}".encode())
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, k int, v int, w int)")
+        definer = threading.Thread(target=alter)
+        definer.start()
+        try:
+            with ThreadPoolExecutor(4) as writers:
+                failed = set().union(*writers.map(write, range(4)))
+        finally:
+            ended.set()
+            definer.join()
+        assert failed <= {"40001", "40P01", "23505"}
+        assert connection.execute("SELECT DISTINCT k, v, w FROM t").fetchall() in ([], [(2, 3, None)])
