@@ -28,7 +28,13 @@ from server.coordinator.key_values import codes_of, key_tables
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.execution.row_rules import check_rows
-from server.execution.select import check_table_unaltered, relation_rows_at, rows_at, rows_without_inputs
+from server.execution.select import (
+    check_table_unaltered,
+    check_unaltered,
+    relation_rows_at,
+    rows_at,
+    rows_without_inputs,
+)
 from server.runtime.threads import THREAD_ROWS, in_thread
 from server.session_state.constraints import check_not_null
 from server.session_state.context import Context
@@ -61,6 +67,7 @@ async def insert_on_conflict(
     context: Context, plan: WritePlan, conflict: ConflictPlan, parameters: tuple[object, ...]
 ) -> Result:
     """Executes the statement once. PgError 42501 if the role lacks a privilege."""
+    check_unaltered(context, plan.query)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     privileges.require_write(context.state, context.role, plan, "INSERT")

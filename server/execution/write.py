@@ -68,9 +68,9 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         await load_keys(context, plan.table)
     if plan.added is not None and (result := insert_constants(context, plan, plan.added, parameters)) is not None:
         return result
-    check_unaltered(context, plan.query)
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
+    check_unaltered(context, plan.query)
     privileges.require_write(context.state, context.role, plan, verb)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)

@@ -247,6 +247,7 @@ class WritePlanner:
             plans.append(None if plan is None else replace(plan, inputs=frozenset(own & read)))
         query, updates, returned = plans
         assert query is not None
+        query = _of_table(query, table)
         conflicts = ConflictPlan(keys, updates, returned)
         new = slice(0, len(table.columns))
         return WritePlan(
@@ -550,9 +551,7 @@ class WritePlanner:
             columns = tuple(self.binder.new_column(i.name, i.expression) for i in kept + items)
             relation = Project(row, columns, tuple(i.expression for i in kept + items))
             returning = slice(len(kept), len(kept) + len(items))
-        query = finished_plan(self.binder, relation, None)
-        if table not in query.tables:
-            query = replace(query, tables=(*query.tables, table))
+        query = _of_table(finished_plan(self.binder, relation, None), table)
         return WritePlan(
             table.id,
             query,
@@ -564,6 +563,11 @@ class WritePlanner:
             _added_rows(table, query, self.rules) if isinstance(statement, Insert) and returning is None else None,
             rules=self.rules,
         )
+
+
+def _of_table(query: QueryPlan, table: Table) -> QueryPlan:
+    """The plan of a query whose rows are written to a table, which must also be unaltered when the plan is executed."""
+    return query if table in query.tables else replace(query, tables=(*query.tables, table))
 
 
 def _is_default(tree: exp.Expr) -> bool:

@@ -452,6 +452,7 @@ def test_writes_of_a_table_that_is_altered_all_the_time(dsn: str) -> None:
         "UPDATE t SET v = 3 WHERE id = %s",
         "INSERT INTO t SELECT %s + 100, 2, 3",
         "DELETE FROM t WHERE id = %s",
+        "INSERT INTO t SELECT n, 2, 3 FROM generate_series(%s, 5) n ON CONFLICT DO NOTHING",
         "MERGE INTO t USING (VALUES (%s, 2, 3)) s(id, k, v) ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, k, v) VALUES (s.id, s.k, s.v)",
     )
