@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -142,7 +142,7 @@ class _Group:
     """The accepted requests of one commit, and the positions of holds that each replaces.
 
     `state`: the catalog after them. `begins`: the times at which new history begins. `rows`, `changes`: by collection.
-    `errors`: the new errors of collections. What belongs to a collection that the group drops is left out.
+    `errors`: the new errors of collections.
     """
 
     state: CatalogState
@@ -153,11 +153,6 @@ class _Group:
     rows: dict[ObjectId, list[RowBuffer]] = field(default_factory=dict)
     changes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
     errors: dict[ObjectId, CollectionError | None] = field(default_factory=dict)
-
-    def leave_out(self, dropped: Set[ObjectId]) -> None:
-        for by_collection in (self.rows, self.changes, self.errors):
-            for id in by_collection.keys() & dropped:
-                del by_collection[id]
 
 
 Listener = Callable[[Timestamp, Sequence[tuple[Batch, Payload]]], None]
@@ -322,13 +317,12 @@ class Committer:
         """Writes the group in one transaction, if there is anything to write. Returns the written batches."""
         old, new, positions = self.state, group.state, group.moves.positions
         extension = self._oracle.extension()
-        # Writes to a table that the group drops are omitted.
-        writes = [write for request in group.accepted for write in request.writes if write[0] in new.items]
+        writes = [write for request in group.accepted for write in request.writes]
         for id, buffers in group.rows.items():
             writes += [(id, payload) for payload in payloads_of(self._log, buffers, layout_of(new.items[id]))]
         for id, tables in group.changes.items():
             writes += [(id, payload) for payload in shared_payloads(self._log, tables, layout_of(new.items[id]))]
-        unread = {id for request in group.accepted for id in request.unread if id in new.items}
+        unread = {id for request in group.accepted for id in request.unread}
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
         ]
@@ -392,7 +386,6 @@ class Committer:
             if request.catalog is not None:
                 before, after = group.state, request.catalog[1]
                 group.state = _with_times(after, time)
-                group.leave_out(before.items.keys() - after.items.keys())
                 if written is not None:
                     for id in altered_tables(before, after):
                         written.setdefault(id, []).append(Write(None))
