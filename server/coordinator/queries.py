@@ -49,10 +49,12 @@ class Queries:
             feed = self._feeds[id]
             if feed.failure is None and not (exact and feed.upper - 1 > as_of):
                 return feed
-        return self._start(computation, as_of)
+        return self._start(computation, as_of, exact=exact)
 
-    def _start(self, computation: Computation, as_of: Timestamp) -> QueryFeed:
+    def _start(self, computation: Computation, as_of: Timestamp, *, exact: bool) -> QueryFeed:
         unfollow = self._system_tables.follow(computation.inputs & self._system_tables.ids)
+        if not exact:  # the history of a system table may begin now, after the time was chosen
+            as_of = max(as_of, self._frontiers.greatest_since(computation.inputs))
         try:
             holder = self._frontiers.hold(computation.inputs, as_of)
         except BaseException:

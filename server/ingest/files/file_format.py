@@ -60,7 +60,11 @@ def format_of(definition: SourceDefinition) -> FileFormat:
     is_changes = format.envelope is Envelope.MATERIALIZE
     if format.key is not None or format.include or format.inline_errors is not None:
         message = "KEY FORMAT, INCLUDE and VALUE DECODING ERRORS of a source from a file are not supported"
-        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message)
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            message,
+            hint="Write FORMAT and ENVELOPE only. A file has no keys beside its rows.",
+        )
     encoding = format.value
     if format.envelope in ROW_ENVELOPES:
         return _row_lines(format, definition)

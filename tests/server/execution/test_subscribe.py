@@ -439,6 +439,9 @@ def test_the_chosen_time_is_held_until_the_subscription_begins(
         with reader.transaction():
             reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")
             assert [row[1:] for row in reader.execute("FETCH 1 c").fetchall()] == [(1, 1, 1)]
+        with reader.transaction():
+            reader.execute("DECLARE c CURSOR FOR SUBSCRIBE (SELECT count(*) > 0 FROM mz_catalog.mz_objects)")
+            assert [row[1:] for row in reader.execute("FETCH 1 c").fetchall()] == [(1, True)]
         reader.execute("SET statement_timeout = '100ms'")
         with pytest.raises(errors.QueryCanceled), reader.transaction():
             reader.execute("DECLARE c CURSOR FOR SUBSCRIBE l")

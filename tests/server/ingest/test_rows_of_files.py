@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,6 +199,8 @@ def test_rows_of_every_type_are_decoded_as_they_were_encoded(type: pg.PgType, da
         rows = pa.table({"c0": ['{"a": [1, null]}', None, '"x"', "1.50"], "c1": [1, 2, 3, 4]})
     else:
         rows = data.draw(rows_tables((type.arrow, pa.int64()))).combine_chunks()
+        if type.arrow == pa.string():  # PostgreSQL's texts do not have the character 0
+            rows = rows.set_column(0, "c0", pc.replace_substring(rows["c0"], "\0", "0"))
     if not rows.num_rows:
         return
     columns = [EncodedColumn("before", type), EncodedColumn("n", pg.INT8)]
