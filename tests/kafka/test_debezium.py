@@ -75,7 +75,7 @@ async def table(output: OutputRun) -> dict[Any, Any]:
     return {row["id"]: row["v"] for row in rows}
 
 
-@examples(60)
+@examples(25)
 @given(st.integers(0, 10**9), st.sampled_from(["postgres", "mysql", "gtid"]), st.integers(1, 3), st.booleans())
 def test_the_output_is_the_upstream_table_after_replays_and_restarts(
     seed: int, database: str, partitions: int, classic: bool
@@ -98,7 +98,7 @@ def test_the_output_is_the_upstream_table_after_replays_and_restarts(
     run(check())
 
 
-@examples(30)
+@examples(15)
 @given(st.integers(0, 10**9), st.sampled_from(["postgres", "mysql", "gtid"]), st.booleans())
 def test_a_new_snapshot_replaces_the_output(seed: int, database: str, in_snapshot: bool) -> None:
     """A connector that lost its offsets reads the table again, in the midst of a snapshot or of changes."""
