@@ -7,8 +7,7 @@ that of an index.
 
 A new lease of an existing arrangement may be the first to need updates between the last inserted ones and its time. The
 other leases, whose owners hold this history, may be released before it inserts them. It therefore holds the history
-itself until its first `reach`: the log would otherwise merge these updates with earlier ones, and all of them would be
-inserted again.
+itself until its first `reach`: the log could otherwise merge these updates with earlier ones.
 """
 
 from __future__ import annotations
