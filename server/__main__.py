@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,18 @@ from server.runtime.logs import configure_logs
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"tidewire {version('tidewire')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Tidewire: a server for PostgreSQL clients that keeps the results of SQL queries up to date.
 
     Apache Spark computes the queries. SUBSCRIBE sends a client every change of a result as it commits.

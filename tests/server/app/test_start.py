@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from unittest import mock
 from urllib.error import HTTPError
@@ -333,6 +334,11 @@ def test_help_names_every_option_and_its_default() -> None:
     defaults = [fields[name].default for name in ("listen", "http_listen", "spark_master", "log_format")]
     for default in (*defaults, fields["data_dir"].default.name, f"{fields['timestamp_interval'].default:g}s"):
         assert f"[default: ({default})]" in shown
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    shown = CliRunner().invoke(command.app, ["--version"])
+    assert (shown.exit_code, shown.stdout) == (0, f"tidewire {version('tidewire')}\n")
 
 
 @pytest.mark.crash
