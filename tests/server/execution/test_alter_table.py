@@ -461,7 +461,7 @@ def test_writes_of_a_table_that_is_altered_all_the_time(dsn: str) -> None:
     def write(number: int) -> set[str | None]:
         failed = set()
         with psycopg.connect(dsn, autocommit=True) as writer:
-            for turn in range(30):
+            for turn in range(15):
                 try:
                     with writer.transaction():
                         for at in range(1 + turn % 2):

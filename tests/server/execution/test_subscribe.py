@@ -472,7 +472,7 @@ def test_subscriptions_begin_while_their_table_is_altered_and_dropped(dsn: str) 
         begun, failed = 0, set()
         query = "SELECT d.a, count(*) FROM defined d JOIN defined e USING (a) GROUP BY d.a"
         with connect(dsn) as subscriber:
-            while begun < 20:
+            while begun < 8:
                 try:
                     with subscriber.transaction():
                         subscriber.execute(f"DECLARE c CURSOR FOR SUBSCRIBE ({query}) WITH (PROGRESS)".encode())
