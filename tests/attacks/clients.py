@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 
 from tests.fix_server import ServerProcess
+from tests.server.frontend.raw_client import RawClient, raw_client
 
 PAUSE_MAX_S = 1.0
 """How long another client may wait for `SELECT 1`. The event loop's own pauses take a few milliseconds. The rest is
@@ -57,3 +58,13 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise AssertionError(pid)
+
+
+@contextmanager
+def bounded_session(server: ServerProcess, growth_max: int) -> Iterator[RawClient]:
+    """A session of `materialize`. Afterwards the server has at most so many bytes more, and no session was delayed."""
+    before = resident_bytes(server.process.pid)
+    with watched(server), raw_client(server.port) as client:
+        client.start("materialize", "materialize")
+        yield client
+        assert resident_bytes(server.process.pid) - before < growth_max

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from protocol.pgwire.copy_in import RECORD_BYTES_MAX
-from tests.attacks.clients import resident_bytes, watched
+from tests.attacks.clients import bounded_session
 from tests.fix_server import ServerProcess, server_without_spark
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
 
@@ -34,11 +34,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[RawClient]:
     """A session. Afterwards the server's memory must be bounded, and no other session delayed."""
-    before = resident_bytes(server.process.pid)
-    with watched(server), raw_client(server.port) as client:
-        client.start("materialize", "materialize")
+    with bounded_session(server, GROWTH_MAX) as client:
         yield client
-        assert resident_bytes(server.process.pid) - before < GROWTH_MAX
 
 
 def copied(client: RawClient, statement: str, *data: bytes) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from server.session_state.portals import PORTAL_BYTES_MIN, PORTALS_BYTES_MAX
-from tests.attacks.clients import resident_bytes, watched
+from tests.attacks.clients import bounded_session
 from tests.fix_server import ServerProcess, server_without_spark
-from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
+from tests.server.frontend.raw_client import RawClient, frame, query
 
 pytestmark = pytest.mark.attacks
 
@@ -30,12 +30,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[RawClient]:
     """A session in a transaction block. Afterwards its memory must be bounded, and no other session delayed."""
-    before = resident_bytes(server.process.pid)
-    with watched(server), raw_client(server.port) as client:
-        client.start("materialize", "materialize")
+    with bounded_session(server, GROWTH_MAX) as client:
         client.exchange(query("BEGIN"))
         yield client
-        assert resident_bytes(server.process.pid) - before < GROWTH_MAX
 
 
 def parse(name: bytes, text: bytes) -> bytes:

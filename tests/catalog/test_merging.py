@@ -54,17 +54,23 @@ def upserts(old: pa.Table, changed: list[int]) -> Tables:
     return [old, pa.concat_tables([u.with_diff(going, -1), u.with_diff(coming, 1)])]
 
 
-def test_few_rows_are_compared_and_the_others_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = pa.table({"c0": pa.array(np.arange(20_000)), "c1": [f"text {n}" for n in range(20_000)]})
-    changed = np.random.default_rng(1).choice(20_000, 1_000, replace=False).tolist()
-    compared = []
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of rows that are consolidated from now on."""
+    found: list[int] = []
     consolidate = u.consolidate
 
     def measured(table: pa.Table) -> pa.Table:
-        compared.append(table.num_rows)
+        found.append(table.num_rows)
         return consolidate(table)
 
     monkeypatch.setattr(u, "consolidate", measured)
+    return found
+
+
+def test_few_rows_are_compared_and_the_others_keep_their_order(tmp_path: Path, compared: list[int]) -> None:
+    old = pa.table({"c0": pa.array(np.arange(20_000)), "c1": [f"text {n}" for n in range(20_000)]})
+    changed = np.random.default_rng(1).choice(20_000, 1_000, replace=False).tolist()
     found = merging.summed(upserts(old, changed), tmp_path)
     whole = pa.concat_tables(found.tables())
     assert found.is_rows
@@ -78,23 +84,13 @@ def test_few_rows_are_compared_and_the_others_keep_their_order(tmp_path: Path, m
     )
 
 
-def test_updates_whose_rows_are_in_other_batches_are_not_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_updates_whose_rows_are_in_other_batches_are_not_compared(tmp_path: Path, compared: list[int]) -> None:
     """The retraction of an update equals no row of the merged tables, as in a merge of the newest batches."""
     count, changes = 20_000, []
     for start in range(0, count, count // 4):
         numbers = np.arange(start, start + count // 4)
         old, new = (pa.table({"c0": numbers, "c1": np.full(len(numbers), version)}) for version in (1, 2))
         changes.append(pa.concat_tables([u.with_diff(old, -1), u.with_diff(new, 1)]))
-    compared = []
-    consolidate = u.consolidate
-
-    def measured(table: pa.Table) -> pa.Table:
-        compared.append(table.num_rows)
-        return consolidate(table)
-
-    monkeypatch.setattr(u, "consolidate", measured)
     found = merging.summed(changes, tmp_path)
     assert Counter(pairs(pa.concat_tables(found.tables()))) == Counter(pairs(pa.concat_tables(changes)))
     assert not found.is_rows

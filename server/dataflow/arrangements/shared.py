@@ -47,9 +47,11 @@ class _Shared:
     inserting: asyncio.Task[None] | None = None  # the last insert
 
     @property
-    def complete_at(self) -> int:
+    def complete_at(self) -> Timestamp:
         """The last time at which it has all updates, once its rows are inserted."""
-        return self.arrangement.upper - 1 if self.filled else min(lease.time for lease in self.leases)
+        if self.filled:
+            return Timestamp(self.arrangement.upper - 1)
+        return min(lease.time for lease in self.leases)
 
 
 @dataclass(eq=False)
@@ -89,7 +91,7 @@ class Lease:
             if not self.shared.filled:
                 start = self.shared.complete_at
                 self.shared.arrangement.advance(start)  # there will be no rows before, so no lease may begin there
-                await self._insert(updates.with_diff(await inputs.rows(id, Timestamp(start)), 1), Timestamp(start))
+                await self._insert(updates.with_diff(await inputs.rows(id, start), 1), start)
             times = inputs.change_times(id, self.arrangement.upper, time + 1)
             parts: list[pa.Table] = []
             rows: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -55,18 +56,8 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
             privileges.require(context.state, context.role, MZ_TABLES[name].id, Privilege.SELECT)
             table = context.coordinator.system_tables.current_rows(MZ_TABLES[name])
             found[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
-        elif (schema, name) == ("pg", "pg_settings"):
-            found[schema, name] = _settings(context)
-        elif (schema, name) == ("pg", "pg_stat_activity"):
-            found[schema, name] = _activity(context)
-        elif (schema, name) == ("pg", "pg_stat_progress_copy"):
-            found[schema, name] = _copies(context)
-        elif (schema, name) == ("pg", "tw_enabled"):
-            found[schema, name] = _enabled(context)
-        elif (schema, name) == ("pg", "tw_last_values"):
-            found[schema, name] = _last_values(context)
-        elif (schema, name) == ("pg", "tw_sizes"):
-            found[schema, name] = _sizes(context)
+        elif schema == "pg" and (rows := _ROWS.get(name)) is not None:
+            found[schema, name] = rows(context)
     return found
 
 
@@ -185,3 +176,13 @@ def _sizes(context: Context) -> pa.Table:
         if database is not None and privileges.has_any(state, role, id):
             rows.append({"oid": oids.oid_of(id), "database": oids.oid_of(database), "bytes": size})
     return pa.Table.from_pylist(rows, SIZES)
+
+
+_ROWS: dict[str, Callable[[Context], pa.Table]] = {
+    "pg_settings": _settings,
+    "pg_stat_activity": _activity,
+    "pg_stat_progress_copy": _copies,
+    "tw_enabled": _enabled,
+    "tw_last_values": _last_values,
+    "tw_sizes": _sizes,
+}

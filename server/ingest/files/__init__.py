@@ -2,6 +2,7 @@
 
 `file_format`       decodes the part of a file that was not read yet
 `avro_files`        the same for Avro object container files
+`raw_lines`         the same for lines that another part decodes
 `frontier_lines`    the same for lines with frontiers, which sinks write
 `row_lines`         decodes these lines
 `regular_file`      opens them without blocking

@@ -20,6 +20,7 @@ from protocol.pgwire.types import PgType, parse_type
 from server.ingest.files.avro_files import AvroMessages, AvroRows
 from server.ingest.files.conversion import converted
 from server.ingest.files.frontier_lines import FrontierLines
+from server.ingest.files.raw_lines import RawLines
 from server.ingest.files.regular_file import opened
 from server.ingest.source_kind import SourceDefinition, check_column_count
 
@@ -63,7 +64,7 @@ def format_of(definition: SourceDefinition) -> FileFormat:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             message,
-            hint="Write FORMAT and ENVELOPE only. A file has no keys beside its rows.",
+            hint="Use FORMAT and ENVELOPE only: the rows of a file contain their keys.",
         )
     encoding = format.value
     if format.envelope in ROW_ENVELOPES:
@@ -218,36 +219,6 @@ class Text:
         arrays, _ = Lines(types, self._options, str(path), "UTC").read(data[:end], final=True)
         names = [f"c{number}" for number in range(len(types))]
         return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
-
-    def close(self) -> None:
-        """Each read closes its file."""
-
-
-class RawLines:
-    """Lines as they are, in one binary column. Positions are bytes. A line is complete when its newline is written."""
-
-    def __init__(self, given: Sequence[Column]) -> None:
-        """`given`: the columns of what the lines contain."""
-        self._given = tuple(given)
-
-    def columns(self, sample: Path | None) -> tuple[Column, ...]:
-        return self._given
-
-    def size(self, path: Path) -> int:
-        return path.stat().st_size
-
-    def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        with opened(path) as file:
-            file.seek(position)
-            data = file.read(bytes_max)
-            if len(data) == bytes_max and b"\n" not in data:
-                data += file.readline(RECORD_BYTES_MAX)
-        if len(data) > RECORD_BYTES_MAX:
-            message = f'line at byte {position} of file "{path}" is too long'
-            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
-        end = data.rfind(b"\n") + 1
-        lines = pa.array(data[:end].split(b"\n")[:-1], pa.binary())
-        return ([pa.table([lines], ["c0"])] if len(lines) else []), position + end
 
     def close(self) -> None:
         """Each read closes its file."""

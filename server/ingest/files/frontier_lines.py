@@ -16,11 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog.objects import Column, Timestamp
-from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.files.raw_lines import LINE_BYTES_MAX, RawLines, check_length, tables_of
 from server.ingest.files.regular_file import opened
 
 READ_BYTES = 1 << 20  # that are searched at once for the last frontier
-LINE_BYTES_MAX = 256 * 1024 * 1024
 
 _FRONTIER = re.compile(rb'\n\{"frontier":\[(\d{1,19})\]\}(?=\n)')
 _FRONTIER_BYTES_MAX = 64
@@ -41,7 +40,7 @@ def last_frontier(file: int, first: int = 0) -> tuple[int, Timestamp | None]:
     return first, None
 
 
-class FrontierLines:
+class FrontierLines(RawLines):
     """The valid lines, in one binary column. Positions are bytes.
 
     A read ends after a frontier if the data has one, so that the changes of a time are in one read if they are few.
@@ -49,14 +48,8 @@ class FrontierLines:
 
     def __init__(self, given: Sequence[Column]) -> None:
         """`given`: the columns of the rows."""
-        self._given = tuple(given)
+        super().__init__(given)
         self._valid: dict[Path, tuple[int, int]] = {}  # up to where a file was searched, and the end of its valid lines
-
-    def columns(self, sample: Path | None) -> tuple[Column, ...]:
-        return self._given
-
-    def size(self, path: Path) -> int:
-        return path.stat().st_size
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
         with opened(path) as file:
@@ -66,13 +59,10 @@ class FrontierLines:
             if len(data) < left:
                 if b"\n" not in data:
                     data += file.readline(LINE_BYTES_MAX)
-                if len(data) > LINE_BYTES_MAX:
-                    message = f'line at byte {position} of file "{path}" is too long'
-                    raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, message)
+                check_length(data, path, position)
                 frontiers = list(_FRONTIER.finditer(data))
                 data = data[: frontiers[-1].end() + 1 if frontiers else data.rfind(b"\n") + 1]
-        lines = pa.array(data.split(b"\n")[:-1], pa.binary())
-        return ([pa.table([lines], ["c0"])] if len(lines) else []), position + len(data)
+        return tables_of(data), position + len(data)
 
     def _end(self, path: Path, file: int, position: int) -> int:
         """The end of the valid lines. Searches only what was appended since the last call."""
@@ -86,6 +76,3 @@ class FrontierLines:
         end = max(position, end)
         self._valid[path] = max(end, size - _FRONTIER_BYTES_MAX), end
         return end
-
-    def close(self) -> None:
-        """Each read closes its file."""

@@ -1,4 +1,4 @@
-"""Compaction beside other work: a close, and commits during a merge."""
+"""What happens during a merge of compaction: the server closes, or commits."""
 
 from __future__ import annotations
 
