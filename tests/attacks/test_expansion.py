@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from server.session_state.prepared import PREPARED_CHARS_MAX
 from server.sql.bind.binder import MAINTAINED_RELATIONS_MAX, RELATIONS_MAX
 from tests.attacks.clients import watched
 from tests.fix_server import ServerProcess, server_without_spark
+from tests.polling import until
 
 pytestmark = pytest.mark.attacks
 
@@ -110,10 +110,8 @@ def test_plans_of_dataflows_delay_no_other_session(tmp_path: Path) -> None:
 
 
 def await_plans(connection: psycopg.Connection[Any]) -> None:
-    deadline = time.monotonic() + 60
-    while ("unplanned",) in connection.execute("SELECT rule FROM mz_internal.mz_dataflows").fetchall():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    rules = "SELECT rule FROM mz_internal.mz_dataflows"
+    until(lambda: ("unplanned",) not in connection.execute(rules).fetchall())
 
 
 def test_views_are_created_concurrently_with_a_slow_one(

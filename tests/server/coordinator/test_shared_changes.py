@@ -63,12 +63,19 @@ def test_few_changes_keep_no_memory_of_other_callers() -> None:
     assert few_changes([whole]) is None
 
 
-async def test_changes_of_a_group_share_a_batch_and_conflicting_ones_are_refused(tmp_path: Path) -> None:
-    coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=10, system_tables={})
+async def started_with_table(directory: Path) -> tuple[Coordinator, Table]:
+    """A coordinator, and its table of two bigints."""
+    coordinator = Coordinator(directory, engine=PassingEngine(), metrics=Metrics(), interval_s=10, system_tables={})
     await coordinator.start()
-    id, before = ObjectId("u4"), coordinator.state
-    table = Table(id, ObjectId("u2"), "t", (Column("a", "int8"), Column("b", "int8")))
+    before = coordinator.state
+    table = Table(ObjectId("u4"), ObjectId("u2"), "t", (Column("a", "int8"), Column("b", "int8")))
     await coordinator.commit(Request(catalog=(before, replace(before.with_item(table), version=before.version + 1))))
+    return coordinator, table
+
+
+async def test_changes_of_a_group_share_a_batch_and_conflicting_ones_are_refused(tmp_path: Path) -> None:
+    coordinator, table = await started_with_table(tmp_path)
+    id = table.id
     schema = updates.rows_schema([pa.int64(), pa.int64()])
     first = coordinator.log.prepare(pa.table([range(20), [0] * 20], schema=schema))
     read_at = (await coordinator.commit(Request(writes=[(id, first)]))).time
@@ -99,11 +106,8 @@ async def test_changes_of_a_group_share_a_batch_and_conflicting_ones_are_refused
 
 async def test_rows_are_stored_in_the_columns_for_which_they_were_computed(tmp_path: Path) -> None:
     """A table is altered, to as many columns as before, by a request that waits together with inserts."""
-    coordinator = Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=10, system_tables={})
-    await coordinator.start()
-    id, before = ObjectId("u4"), coordinator.state
-    table = Table(id, ObjectId("u2"), "t", (Column("a", "int8"), Column("b", "int8")))
-    await coordinator.commit(Request(catalog=(before, replace(before.with_item(table), version=before.version + 1))))
+    coordinator, table = await started_with_table(tmp_path)
+    id = table.id
     state, null = coordinator.state, pa.scalar(None, pa.int64())
     numbering = Numbering.initial(2).dropped(0).added(null)
     altered = replace(table, columns=(Column("b", "int8"), Column("c", "int8")), numbering=numbering)
