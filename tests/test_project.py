@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,18 @@ def test_lines_of_prose_have_at_most_130_characters() -> None:
         for line in text.splitlines():
             is_index = page.parent.name == "decisions" and line.startswith("- [0")
             assert len(line) <= 130 or line.startswith(("|", "#")) or is_index, f"{page.relative_to(ROOT)}: {line}"
+
+
+def test_make_accepts_the_commands_of_ci() -> None:
+    commands = re.findall(r"^(?:\w+=\S+ )*make [^>&\n]*", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert len(commands) > 10
+    for command in commands:
+        dry_run = subprocess.run(
+            ["bash", "-c", command], cwd=ROOT, env={**os.environ, "MAKEFLAGS": "n"}, capture_output=True, text=True
+        )
+        assert dry_run.returncode == 0, (command, dry_run.stderr)
+        for expression in re.findall(r"-[km] (\S*) or ", dry_run.stdout):
+            assert expression.startswith(("'", '"')), (command, dry_run.stdout)
 
 
 def test_the_tests_in_the_table_of_attacks_exist() -> None:
