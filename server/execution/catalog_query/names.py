@@ -147,7 +147,8 @@ def _session_value(
             named = [s.name for s in rows.visible.path if implicit or s.name in context.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])
         case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
-            moment = datetime.fromtimestamp(bindings.now_us / 1_000_000, UTC).isoformat()
+            # Planning always has the same time: otherwise each plan would be another query, whose columns are unknown.
+            moment = datetime.fromtimestamp(bindings.now_us / 1_000_000 if running else 0, UTC).isoformat()
             return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
         case "current_setting" if not any(isinstance(argument, exp.Column) for argument in arguments):
             values = [constant(argument) for argument in arguments]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Any
 
@@ -39,3 +40,16 @@ def test_clock_timestamp_cannot_be_maintained(dsn: str) -> None:
         with pytest.raises(errors.FeatureNotSupported, match="cannot materialize call to clock_timestamp") as refused:
             connection.execute("CREATE MATERIALIZED VIEW v AS SELECT k, clock_timestamp() AS c FROM t")
         assert refused.value.diag.message_hint
+
+
+def test_now_in_queries_of_system_catalogs(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET statement_timeout = '20s'")
+        ages = "SELECT now() - query_start, now() FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        age, now = connection.execute(ages).fetchone() or ()
+        assert age.total_seconds() < 1
+        assert abs(now.timestamp() - time.time()) < 60
+        with connection.transaction():
+            first = connection.execute("SELECT now()").fetchone()
+            assert connection.execute("SELECT now() FROM pg_namespace LIMIT 1").fetchone() == first
+            assert connection.execute("SELECT now() FROM pg_namespace WHERE %s LIMIT 1", (True,)).fetchone() == first
