@@ -122,7 +122,7 @@ def plan_statement(
     """The plan of a query or a write. Queries over system relations are planned by the catalog engine."""
     match statement:
         case Select() if is_catalog_query(context, statement):
-            return plan_catalog_query(context, statement, types)
+            return _plan_over_catalogs(context, statement, types)
         case Select():
             plan = plan_query(statement.query, context.plan_context(), types)
             if statement.as_of is not None:
@@ -136,6 +136,22 @@ def plan_statement(
             return plan_delete(statement, context.plan_context(), types)
         case Merge():
             return plan_merge(statement, context.plan_context(), types)
+
+
+def _plan_over_catalogs(context: Context, statement: Select, types: Types) -> CatalogPlan | QueryPlan:
+    """Plans a query over system relations for the catalog engine, or for Spark if it uses what the engine lacks.
+
+    Spark has more functions, and rows as values. PgError if neither supports the query.
+    """
+    try:
+        return plan_catalog_query(context, statement, types)
+    except PgError as refusal:
+        if refusal.sqlstate not in (SqlState.UNDEFINED_FUNCTION, SqlState.FEATURE_NOT_SUPPORTED):
+            raise
+        try:
+            return plan_query(statement.query, context.plan_context(), types)
+        except PgError:
+            raise refusal from None
 
 
 def _check_as_of(plan: QueryPlan) -> None:

@@ -92,6 +92,7 @@ class _Rewriter:
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
             self._parameter_of_array(quantified)
+        self._check_no_rows(tree)
         text = self._visit(tree).sql(dialect="duckdb", identify=True, normalize_functions=False)
         return Rewritten(_with_function_names(text, types.outputs), self.parameters, types.outputs)
 
@@ -101,6 +102,17 @@ class _Rewriter:
         found = self._relation(table)
         if found is not None and found[1] is not None:
             self._aliases[table.alias_or_name] = found[1]
+
+    def _check_no_rows(self, tree: exp.Expr) -> None:
+        """PgError 0A000 for a relation's name as a value, except as an argument: its text differs in DuckDB."""
+        tables = tree.find_all(exp.Table, exp.Subquery)
+        relations = {table.alias_or_name for table in tables if not isinstance(table.this, exp.Anonymous)}
+        columns = {column.name for relation in self._aliases.values() for column in relation.columns}
+        columns.update(name for inner in tree.find_all(exp.CTE, exp.Subquery) for name in inner.named_selects)
+        for column in tree.find_all(exp.Column):
+            is_row = not column.table and column.name in relations and column.name not in columns
+            if is_row and not isinstance(column.parent, exp.Anonymous | exp.Count):
+                raise no_row_values()
 
     def _relation(self, table: exp.Table) -> tuple[SystemTable, PgRelation | None] | None:
         if not isinstance(table.this, exp.Identifier) or (not table.db and table.name in self._ctes):
@@ -685,6 +697,14 @@ def _expanded(item: exp.Expr) -> list[exp.Expr]:
 _ENTRY = ("grantor", "grantee", "privilege_type", "is_grantable")
 _COLUMNS = {"aclexplode": _ENTRY, "_pg_expandarray": ("x", "n")}
 """The columns of the functions that return rows."""
+
+
+def no_row_values() -> PgError:
+    return PgError(
+        SqlState.FEATURE_NOT_SUPPORTED,
+        "rows as values are not supported over system catalogs",
+        hint="Select the columns of the row, or convert it: row_to_json(t).",
+    )
 
 
 def _no_function(call: exp.Expr, schema: str = "") -> PgError:

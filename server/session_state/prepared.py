@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -25,11 +25,16 @@ from server.sql.write_plan import WritePlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogPlan:
-    """A query over system catalogs. `parameters` are the types of the parameter values."""
+    """A query over system catalogs. `parameters` are the types of the parameter values.
+
+    `signals`: columns, by number, whose values are process ids in the engine's result and to which a function such as
+    pg_terminate_backend is then applied.
+    """
 
     tree: exp.Expr
     parameters: tuple[PgType, ...]
     columns: tuple[Field, ...]
+    signals: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ def session_value(expression: SessionValue, bindings: Bindings) -> Any:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"{expression.name}() is not supported in a query that reads relations",
-            hint="Call it in a SELECT without FROM, with a constant.",
+            hint="Call it in a SELECT without FROM, with a constant, or in the list of a SELECT from pg_stat_activity.",
         )
     if expression.argument is not None:
         try:

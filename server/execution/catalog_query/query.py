@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from catalog import builtin
 from catalog.objects import SystemTable
-from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
+from protocol.pgwire.types import BOOL, JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
+from server.execution.catalog_query.signals import process_ids, sent, signals_of
 from server.pg_catalog.database import SCHEMAS
 from server.pg_catalog.outputs import Output
-from server.pg_catalog.rewrite import Rewritten, rewritten
+from server.pg_catalog.rewrite import Rewritten, no_row_values, rewritten
 from server.pg_catalog.static import BY_ID
 from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
 from server.session_state.context import Context
@@ -78,8 +78,12 @@ def _uses_catalog_functions(tree: exp.Expr) -> bool:
 
 
 def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgType | None] = ()) -> CatalogPlan:
-    """Plans a catalog query. PgError if it is not supported; Undescribed if the engine has not described it yet."""
-    tree = statement.query.tree
+    """Plans a catalog query. Undescribed if the engine has not described it yet.
+
+    PgError if the engine does not support it: 42883 and 0A000 for what the ordinary planner may support.
+    """
+    signals = signals_of(statement.query.tree)
+    tree = process_ids(statement.query.tree, signals)
     described = rewritten(tree, names_of(context, running=False), types)
     found = context.catalog_engine.columns(described.sql)
     if isinstance(tree, exp.Query) and not tree.selects:
@@ -88,10 +92,10 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
     if outputs is None or len(outputs) != len(found):
         outputs = [Output(name, None) for name, _ in found]
     fields = tuple(
-        Field(output.name, _field_type(type, output.type), True)
-        for output, (_, type) in zip(outputs, found, strict=True)
+        Field(output.name, BOOL if number in signals else _field_type(type, output.type), True)
+        for number, (output, (_, type)) in enumerate(zip(outputs, found, strict=True))
     )
-    return CatalogPlan(tree, _parameters(described, types), fields)
+    return CatalogPlan(tree, _parameters(described, types), fields, signals)
 
 
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
@@ -99,6 +103,7 @@ async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Seq
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
     rows, uncached = catalog_rows(context), uncached_relations(context, made.sql)
     table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, uncached)
+    table = sent(table, plan.signals, context.signal)
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
 
 
@@ -149,6 +154,8 @@ _FIELD_TYPES = {
 
 def _field_type(duckdb_type: str, known: str | None) -> PgType:
     """Returns the type sent to the client, from DuckDB's type and PostgreSQL's type name, if `known`."""
+    if duckdb_type.startswith("STRUCT("):
+        raise no_row_values()
     declared = wire_type(known) if known is not None else None
     if duckdb_type.endswith("[]"):
         return declared if declared is not None and declared.element else array_of(_field_type(duckdb_type[:-2], None))
@@ -173,10 +180,4 @@ def _shaped(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
 def _column(column: pa.ChunkedArray, type: PgType) -> pa.ChunkedArray:
     if isinstance(column.type, pa.ExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    if pa.types.is_struct(column.type):
-        raise PgError(
-            SqlState.FEATURE_NOT_SUPPORTED,
-            "rows as values are not supported over system catalogs",
-            hint="Select the columns of the row, or convert it: row_to_json(t).",
-        )
     return column if type is JSON and pa.types.is_string(column.type) else column.cast(type.arrow)
