@@ -21,6 +21,7 @@ import asyncio
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from catalog.objects import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
@@ -30,12 +31,22 @@ Mode = str
 ADD: Mode = "add"
 SHARED: Mode = "shared"
 EXCLUSIVE: Mode = "exclusive"
+OBSERVED_MAX = 20_000
 Owner = Hashable
 """Who holds locks: a session, which has one transaction at a time."""
 
 
 class Unavailable(Exception):
     """A lock is held by another session, and the caller does not wait."""
+
+
+class Observed(NamedTuple):
+    """A lock that an owner holds (`granted`) or waits for. `lock`: its name."""
+
+    lock: str
+    mode: Mode
+    owner: Owner
+    granted: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +78,11 @@ class TableLock:
     @property
     def idle(self) -> bool:
         return not self.holders and not self._waiting
+
+    def observed(self, name: str) -> list[Observed]:
+        """Returns its holders and those that wait for it."""
+        held = [Observed(name, self._mode, owner, True) for owner in self.holders]
+        return held + [Observed(name, waiter.mode, waiter.owner, False) for waiter in self._waiting]
 
     def covers(self, mode: Mode, owner: Owner) -> bool:
         """Whether the owner holds the lock in a mode that includes this one."""
@@ -246,6 +262,20 @@ class TableLocks:
 
     def is_waiting(self, owner: Owner) -> bool:
         return owner in self._waits
+
+    def observed(self) -> list[Observed]:
+        """Returns the locks that are held and those that are waited for, by lock in order of arrival.
+
+        54000 if there are more than OBSERVED_MAX.
+        """
+        found = [each for name, lock in self._locks.items() for each in lock.observed(name)]
+        if len(found) > OBSERVED_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                "too many locks",
+                detail=f"There are {len(found)} locks. At most {OBSERVED_MAX} can be shown.",
+            )
+        return found
 
     def _lock(self, name: str) -> TableLock:
         lock = self._locks.get(name)

@@ -268,6 +268,18 @@ CREATE MACRO fn.current_setting(p_name) AS (
   (p_name, p_missing) AS (SELECT tw_s.tw_setting FROM (SELECT name AS tw_name, setting AS tw_setting FROM
       pg.pg_settings) tw_s WHERE lower(tw_s.tw_name) = lower(p_name));
 
+-- the sessions that hold a lock for which a session waits
+CREATE MACRO fn.pg_blocking_pids(p_pid) AS (CASE WHEN p_pid IS NOT NULL THEN coalesce((
+  SELECT list(DISTINCT tw_h.tw_pid) FROM
+    (SELECT pid AS tw_pid, locktype AS tw_a, database AS tw_b, relation AS tw_c, classid AS tw_d, objid AS tw_e,
+      objsubid AS tw_f FROM pg.pg_locks WHERE NOT granted) tw_w
+    JOIN (SELECT pid AS tw_pid, locktype AS tw_a, database AS tw_b, relation AS tw_c, classid AS tw_d, objid AS tw_e,
+      objsubid AS tw_f FROM pg.pg_locks WHERE granted) tw_h
+    ON (tw_w.tw_a, tw_w.tw_b) = (tw_h.tw_a, tw_h.tw_b) AND tw_w.tw_c IS NOT DISTINCT FROM tw_h.tw_c
+      AND tw_w.tw_d IS NOT DISTINCT FROM tw_h.tw_d AND tw_w.tw_e IS NOT DISTINCT FROM tw_h.tw_e
+      AND tw_w.tw_f IS NOT DISTINCT FROM tw_h.tw_f
+  WHERE tw_w.tw_pid = p_pid AND tw_h.tw_pid <> p_pid), []::INTEGER[]) END);
+
 -- sizes of the log's data, in bytes
 CREATE MACRO fn.pg_relation_size(p_oid) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS
     tw_oid FROM pg.tw_sizes) tw_s WHERE tw_s.tw_oid = p_oid), 0)),

@@ -42,6 +42,10 @@ CREATE VIEW pg.pg_stat_all_tables AS
 CREATE VIEW pg.pg_stat_user_tables AS
   SELECT relid, schemaname, relname FROM pg.pg_stat_all_tables WHERE relid >= 16384;
 
+CREATE VIEW pg.pg_stat_database AS
+  SELECT d.oid AS datid, d.datname, count(a.pid)::INTEGER AS numbackends
+  FROM pg.pg_database d LEFT JOIN pg.pg_stat_activity a ON a.datid = d.oid GROUP BY d.oid, d.datname;
+
 CREATE VIEW info.information_schema_catalog_name AS SELECT fn.current_database() AS catalog_name;
 CREATE VIEW info.enabled_roles AS
   SELECT rolname AS role_name FROM pg.pg_authid WHERE oid IN (SELECT oid FROM pg.tw_enabled);

@@ -27,6 +27,14 @@ def lock_name(database: str, numbers: tuple[int, ...]) -> str:
     return f"advisory {database} {numbers}"
 
 
+def locked_numbers(name: str) -> tuple[str, tuple[int, ...]] | None:
+    """The database and the numbers of a lock's name; None if it is the lock of a table or key."""
+    database, opened, numbers = name.removeprefix("advisory ").rpartition(" (")
+    if not name.startswith("advisory ") or not opened:
+        return None
+    return database, tuple(int(number) for number in numbers.strip("(),").split(","))
+
+
 class AdvisoryLocks:
     """Those of one session, the `owner`. `held`: how often each is locked until it is unlocked."""
 

@@ -34,7 +34,7 @@ _NO_RELATION = words(
     """
     current_schemas set_config format_type obj_description col_description shobj_description
     pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
-    getdatabaseencoding pg_listening_channels acldefault aclexplode
+    getdatabaseencoding pg_listening_channels acldefault aclexplode pg_blocking_pids
     """
 )
 """Functions that make a query without relations a catalog query."""

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from catalog.objects import Sequence
+from catalog.objects import ObjectId, Sequence
 from catalog.roles import Privilege, Through
 from server.authorization import privileges
 from server.coordinator.activity import Observation, SessionEntry
+from server.coordinator.locks import EXCLUSIVE, SHARED
 from server.pg_catalog import oids
 from server.pg_catalog.acls import ENABLED
 from server.pg_catalog.database import needed_by
@@ -19,6 +20,7 @@ from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
 from server.pg_catalog.sequences import LAST_VALUES
 from server.pg_catalog.static import BY_NAME, schema_of
 from server.pg_catalog.visible import Viewpoint
+from server.session_state.advisory_locks import locked_numbers
 from server.session_state.context import Context
 from server.settings import VARIABLES
 
@@ -147,6 +149,38 @@ def _copies(context: Context) -> pa.Table:
     return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_progress_copy"]))
 
 
+def _locks(context: Context) -> pa.Table:
+    """pg_locks. A locked key is shown as a tuple of its table, without its number."""
+    rows = []
+    for lock in context.coordinator.locks.observed():
+        owner = lock.owner
+        assert isinstance(owner, Context)
+        advisory = locked_numbers(lock.lock)
+        table, _, key = lock.lock.partition(" ")
+        database = context.state.database_named(owner.settings["database"] if advisory is None else advisory[0])
+        row: dict[str, object] = {
+            "locktype": "advisory" if advisory is not None else "tuple" if key else "relation",
+            "database": None if database is None else oids.oid_of(database.id),
+            "virtualtransaction": f"{owner.process_id}/0",
+            "pid": owner.process_id,
+            "mode": _LOCK_MODES.get(lock.mode, "RowExclusiveLock"),
+            "granted": lock.granted,
+            "fastpath": False,
+        }
+        match advisory:
+            case None:
+                row["relation"] = oids.oid_of(ObjectId(table))
+            case _, (number,):
+                row |= {"classid": number >> 32 & 0xFFFFFFFF, "objid": number & 0xFFFFFFFF, "objsubid": 1}
+            case _, (first, second):
+                row |= {"classid": first & 0xFFFFFFFF, "objid": second & 0xFFFFFFFF, "objsubid": 2}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_locks"]))
+
+
+_LOCK_MODES = {EXCLUSIVE: "ExclusiveLock", SHARED: "ShareLock"}
+
+
 def _enabled(context: Context) -> pa.Table:
     """The roles whose privileges the session's role has: all of them for a superuser."""
     state, role = context.state, context.role
@@ -179,6 +213,7 @@ def _sizes(context: Context) -> pa.Table:
 
 
 _ROWS: dict[str, Callable[[Context], pa.Table]] = {
+    "pg_locks": _locks,
     "pg_settings": _settings,
     "pg_stat_activity": _activity,
     "pg_stat_progress_copy": _copies,

@@ -34,6 +34,7 @@ def test_catalogs_with_rows(passing_server: ServerThread) -> None:
     with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
         for statement in filter(str.strip, OBJECTS.split(";")):
             connection.execute(statement.encode())
+        connection.execute("SELECT pg_advisory_lock(1)")
         with psycopg.connect(passing_server.dsn()) as copying, copying.cursor().copy("COPY p FROM STDIN"):
             found = [
                 name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, LiteralString
 
 import psycopg
@@ -86,3 +87,42 @@ def test_the_error_names_the_function_that_nothing_has(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         with pytest.raises(errors.UndefinedFunction, match="no_such_function"):
             connection.execute("SELECT no_such_function(oid) FROM pg_class")
+
+
+def test_locks_and_the_sessions_that_block_others(dsn: str) -> None:
+    with (
+        psycopg.connect(dsn, autocommit=True) as administrator,
+        psycopg.connect(dsn) as holder,
+        psycopg.connect(dsn) as waiter,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        administrator.execute("CREATE TABLE locked (k int)")
+        first, second = holder.info.backend_pid, waiter.info.backend_pid
+        holder.execute("LOCK TABLE locked IN EXCLUSIVE MODE")
+        holder.execute("SELECT pg_advisory_xact_lock(-2), pg_advisory_xact_lock_shared(3, -4)")
+        waiting = threads.submit(waiter.execute, "LOCK TABLE locked IN EXCLUSIVE MODE")
+        blocking = "SELECT pid, pg_blocking_pids(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        assert until(lambda: administrator.execute(blocking).fetchall()) == [(second, [first])]
+        assert administrator.execute("SELECT pg_blocking_pids(%s)", (first,)).fetchone() == ([],)
+        found = administrator.execute(
+            "SELECT pid, locktype, relation::regclass::text, classid, objid, objsubid, mode, granted FROM pg_locks "
+            "WHERE pid IN (%s, %s) ORDER BY locktype DESC, granted DESC, objsubid",
+            (first, second),
+        ).fetchall()
+        assert found == [
+            (first, "relation", "locked", None, None, None, "ExclusiveLock", True),
+            (second, "relation", "locked", None, None, None, "ExclusiveLock", False),
+            (first, "advisory", None, 2**32 - 1, 2**32 - 2, 1, "ExclusiveLock", True),
+            (first, "advisory", None, 3, 2**32 - 4, 2, "ShareLock", True),
+        ]
+        holder.rollback()
+        waiting.result(60)
+        assert administrator.execute(blocking).fetchall() == []
+
+
+def test_the_numbers_of_sessions_of_databases(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        counted = "SELECT numbackends, xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        assert connection.execute(counted).fetchone() == (1, None)
+        with psycopg.connect(dsn):
+            assert connection.execute(counted).fetchone() == (2, None)
