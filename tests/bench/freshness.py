@@ -44,12 +44,12 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
     rows = []
     with psycopg.connect(servers.tidewire.dsn, autocommit=True) as writer:
-        table = Written(writer, options.freshness_base, options.groups)
         prefixes = tuple(options.subscribed.split(","))
         for load in options.loads.split(","):
             rate, size = map(int, load.split("x"))
             for name, query in QUERIES.items():
                 if name.startswith(prefixes):
+                    table = Written(writer, options.freshness_base, options.groups)  # a former load's rows are gone
                     rows.append((f"{rate} x {size:,}", name, *_measured(servers, table, query, rate, size, options)))
     header = ("commits/s x rows", "query", "commits/s reached", "freshness p50", "p99", "last", "CPU per commit")
     about = (
@@ -66,6 +66,7 @@ class Written:
         self._connection = connection
         self._groups = groups
         self._next = base
+        connection.execute("DROP TABLE IF EXISTS f, d")
         connection.execute("CREATE TABLE f (id bigint NOT NULL, k int NOT NULL, x bigint, y double precision)")
         connection.execute("CREATE TABLE d (k int NOT NULL, name text)")
         connection.execute(f"INSERT INTO d SELECT g, 'n' || g FROM generate_series(0, {groups - 1}) g".encode())

@@ -67,6 +67,8 @@ def _follow(port: int, query: str, pipe: Connection) -> None:
             received += data
         except TimeoutError:
             pass
+        if b"SERROR\0" in received:  # an ErrorResponse; lines of numbers contain no such bytes
+            raise RuntimeError(received[received.index(b"SERROR\0") :].decode(errors="replace"))
         complete = received.rfind(b"\n")
         last = received.rfind(b"\tt\t", 0, complete + 1)  # the last progress that has arrived implies the others
         if last >= 0:
