@@ -52,7 +52,8 @@ from server.sql.index_keys import is_computed
 from server.timeline.frontiers import Frontiers
 
 GROUP_MAX = 1_000  # requests in one transaction; bounds its duration, and so the latency of its first request
-CLOSE_S = (0.002, 0.02)  # pauses before the empty commits after a write; the second is for late acknowledgements
+CLOSE_S = (0.002, 0.004, 0.014)
+"""Pauses before the empty commits after a write. The later ones are for acknowledgements that arrive late."""
 GATHER_S = 0.002  # how long ADVANCE requests wait for others to share a transaction; no reader depends on them
 
 log = structlog.get_logger()

@@ -11,6 +11,14 @@ from protocol.pgwire.errors import PgError, SqlState
 _UNREAD = {"UINT32": "oid", "INT16": "smallint", "INT32": "integer", "INT64": "bigint", "BOOL": "boolean"}
 
 
+_MISSING = {
+    "relation": SqlState.UNDEFINED_TABLE,
+    "schema": SqlState.INVALID_SCHEMA_NAME,
+    "role": SqlState.UNDEFINED_OBJECT,
+    "type": SqlState.UNDEFINED_OBJECT,
+}
+
+
 def pg_error(error: duckdb.Error) -> PgError:
     text = str(error).partition("\n")[0]
     message = text.partition(": ")[2] or text
@@ -22,6 +30,10 @@ def pg_error(error: duckdb.Error) -> PgError:
             type = _UNREAD.get(unread[2], unread[2].lower())
             message = f'invalid input syntax for type {type}: "{unread[1]}"'
         return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
+    if isinstance(error, duckdb.InvalidInputException):  # of error() in functions.sql
+        missing = re.fullmatch(r'(\w+) ".*" does not exist', message)
+        if missing is not None and missing[1] in _MISSING:
+            return PgError(_MISSING[missing[1]], message)
     if isinstance(error, duckdb.CatalogException):
         return PgError(SqlState.UNDEFINED_FUNCTION, message)
     return PgError(

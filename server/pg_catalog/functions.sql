@@ -74,6 +74,35 @@ CREATE MACRO tw.regoperator_text(p_oid) AS (
        ELSE coalesce((SELECT tw_o.tw_name || '(' || CASE tw_o.tw_left WHEN 0 THEN 'NONE' ELSE tw.regtype_text(tw_o.tw_left) END
         || ',' || tw.regtype_text(tw_o.tw_right) || ')' FROM (SELECT oid AS tw_oid, oprname AS tw_name, oprleft AS tw_left,
         oprright AS tw_right FROM pg.pg_operator) tw_o WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
+
+-- the OID of the object that a text names
+CREATE MACRO tw.name_parts(p_name) AS (list_transform(regexp_extract_all(p_name, '"(?:[^"]|"")*"|[^.]+'),
+  lambda tw_part: CASE WHEN starts_with(tw_part, '"') THEN replace(substr(tw_part, 2, length(tw_part) - 2), '""', '"')
+    ELSE lower(trim(tw_part)) END));
+CREATE MACRO tw.regclass_oid(p_name) AS (
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+       ELSE coalesce((SELECT min(tw_c.tw_oid) FROM (SELECT c.oid AS tw_oid, c.relname AS tw_name, n.nspname AS tw_schema,
+      r.visible AS tw_visible FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg.tw_relations r ON r.oid = c.oid) tw_c WHERE tw_c.tw_name = tw.name_parts(p_name)[-1]
+      AND (tw_c.tw_schema = tw.name_parts(p_name)[-2] OR (tw_c.tw_visible AND len(tw.name_parts(p_name)) = 1))),
+      error('relation "' || p_name || '" does not exist')::UINTEGER) END);
+CREATE MACRO tw.regnamespace_oid(p_name) AS (
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+       ELSE coalesce((SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
+      WHERE tw_n.tw_name = tw.name_parts(p_name)[-1]), error('schema "' || p_name || '" does not exist')::UINTEGER) END);
+CREATE MACRO tw.regrole_oid(p_name) AS (
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+       ELSE coalesce((SELECT min(tw_r.tw_oid) FROM (SELECT oid AS tw_oid, rolname AS tw_name FROM pg.pg_authid) tw_r
+      WHERE tw_r.tw_name = tw.name_parts(p_name)[-1]), error('role "' || p_name || '" does not exist')::UINTEGER) END);
+CREATE MACRO tw.regtype_oid(p_name) AS (
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+       ELSE coalesce((SELECT min(tw_t.tw_oid) FROM (SELECT t.oid AS tw_oid, t.typname AS tw_name, n.nspname AS tw_schema,
+      x.text || x.dimensions AS tw_text, x.visible AS tw_visible FROM pg.pg_type t JOIN pg.pg_namespace n
+      ON n.oid = t.typnamespace JOIN pg.tw_types x ON x.oid = t.oid) tw_t WHERE tw_t.tw_text = p_name
+      OR (tw_t.tw_name = tw.name_parts(p_name)[-1] AND (tw_t.tw_schema = tw.name_parts(p_name)[-2]
+      OR (tw_t.tw_visible AND len(tw.name_parts(p_name)) = 1)))),
+      error('type "' || p_name || '" does not exist')::UINTEGER) END);
+
 CREATE MACRO fn.pg_get_userbyid(p_oid) AS (
   coalesce((SELECT tw_r.tw_rolname FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r WHERE
       tw_r.tw_oid = p_oid), 'unknown (OID=' || p_oid || ')'));

@@ -88,6 +88,7 @@ class _Rewriter:
         types = Types(tree, self._pg_relation, type_name)
         for node in tree.walk():
             _note_array(node, types)
+            _note_text(node, types)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
@@ -271,7 +272,7 @@ class _Rewriter:
         if value is not None:
             return value
         if name in _OF_RELATIONS and call.expressions:
-            call.expressions[0].replace(_as_regclass(call.expressions[0]))
+            call.expressions[0].replace(_as_regclass(call.expressions[0], is_text=call.meta.get(_TEXT, False)))
         if name.startswith("to_reg") and name.removeprefix("to_") in REGISTERED:
             return self._to_registered(name.removeprefix("to_"), call)
         return None
@@ -392,7 +393,7 @@ class _Rewriter:
         value = self._visit(inner)
         if array is not None and name in ("text", "varchar"):
             value = helper("vector_text" if array in VECTORS else "array_text", value)
-        return cast_to(value, duckdb_type(name))
+        return _with_modifiers(cast.to, name, value)
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
         """Rewrites a cast to a registered type to an OID, or to the object's name where the context needs text."""
@@ -407,9 +408,10 @@ class _Rewriter:
         called = inner.expression if isinstance(inner, exp.Dot) else inner
         if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
             return helper("serial_sequence_oid", *map(self._visit, called.expressions))
-        if not _shown(cast):
-            return self._visit(cast.this)
-        return helper(f"{kind}_text", self._visit(cast.this))
+        value = self._visit(cast.this)
+        if cast.meta.get(_TEXT) and kind in _FOUND_BY_NAME:
+            value = helper(f"{kind}_oid", value)
+        return helper(f"{kind}_text", value) if _shown(cast) else value
 
     def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
         number = int(parameter.this.name)
@@ -529,7 +531,7 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 }
 
 
-_ARRAY, _FROM_0 = "array", "from_0"
+_ARRAY, _FROM_0, _TEXT = "array", "from_0", "text"
 """What `_note_array` records of a node: the type of its array, and whether its subscripts begin at 0."""
 _OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims array_position")
 """Functions of arrays with another result for a vector."""
@@ -552,6 +554,25 @@ def _note_array(node: exp.Expr, types: Types) -> None:
         if type is not None and (type in VECTORS or type.endswith("[]")):
             node.meta[_ARRAY] = type
             node.meta[_FROM_0] = types.counts_from_0(array)
+
+
+def _note_text(node: exp.Expr, types: Types) -> None:
+    """Records that the operand is a text that names an object. The tree must be unchanged."""
+    match node:
+        case exp.Cast() if type_name(node.to) in _FOUND_BY_NAME:
+            node.meta[_TEXT] = _is_text(node.this, types)
+        case exp.Anonymous() if node.expressions and node.name.lower() in _OF_RELATIONS:
+            node.meta[_TEXT] = _is_text(node.expressions[0], types)
+
+
+def _is_text(tree: exp.Expr, types: Types) -> bool:
+    """Whether an expression other than a literal or parameter has a text type."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.Cast):
+        return type_name(tree.to) in _TEXT_TYPES and not isinstance(tree.this, exp.Literal | exp.Parameter)
+    if isinstance(tree, exp.Anonymous) and tree.name.lower() in ("concat", "format", "quote_ident"):
+        return True
+    return isinstance(tree, exp.DPipe) or types.type_of(tree) in _TEXT_TYPES
 
 
 def _vector(type: str, literal: exp.Expr) -> exp.Expr:
@@ -585,14 +606,27 @@ def _replacing(call: exp.Anonymous) -> exp.Expr:
     return exp.Anonymous(this="regexp_replace", expressions=arguments)
 
 
-def _as_regclass(argument: exp.Expr) -> exp.Expr:
-    """Casts a string literal (also one cast to text) or a parameter to regclass; returns other arguments unchanged."""
+def _as_regclass(argument: exp.Expr, *, is_text: bool) -> exp.Expr:
+    """Casts a string literal (also one cast to text), a parameter or a text to regclass; returns other arguments."""
     inner = argument
-    if isinstance(inner, exp.Cast) and type_name(inner.to) in ("text", "varchar", "name"):
+    if isinstance(inner, exp.Cast) and type_name(inner.to) in _TEXT_TYPES:
         inner = inner.this
-    if isinstance(inner, exp.Parameter) or (isinstance(inner, exp.Literal) and inner.is_string):
-        return exp.Cast(this=inner.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind="regclass"))
+    if is_text or isinstance(inner, exp.Parameter) or (isinstance(inner, exp.Literal) and inner.is_string):
+        cast = exp.Cast(this=inner.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind="regclass"))
+        cast.meta[_TEXT] = is_text
+        return cast
     return argument
+
+
+def _with_modifiers(type: exp.DataType, name: str, value: exp.Expr) -> exp.Expr:
+    """Casts a value to a type whose modifiers are respected: numeric(p, s), varchar(n) and char(n)."""
+    numbers = [int(modifier.name) for modifier in type.expressions if modifier.name.isdigit()]
+    if name == "numeric" and numbers:
+        return cast_to(value, f"DECIMAL({', '.join(map(str, numbers))})")
+    cast = cast_to(value, duckdb_type(name))
+    if name in ("varchar", "bpchar") and numbers:
+        return exp.Anonymous(this="left", expressions=[cast, exp.Literal.number(numbers[0])])
+    return cast
 
 
 def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:
@@ -622,6 +656,9 @@ def helper(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Dot(this=exp.to_identifier("tw"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
 
 
+_TEXT_TYPES = words("text varchar name character_data sql_identifier")
+_FOUND_BY_NAME = words("regclass regnamespace regrole regtype")
+"""Registered types to which a text that is no constant can be cast."""
 _TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")
 
 

@@ -41,6 +41,12 @@ CREATE VIEW pg.pg_stat_all_tables AS
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'm');
 CREATE VIEW pg.pg_stat_user_tables AS
   SELECT relid, schemaname, relname FROM pg.pg_stat_all_tables WHERE relid >= 16384;
+CREATE VIEW pg.pg_statio_all_tables AS SELECT * FROM pg.pg_stat_all_tables;
+CREATE VIEW pg.pg_statio_user_tables AS SELECT * FROM pg.pg_stat_user_tables;
+CREATE VIEW pg.pg_stat_all_indexes AS
+  SELECT t.relid, c.oid AS indexrelid, t.schemaname, t.relname, c.relname AS indexrelname
+  FROM pg.pg_index i JOIN pg.pg_class c ON c.oid = i.indexrelid JOIN pg.pg_stat_all_tables t ON t.relid = i.indrelid;
+CREATE VIEW pg.pg_stat_user_indexes AS SELECT * FROM pg.pg_stat_all_indexes WHERE relid >= 16384;
 
 CREATE VIEW pg.pg_stat_database AS
   SELECT d.oid AS datid, d.datname, count(a.pid)::INTEGER AS numbackends

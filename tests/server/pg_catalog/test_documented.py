@@ -28,7 +28,7 @@ RELATIONS = """
 
 
 def test_catalogs_with_rows(passing_server: ServerThread) -> None:
-    listed = re.search(r"These have rows,(.*?)The others are empty", PAGE.read_text(), re.S)
+    listed = re.search(r"These\s+have\s+rows,(.*?)The\s+others\s+are\s+empty", PAGE.read_text(), re.S)
     assert listed is not None
     documented = re.findall(r"`(\w+)`", listed[1])
     with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:

@@ -126,3 +126,50 @@ def test_the_numbers_of_sessions_of_databases(dsn: str) -> None:
         assert connection.execute(counted).fetchone() == (1, None)
         with psycopg.connect(dsn):
             assert connection.execute(counted).fetchone() == (2, None)
+
+
+NAMED = """
+SELECT pg_total_relation_size(schemaname || '.' || tablename) > 0 FROM pg_tables WHERE tablename = 'Sized';
+SELECT pg_relation_size('"' || table_schema || '"."' || table_name || '"') > 0
+    FROM information_schema.tables WHERE table_name = 'Sized';
+SELECT pg_total_relation_size(quote_ident(schemaname) || '.' || quote_ident(tablename)) > 0
+    FROM pg_tables WHERE tablename IN ('sized', 'Sized');
+SELECT format('%I.%I', table_schema, table_name)::regclass FROM information_schema.tables WHERE table_name = 'Sized';
+SELECT obj_description((table_schema || '.' || table_name)::regclass) FROM information_schema.tables
+    WHERE table_name = 'sized';
+SELECT col_description((table_schema || '.' || table_name)::regclass, ordinal_position), data_type::regtype,
+    data_type::regtype::oid FROM information_schema.columns WHERE table_name = 'sized' ORDER BY ordinal_position;
+SELECT attname FROM pg_attribute JOIN information_schema.columns c
+    ON attrelid = (c.table_schema || '.' || c.table_name)::regclass AND attname = c.column_name
+    WHERE c.table_name = 'sized' ORDER BY attnum;
+SELECT nspname::regnamespace, (SELECT typname::regtype FROM pg_type WHERE typname = '_int4')
+    FROM pg_namespace WHERE nspname = 'pg_catalog';
+SELECT (rolname || 'x')::regrole FROM pg_roles WHERE rolname = current_user;
+SELECT (relname || 'x')::regclass FROM pg_class WHERE relname = 'sized';
+SELECT (typname || 'x')::regtype FROM pg_type WHERE typname = 'int4';
+SELECT (nspname || 'x')::regnamespace FROM pg_namespace WHERE nspname = 'pg_catalog';
+SELECT NULLIF(relname, 'sized')::regclass FROM pg_class WHERE relname = 'sized';
+SELECT oid::int4::text::regtype, typlen::numeric(5, 2), typname::varchar(3) FROM pg_type WHERE typname = 'int4';
+SELECT schemaname, relname FROM pg_statio_user_tables WHERE relname = 'sized'
+"""
+
+
+def test_texts_that_name_objects_as_in_postgresql(dsn: str, postgres: str) -> None:
+    objects = 'CREATE TABLE sized (k int, v varchar(5)); CREATE TABLE "Sized" (k int);'
+    objects += "COMMENT ON TABLE sized IS 'a table'; COMMENT ON COLUMN sized.v IS 'a value';"
+    objects += """INSERT INTO sized VALUES (1, 'a'); INSERT INTO "Sized" VALUES (1)"""
+    with psycopg.connect(dsn, autocommit=True) as ours, psycopg.connect(postgres, autocommit=True) as theirs:
+        for statement in ('DROP TABLE IF EXISTS sized, "Sized"', *objects.split(";")):
+            ours.execute(statement.encode())
+            theirs.execute(statement.encode())
+        for query in NAMED.split(";"):
+            assert _outcome(ours, query) == _outcome(theirs, query), query
+        theirs.execute('DROP TABLE sized, "Sized"')
+
+
+def _outcome(connection: psycopg.Connection[Any], query: str) -> object:
+    try:
+        return connection.execute(query.encode()).fetchall()
+    except psycopg.Error as error:
+        role = connection.info.user
+        return error.sqlstate, str(error.diag.message_primary).replace(role, "user")
