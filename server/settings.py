@@ -319,6 +319,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("session_replication_role", "origin", _one_of("origin", "replica", "local")),  # nor triggers
         # Commits are always synced.
         Variable("synchronous_commit", "on", _one_of(*_SYNCHRONOUS_COMMIT, **_SYNCHRONOUS_COMMIT_SYNONYMS)),
+        Variable("synchronize_seqscans", "on", parse_boolean),
         Variable("welcome_message", "off", parse_boolean),
         Variable("work_mem", "4MB", _kilobytes(64)),
         Variable("xmloption", "content", _one_of("content", "document")),

@@ -29,7 +29,7 @@ from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
 from server.execution.extensions import create_extension
 from server.execution.lock_tables import lock_tables
-from server.execution.maintenance import maintain, reindex
+from server.execution.maintenance import maintain, refresh, reindex
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
 from server.execution.select import select
@@ -148,6 +148,8 @@ class Dispatcher:
                 return create_extension(context, statement)
             case s.Reindex(), _:
                 return reindex(context, statement, in_block=self._is_in_block)
+            case s.Refresh(), _:
+                return refresh(context, statement)
             case s.Maintain(), _:
                 return maintain(context, statement, in_block=self._is_in_block)
             case s.LockTable(), _:

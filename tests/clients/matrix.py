@@ -45,6 +45,7 @@ CLIENTS = (
     Client("psql", "psql_session.py"),
     Client("pgcli", "pgcli_session.py"),
     Client("pgbench", "pgbench_session.py"),
+    Client("pg_dump, pg_restore", "pg_dump_session.py"),
     Client("psycopg 3", "psycopg3_session.py"),
     Client("psycopg 2", "psycopg2_session.py"),
     Client("asyncpg", "asyncpg_session.py"),

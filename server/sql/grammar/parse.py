@@ -23,7 +23,7 @@ from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
-from server.sql.grammar.rules.maintenance import parse_maintain, parse_reindex
+from server.sql.grammar.rules.maintenance import parse_maintain, parse_refresh, parse_reindex
 from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
@@ -79,6 +79,7 @@ _RULES: dict[str, Rule] = {
     "move": parse_move,
     "notify": parse_notify,
     "reassign": parse_reassign_owned,
+    "refresh": parse_refresh,
     "reindex": parse_reindex,
     "release": parse_release,
     "reset": parse_reset,
@@ -112,7 +113,6 @@ _UNSUPPORTED = {
     "do": _BLOCK,
     "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
     "load": "COPY ... FROM STDIN inserts rows that the client sends.",
-    "refresh": "A materialized view is always up to date.",
     "security": "GRANT and views determine who reads what.",
 }
 

@@ -27,7 +27,7 @@ from server.sql.grammar.statements.domains import (
 )
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
-from server.sql.grammar.statements.maintenance import Maintain, Reindex
+from server.sql.grammar.statements.maintenance import Maintain, Refresh, Reindex
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
@@ -150,6 +150,7 @@ __all__ = [
     "Notify",
     "Prepare",
     "ReassignOwned",
+    "Refresh",
     "Reindex",
     "ReleaseSavepoint",
     "RenameColumn",
@@ -265,6 +266,7 @@ Statement = (
     | Fetch
     | Move
     | Maintain
+    | Refresh
     | Reindex
     | CloseCursor
     | Listen
