@@ -146,6 +146,8 @@ class Dispatcher:
                 raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
             case s.CreateExtension(), _:
                 return create_extension(context, statement)
+            case s.DoBlock(), _:
+                return await self._do(statement)
             case s.Reindex(), _:
                 return reindex(context, statement, in_block=self._is_in_block)
             case s.Refresh(), _:
@@ -196,6 +198,23 @@ class Dispatcher:
                 return self._notification_statement(statement)
             case _:
                 raise AssertionError(statement)
+
+    async def _do(self, block: s.DoBlock) -> Result:
+        """Executes DO. An error that the block handles undoes its statement only."""
+        context, inner, name = self.context, block.statement, ""
+        transaction = context.transaction
+        transaction.savepoint(name, context.settings, self.portals.names())
+        number = len(transaction.savepoints) - 1
+        try:
+            prepared = await offload(inner.text, self.prepare, inner)
+            await self.execute(prepared, ())
+        except PgError as error:
+            if not block.handles(error.sqlstate):
+                raise
+            if context.transaction is transaction:
+                context.restore(number)
+        del transaction.savepoints[number:]
+        return Result("DO")
 
     # -- statements that belong to the session --------------------------------------------------------------------
 

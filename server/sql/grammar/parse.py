@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from server.sql.grammar.literal_rows import split
 from server.sql.grammar.rules import Rule
+from server.sql.grammar.rules.blocks import parse_do
 from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
@@ -101,6 +102,7 @@ _RULES: dict[str, Rule] = {
 _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
     "copy": parse_copy,
     "declare": parse_declare,
+    "do": parse_do,
     "explain": parse_explain,
     "prepare": parse_prepare,
 }
@@ -110,7 +112,6 @@ _UNSUPPORTED = {
     "call": _BLOCK,
     "checkpoint": "Every acknowledged commit is on disk.",
     "cluster": "CREATE INDEX makes lookups by a key fast.",
-    "do": _BLOCK,
     "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
     "load": "COPY ... FROM STDIN inserts rows that the client sends.",
     "security": "GRANT and views determine who reads what.",

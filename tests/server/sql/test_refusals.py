@@ -80,7 +80,7 @@ prepare transaction 'x'
 grant usage on language c to r
 revoke usage on foreign server c from r
 call p()
-do ''
+do 'declare n int; begin create schema s; end'
 cluster
 checkpoint
 load 'x'

@@ -16,6 +16,7 @@ resolved and columns are not checked.
 from __future__ import annotations
 
 from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
+from server.sql.grammar.statements.blocks import DoBlock
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.domains import (
@@ -131,6 +132,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
+    "DoBlock",
     "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
@@ -197,6 +199,7 @@ Statement = (
     | CreateDatabase
     | CreateSchema
     | CreateExtension
+    | DoBlock
     | CreateTable
     | CreateTableAs
     | CreateView
