@@ -149,13 +149,24 @@ CREATE MACRO tw.name_part(p_part) AS (
 CREATE MACRO tw.relation_key(p_relation) AS (
   CASE WHEN typeof(p_relation) <> 'VARCHAR' THEN p_relation::VARCHAR ELSE
     list_transform([regexp_extract(p_relation::VARCHAR,
-        '^\s*(?:("(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\s*$', ['s', 'n'])],
+        '^\s*(?:(?:(?:"(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\s*$', ['s', 'n'])],
       lambda tw_x: tw.name_part(tw_x['s']) || chr(1) || tw.name_part(tw_x['n']))[1] END);
 CREATE MACRO tw.relation_keys() AS TABLE
   SELECT oid::VARCHAR AS key, oid FROM pg.pg_class
   UNION ALL SELECT n.nspname || chr(1) || c.relname, c.oid
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   UNION ALL SELECT chr(1) || c.relname, c.oid FROM pg.pg_class c JOIN pg.tw_relations r ON r.oid = c.oid AND r.visible;
+CREATE MACRO tw.type_keys() AS TABLE
+  SELECT n.nspname || chr(1) || t.typname AS key, t.oid FROM pg.pg_type t JOIN pg.pg_namespace n ON n.oid = t.typnamespace
+  UNION SELECT chr(1) || t.typname, t.oid FROM pg.pg_type t JOIN pg.tw_types v ON v.oid = t.oid AND v.visible
+  UNION SELECT chr(1) || v.text || v.dimensions, v.oid FROM pg.tw_types v;
+-- the OID of an object whose name is computed, in a cast to regclass or regtype; NULL if there is none
+CREATE MACRO tw.regclass_oid(p_text) AS (
+  SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.relation_keys()) tw_k
+  WHERE tw_k.tw_key = tw.relation_key(p_text));
+CREATE MACRO tw.regtype_oid(p_text) AS (
+  SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.type_keys()) tw_k
+  WHERE tw_k.tw_key = tw.relation_key(p_text));
 CREATE MACRO tw.column_number(p_relation, p_column) AS (
   CASE WHEN typeof(p_column) <> 'VARCHAR' THEN try_cast(p_column AS INTEGER) ELSE (
     SELECT min(tw_a.tw_number) FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number

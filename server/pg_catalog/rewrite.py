@@ -89,6 +89,7 @@ class _Rewriter:
         types = Types(tree, self._pg_relation, type_name)
         for node in tree.walk():
             _note_array(node, types)
+            _note_text(node, types)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
@@ -427,9 +428,10 @@ class _Rewriter:
         called = inner.expression if isinstance(inner, exp.Dot) else inner
         if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
             return helper("serial_sequence_oid", *map(self._visit, called.expressions))
-        if not _shown(cast):
-            return self._visit(cast.this)
-        return helper(f"{kind}_text", self._visit(cast.this))
+        oid = self._visit(cast.this)
+        if cast.meta.get(_TEXT) and kind in _OIDS_OF_TEXTS:
+            oid = helper(_OIDS_OF_TEXTS[kind], oid)
+        return helper(f"{kind}_text", oid) if _shown(cast) else oid
 
     def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
         number = int(parameter.this.name)
@@ -550,8 +552,16 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 }
 
 
-_ARRAY, _FROM_0 = "array", "from_0"
-"""What `_note_array` records of a node: the type of its array, and whether its subscripts begin at 0."""
+_ARRAY, _FROM_0, _TEXT = "array", "from_0", "text"
+"""What `_note_array` and `_note_text` record of a node: the type of its array, whether its subscripts begin at 0, and
+whether its operand is a text."""
+_OIDS_OF_TEXTS = {
+    "regclass": "regclass_oid",
+    "regtype": "regtype_oid",
+    "regnamespace": "schema_oid",
+    "regrole": "role_oid",
+}
+"""The helpers that find an object by a name that is computed."""
 _OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims array_position")
 """Functions of arrays with another result for a vector."""
 _SUBSCRIPT_MAX = 2**31 - 2
@@ -579,6 +589,16 @@ def _note_array(node: exp.Expr, types: Types) -> None:
         ):
             node.meta[_ARRAY] = type
             node.meta[_FROM_0] = types.counts_from_0(array)
+
+
+def _note_text(node: exp.Expr, types: Types) -> None:
+    """Records whether a cast converts a text. The tree must be unchanged."""
+    if isinstance(node, exp.Cast):
+        operand = node.this.unnest()
+        is_text = isinstance(operand, exp.DPipe) or (
+            isinstance(operand, exp.Anonymous) and operand.name.lower() in ("quote_ident", "format", "concat")
+        )
+        node.meta[_TEXT] = is_text or types.type_of(operand) in ("text", "varchar", "name", "sql_identifier")
 
 
 def _vector(type: str, literal: exp.Expr) -> exp.Expr:
