@@ -183,7 +183,7 @@ def _zone_offset_us(text: str) -> float | None:
         for part, number in (("months", value.months), ("days", value.days)):
             if number:
                 raise Invalid(detail=f"Cannot specify {part} in time zone interval.")
-        return value.nanoseconds / 1_000
+        return float(value.nanoseconds / 1_000)
     try:
         return float(text) * 3_600_000_000
     except ValueError:

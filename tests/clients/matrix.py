@@ -60,6 +60,11 @@ CLIENTS = (
     Client("DuckDB's postgres extension", "duckdb_session.py", needs=(INSTALLED / "duckdb-extension",)),
     Client("node `pg`", "node_pg_session.mjs", NODE, (INSTALLED / "node/node_modules/pg",)),
     Client("postgres.js", "postgres_js_session.mjs", NODE, (INSTALLED / "node/node_modules/postgres",)),
+    *(
+        Client(name, f"{name.lower()}_session.mjs", NODE, (INSTALLED / "node/node_modules" / package,))
+        for name, package in (("knex", "knex"), ("Sequelize", "sequelize"), ("TypeORM", "typeorm"))
+    ),
+    Client("Drizzle", "drizzle_session.mjs", NODE, (INSTALLED / "node/node_modules/drizzle-orm",)),
     Client("JDBC (pgjdbc)", "Jdbc.java", JAVA, (INSTALLED / "jdbc",)),
     Client("ODBC (psqlodbc)", "odbc_session.py", needs=ODBC),
     Client("dbt-postgres", "dbt_session.py", DBT, (INSTALLED / "dbt/bin/dbt",)),
