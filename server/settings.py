@@ -15,6 +15,7 @@ from typing import Any
 from protocol.pgwire.encode import OutputStyle
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
+from protocol.pgwire.interval_input import parse_interval
 from protocol.pgwire.text_columns import INTERVAL_STYLES
 from protocol.pgwire.timezones import zone
 
@@ -169,7 +170,37 @@ def _access_method(text: str) -> str:
     return text
 
 
+_ZONE_INTERVAL = re.compile(r"interval *'([^']*)'", re.IGNORECASE)
+_ZONE_OFFSET_S_MAX = 16 * 3_600
+"""Greater offsets from UTC are refused: Spark has none above 18 hours."""
+
+
+def _zone_offset_us(text: str) -> float | None:
+    """The offset from UTC that a number of hours or INTERVAL '...' stands for; None for the name of a time zone."""
+    interval = _ZONE_INTERVAL.fullmatch(text)
+    if interval is not None:
+        value = parse_interval(interval[1])
+        for part, number in (("months", value.months), ("days", value.days)):
+            if number:
+                raise Invalid(detail=f"Cannot specify {part} in time zone interval.")
+        return float(value.nanoseconds / 1_000)
+    try:
+        return float(text) * 3_600_000_000
+    except ValueError:
+        return None
+
+
 def _timezone(text: str) -> str:
+    """As PostgreSQL's check_timezone(): an offset becomes a POSIX zone, such as `<+05:30>-05:30`."""
+    offset_us = _zone_offset_us(text)
+    if offset_us is not None:
+        if not abs(offset_us) < _ZONE_OFFSET_S_MAX * 1_000_000:
+            raise Invalid(detail="UTC timezone offset is out of range.")
+        seconds = int(offset_us / 1_000_000)
+        minutes, second = divmod(abs(seconds), 60)
+        shown = f"{minutes // 60:02}"
+        shown += (f":{minutes % 60:02}" if seconds % 3_600 else "") + (f":{second:02}" if second else "")
+        return f"<{'-' if seconds < 0 else '+'}{shown}>{'+' if seconds < 0 else '-'}{shown}"
     try:
         zone(text)
     except LookupError:
@@ -319,6 +350,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("session_replication_role", "origin", _one_of("origin", "replica", "local")),  # nor triggers
         # Commits are always synced.
         Variable("synchronous_commit", "on", _one_of(*_SYNCHRONOUS_COMMIT, **_SYNCHRONOUS_COMMIT_SYNONYMS)),
+        Variable("synchronize_seqscans", "on", parse_boolean),
         Variable("welcome_message", "off", parse_boolean),
         Variable("work_mem", "4MB", _kilobytes(64)),
         Variable("xmloption", "content", _one_of("content", "document")),

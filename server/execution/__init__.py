@@ -11,7 +11,7 @@ row_rules.py     generated columns and CHECK of new rows; `second_digits`: times
 create_table_as.py  CREATE TABLE AS and SELECT INTO
 alter_table.py   ALTER TABLE, with `add_check` and `add_key`; `alter_domain`: ALTER DOMAIN that checks rows
 lock_tables.py   LOCK TABLE
-maintenance.py   VACUUM, ANALYZE and REINDEX; `set_constraints`, `extensions`: other statements that only check names
+maintenance.py   VACUUM, ANALYZE, REINDEX, REFRESH; `set_constraints`, `extensions`: others that only check names
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a reader of a feed, an envelope
 show.py          SHOW: from the catalog; `show_query` is SHOW as a query, for SUBSCRIBE

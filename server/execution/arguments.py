@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import INT8, NAME, OID, TEXT, PgType
 from server.execution.planning import plan_expression
 from server.session_state.context import Context
 from server.sql.grammar.statements.parts import Expr
@@ -24,8 +24,12 @@ async def execute_arguments(
     return tuple([await _value(context, argument, type) for argument, type in zip(arguments, types, strict=True)])
 
 
+_COMPUTED_AS = {OID: INT8, NAME: TEXT}
+"""The types of the system catalogs, and those as which Spark's expressions have their values."""
+
+
 async def _value(context: Context, argument: Expr, type: PgType) -> object:
-    plan = plan_expression(argument, context.plan_context(), type)
+    plan = plan_expression(argument, context.plan_context(), _COMPUTED_AS.get(type, type))
     if plan.constant is None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,

@@ -1,4 +1,7 @@
-"""CREATE EXTENSION: the only extension is PostgreSQL's own plpgsql, which dumps name. It has no functions here."""
+"""CREATE EXTENSION of what dumps and ORMs name: plpgsql, which has no functions here, and uuid-ossp.
+
+Of uuid-ossp, uuid_generate_v4() is built in.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from server.session_state.results import Result
 from server.sql.grammar.statements.objects import CreateExtension
 
 _BUILT_IN = "Functions such as gen_random_uuid(), sha256() and encode() are built in."
+_ACCEPTED = ("plpgsql", "uuid-ossp")
 _HINTS = {
     "pgcrypto": _BUILT_IN,
-    "uuid-ossp": "gen_random_uuid() is built in.",
     "citext": "Use text, and compare lower(column). An index can have the key lower(column).",
     "hstore": "Use jsonb.",
     "pg_trgm": "LIKE and regular expressions read all rows: omit the indexes for them.",
@@ -23,13 +26,13 @@ _HINTS = {
 
 
 def create_extension(context: Context, statement: CreateExtension) -> Result:
-    """Executes CREATE EXTENSION. PgError 42710 for plpgsql without IF NOT EXISTS, 0A000 for any other extension."""
+    """Executes CREATE EXTENSION. PgError 42710 without IF NOT EXISTS, 0A000 for extensions other than _ACCEPTED."""
     name = statement.name.name
-    if name != "plpgsql":
+    if name not in _ACCEPTED:
         message = f'extension "{name}" is not available'
         hint = _HINTS.get(name, f"The server cannot load extensions. {_BUILT_IN}")
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)
-    message = 'extension "plpgsql" already exists'
+    message = f'extension "{name}" already exists'
     if not statement.if_not_exists:
         raise PgError(SqlState.DUPLICATE_OBJECT, message)
     context.notice(Notice(f"{message}, skipping", sqlstate=SqlState.DUPLICATE_OBJECT))

@@ -1,6 +1,6 @@
-"""VACUUM, ANALYZE and REINDEX, which only check names and privileges.
+"""VACUUM, ANALYZE, REINDEX and REFRESH, which only check names and privileges.
 
-The log is compacted in the background, and every commit keeps the indexes up to date.
+The log is compacted in the background, and every commit keeps the indexes and the materialized views up to date.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from server.authorization import privileges
 from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
 from server.session_state.results import Result
-from server.sql.grammar.statements.maintenance import Maintain, Reindex
+from server.sql.grammar.statements.maintenance import Maintain, Refresh, Reindex
 from server.sql.grammar.statements.parts import Name
 
 _WHOLE = ("schema", "database", "system")
@@ -75,11 +75,25 @@ def reindex(context: Context, statement: Reindex, *, in_block: bool) -> Result:
     return Result("REINDEX")
 
 
-def _check_table(context: Context, found: Item, *, concurrently: bool) -> None:
+def refresh(context: Context, statement: Refresh) -> Result:
+    """Executes REFRESH MATERIALIZED VIEW. PgError 42P01, 42809, 42501, 0A000."""
+    found = find_item(context, statement.name)
+    _check_maintained(context, found)
+    if not isinstance(found, MaterializedView):
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, f'"{found.name}" is not a materialized view')
+    return Result("REFRESH MATERIALIZED VIEW")
+
+
+def _check_maintained(context: Context, found: Item) -> None:
+    """PgError 42809 unless it is a table or materialized view, 42501 if the role may not maintain it."""
     if not isinstance(found, Table | MaterializedView):
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{found.name}" is not a table or materialized view')
     if not privileges.may_maintain(context.state, context.role, found):
         raise privileges.denied(context.state, found.id)
+
+
+def _check_table(context: Context, found: Item, *, concurrently: bool) -> None:
+    _check_maintained(context, found)
     has_keys = isinstance(found, Table) and bool(found.keys)
     if not has_keys and not context.state.indexes_on(found.id):
         what = "that can be reindexed concurrently" if concurrently else "to reindex"

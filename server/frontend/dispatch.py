@@ -29,7 +29,7 @@ from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
 from server.execution.extensions import create_extension
 from server.execution.lock_tables import lock_tables
-from server.execution.maintenance import maintain, reindex
+from server.execution.maintenance import maintain, refresh, reindex
 from server.execution.names import find_item
 from server.execution.prepare import Types, prepare
 from server.execution.select import select
@@ -146,8 +146,12 @@ class Dispatcher:
                 raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
             case s.CreateExtension(), _:
                 return create_extension(context, statement)
+            case s.DoBlock(), _:
+                return await self._do(statement)
             case s.Reindex(), _:
                 return reindex(context, statement, in_block=self._is_in_block)
+            case s.Refresh(), _:
+                return refresh(context, statement)
             case s.Maintain(), _:
                 return maintain(context, statement, in_block=self._is_in_block)
             case s.LockTable(), _:
@@ -194,6 +198,23 @@ class Dispatcher:
                 return self._notification_statement(statement)
             case _:
                 raise AssertionError(statement)
+
+    async def _do(self, block: s.DoBlock) -> Result:
+        """Executes DO. An error that the block handles undoes its statement only."""
+        context, inner, name = self.context, block.statement, ""
+        transaction = context.transaction
+        transaction.savepoint(name, context.settings, self.portals.names())
+        number = len(transaction.savepoints) - 1
+        try:
+            prepared = await offload(inner.text, self.prepare, inner)
+            await self.execute(prepared, ())
+        except PgError as error:
+            if not block.handles(error.sqlstate):
+                raise
+            if context.transaction is transaction:
+                context.restore(number)
+        del transaction.savepoints[number:]
+        return Result("DO")
 
     # -- statements that belong to the session --------------------------------------------------------------------
 

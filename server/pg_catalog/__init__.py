@@ -8,8 +8,8 @@ A SELECT over system relations alone (`server.execution.catalog_query`) runs in 
     `outputs`   determines names and types of columns and arrays where DuckDB does not know PostgreSQL's
     `visible`   the objects of the catalog that are visible in a database, and their names
     `rows`      the system tables as Arrow, from `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`,
-                `sequences`, `comments`, `acls`, `user_types` (with `type_rows`) and `definitions`, with `oids`;
-                `static` has the rows that every PostgreSQL database has
+                `sequences`, `comments`, `acls`, `user_types` (with `type_rows`), `dependencies` and `definitions`, with
+                `oids`; `static` has the rows that every PostgreSQL database has
     `service`   describes and runs queries in a worker process
     `database`  DuckDB in that process; it loads a relation when a query first names it. `functions.sql` and `views.sql`
                 define the functions and views that PostgreSQL defines in SQL or C

@@ -8,17 +8,19 @@ from server.pg_catalog import oids
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 
-PG_CLASS, PG_NAMESPACE, PG_DATABASE = 1259, 2615, 1262
+PG_DATABASE = 1262
 
 
 def descriptions(visible: Visible) -> Iterator[Row]:
-    """pg_description: the comments of relations, their columns and schemas."""
-    relations, schemas = {item.id for item in visible.items}, {schema.id for schema in visible.schemas}
+    """pg_description: the comments of relations, their columns, types and schemas."""
+    catalogs = {item.id: oids.PG_CLASS for item in visible.items}
+    catalogs |= {type.id: oids.PG_TYPE for type in (*visible.enums, *visible.domains)}
+    catalogs |= {schema.id: oids.PG_NAMESPACE for schema in visible.schemas}
     for (id, position), comment in visible.state.comments.items():
-        if id in relations or id in schemas:
+        if id in catalogs:
             yield {
                 "objoid": oids.oid_of(id),
-                "classoid": PG_CLASS if id in relations else PG_NAMESPACE,
+                "classoid": catalogs[id],
                 "objsubid": position,
                 "description": comment,
             }

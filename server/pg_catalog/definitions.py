@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import DerivedRelation, Index, Relation, Table
+from catalog.objects import Check, DerivedRelation, Index, Relation, Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row
@@ -83,14 +83,11 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
     """tw_constraints: the results of pg_get_constraintdef."""
     for domain in visible.domains:
         for number, check in enumerate(domain.checks):
-            text = f"CHECK (({visible.text_of(check.expression)})){'' if check.is_valid else ' NOT VALID'}"
-            yield {"oid": oids.check_oid(domain.id, number), "text": text}
+            yield {"oid": oids.check_oid(domain.id, number), "text": _check_text(visible, check)}
     for item in visible.items:
         if isinstance(item, Table):
             for number, check in enumerate(item.checks):
-                valid = "" if check.is_valid else " NOT VALID"
-                text = f"CHECK (({visible.text_of(check.expression)})){valid}"
-                yield {"oid": oids.check_oid(item.id, number), "text": text}
+                yield {"oid": oids.check_oid(item.id, number), "text": _check_text(visible, check)}
             for foreign_key in item.foreign_keys:
                 referenced = visible.relation_names[oids.oid_of(foreign_key.referenced)]
                 text = foreign_key_text(foreign_key, referenced)
@@ -100,3 +97,7 @@ def constraint_definitions(visible: Visible) -> Iterator[Row]:
                 names = ", ".join(quote_identifier(item.columns[number - 1].name) for number in key.columns)
                 enforced = "" if key.enforced else " NOT ENFORCED"
                 yield {"oid": key.oid, "text": f"{key.text} ({names}){enforced}"}
+
+
+def _check_text(visible: Visible, check: Check) -> str:
+    return f"CHECK ({condition_text(visible.text_of(check.expression))}){'' if check.is_valid else ' NOT VALID'}"

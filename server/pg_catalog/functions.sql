@@ -74,35 +74,6 @@ CREATE MACRO tw.regoperator_text(p_oid) AS (
        ELSE coalesce((SELECT tw_o.tw_name || '(' || CASE tw_o.tw_left WHEN 0 THEN 'NONE' ELSE tw.regtype_text(tw_o.tw_left) END
         || ',' || tw.regtype_text(tw_o.tw_right) || ')' FROM (SELECT oid AS tw_oid, oprname AS tw_name, oprleft AS tw_left,
         oprright AS tw_right FROM pg.pg_operator) tw_o WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
-
--- the OID of the object that a text names
-CREATE MACRO tw.name_parts(p_name) AS (list_transform(regexp_extract_all(p_name, '"(?:[^"]|"")*"|[^.]+'),
-  lambda tw_part: CASE WHEN starts_with(tw_part, '"') THEN replace(substr(tw_part, 2, length(tw_part) - 2), '""', '"')
-    ELSE lower(trim(tw_part)) END));
-CREATE MACRO tw.regclass_oid(p_name) AS (
-  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
-       ELSE coalesce((SELECT min(tw_c.tw_oid) FROM (SELECT c.oid AS tw_oid, c.relname AS tw_name, n.nspname AS tw_schema,
-      r.visible AS tw_visible FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
-      JOIN pg.tw_relations r ON r.oid = c.oid) tw_c WHERE tw_c.tw_name = tw.name_parts(p_name)[-1]
-      AND (tw_c.tw_schema = tw.name_parts(p_name)[-2] OR (tw_c.tw_visible AND len(tw.name_parts(p_name)) = 1))),
-      error('relation "' || p_name || '" does not exist')::UINTEGER) END);
-CREATE MACRO tw.regnamespace_oid(p_name) AS (
-  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
-       ELSE coalesce((SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
-      WHERE tw_n.tw_name = tw.name_parts(p_name)[-1]), error('schema "' || p_name || '" does not exist')::UINTEGER) END);
-CREATE MACRO tw.regrole_oid(p_name) AS (
-  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
-       ELSE coalesce((SELECT min(tw_r.tw_oid) FROM (SELECT oid AS tw_oid, rolname AS tw_name FROM pg.pg_authid) tw_r
-      WHERE tw_r.tw_name = tw.name_parts(p_name)[-1]), error('role "' || p_name || '" does not exist')::UINTEGER) END);
-CREATE MACRO tw.regtype_oid(p_name) AS (
-  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
-       ELSE coalesce((SELECT min(tw_t.tw_oid) FROM (SELECT t.oid AS tw_oid, t.typname AS tw_name, n.nspname AS tw_schema,
-      x.text || x.dimensions AS tw_text, x.visible AS tw_visible FROM pg.pg_type t JOIN pg.pg_namespace n
-      ON n.oid = t.typnamespace JOIN pg.tw_types x ON x.oid = t.oid) tw_t WHERE tw_t.tw_text = p_name
-      OR (tw_t.tw_name = tw.name_parts(p_name)[-1] AND (tw_t.tw_schema = tw.name_parts(p_name)[-2]
-      OR (tw_t.tw_visible AND len(tw.name_parts(p_name)) = 1)))),
-      error('type "' || p_name || '" does not exist')::UINTEGER) END);
-
 CREATE MACRO fn.pg_get_userbyid(p_oid) AS (
   coalesce((SELECT tw_r.tw_rolname FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r WHERE
       tw_r.tw_oid = p_oid), 'unknown (OID=' || p_oid || ')'));
@@ -178,13 +149,33 @@ CREATE MACRO tw.name_part(p_part) AS (
 CREATE MACRO tw.relation_key(p_relation) AS (
   CASE WHEN typeof(p_relation) <> 'VARCHAR' THEN p_relation::VARCHAR ELSE
     list_transform([regexp_extract(p_relation::VARCHAR,
-        '^\s*(?:("(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\s*$', ['s', 'n'])],
+        '^\s*(?:(?:(?:"(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\.)?("(?:[^"]|"")*"|[^".]+)\s*$', ['s', 'n'])],
       lambda tw_x: tw.name_part(tw_x['s']) || chr(1) || tw.name_part(tw_x['n']))[1] END);
 CREATE MACRO tw.relation_keys() AS TABLE
   SELECT oid::VARCHAR AS key, oid FROM pg.pg_class
   UNION ALL SELECT n.nspname || chr(1) || c.relname, c.oid
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   UNION ALL SELECT chr(1) || c.relname, c.oid FROM pg.pg_class c JOIN pg.tw_relations r ON r.oid = c.oid AND r.visible;
+CREATE MACRO tw.type_keys() AS TABLE
+  SELECT n.nspname || chr(1) || t.typname AS key, t.oid FROM pg.pg_type t JOIN pg.pg_namespace n ON n.oid = t.typnamespace
+  UNION SELECT chr(1) || t.typname, t.oid FROM pg.pg_type t JOIN pg.tw_types v ON v.oid = t.oid AND v.visible
+  UNION SELECT chr(1) || v.text || v.dimensions, v.oid FROM pg.tw_types v;
+-- the OID of the object that a text names, in a cast to regclass etc. An error if there is none
+CREATE MACRO tw.oid_or_error(p_kind, p_name, p_oid) AS (
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+       ELSE coalesce(p_oid, error(p_kind || ' "' || p_name || '" does not exist')::UINTEGER) END);
+CREATE MACRO tw.regclass_oid(p_name) AS (tw.oid_or_error('relation', p_name, (
+  SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.relation_keys()) tw_k
+  WHERE tw_k.tw_key = tw.relation_key(p_name))));
+CREATE MACRO tw.regtype_oid(p_name) AS (tw.oid_or_error('type', p_name, (
+  SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.type_keys()) tw_k
+  WHERE tw_k.tw_key = tw.relation_key(p_name))));
+CREATE MACRO tw.regnamespace_oid(p_name) AS (tw.oid_or_error('schema', p_name, (
+  SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
+  WHERE tw_n.tw_name = tw.name_part(p_name))));
+CREATE MACRO tw.regrole_oid(p_name) AS (tw.oid_or_error('role', p_name, (
+  SELECT min(tw_r.tw_oid) FROM (SELECT oid AS tw_oid, rolname AS tw_name FROM pg.pg_authid) tw_r
+  WHERE tw_r.tw_name = tw.name_part(p_name))));
 CREATE MACRO tw.column_number(p_relation, p_column) AS (
   CASE WHEN typeof(p_column) <> 'VARCHAR' THEN try_cast(p_column AS INTEGER) ELSE (
     SELECT min(tw_a.tw_number) FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number
@@ -255,7 +246,7 @@ CREATE MACRO fn.obj_description(p_oid) AS (
   (p_oid, p_catalog) AS (SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid,
       objsubid AS tw_objsubid, classoid AS tw_classoid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND
       tw_d.tw_objsubid = 0 AND tw_d.tw_classoid = CASE p_catalog WHEN 'pg_class' THEN 1259
-      WHEN 'pg_namespace' THEN 2615 END);
+      WHEN 'pg_namespace' THEN 2615 WHEN 'pg_type' THEN 1247 END);
 CREATE MACRO fn.col_description(p_oid, p_column) AS (
   SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid, objsubid AS
       tw_objsubid FROM pg.pg_description) tw_d WHERE tw_d.tw_objoid = p_oid AND tw_d.tw_objsubid = p_column);

@@ -11,6 +11,7 @@ The ranges are disjoint while object numbers are below 2^19. Checksums, in the l
 | a key and its index          | 2^31 + 32 * object's number + key's number      |
 | a foreign key                | 2^31 + 2^28 + 64 * object's number + its number |
 | a CHECK constraint           | 2^31 + 2^29 + 32 * object's number + its number |
+| the rule of a view           | 2^31 + 2^29 + 2^28 + object's number            |
 | a membership of a role       | 2^31 + 2^30 + checksum of it                    |
 | default privileges           | 2^31 + 2^30 + checksum of what they apply to    |
 | a function                   | 2^31 + 2^30 + checksum of its signature         |
@@ -30,6 +31,10 @@ PG_CATALOG, INFORMATION_SCHEMA = 11, 13270
 OWNER = 10
 """The role `materialize`, which owns all objects without another owner."""
 HEAP, BTREE = 2, 403
+PG_CLASS, PG_TYPE, PG_NAMESPACE, PG_REWRITE, PG_ATTRDEF, PG_EXTENSION = 1259, 1247, 2615, 2618, 2604, 3079
+"""The catalogs of objects that have comments or dependencies."""
+EXTENSION = 14999
+"""The extension `tidewire`, to which the schemas `mz_catalog` and `mz_internal` belong."""
 BUILT_IN = 15000
 
 _SCHEMAS = {builtin.PG_CATALOG.id: PG_CATALOG, builtin.INFORMATION_SCHEMA.id: INFORMATION_SCHEMA}
@@ -65,6 +70,10 @@ def check_oid(id: ObjectId, check: int) -> int:
 
 def function_oid(signature: str) -> int:
     return (3 << 30) + (zlib.crc32(signature.encode()) & (1 << 30) - 1)
+
+
+def rule_oid(id: ObjectId) -> int:
+    return (1 << 31) + (1 << 29) + (1 << 28) + _number(id)
 
 
 def membership_oid(key: MembershipKey) -> int:

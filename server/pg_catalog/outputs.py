@@ -25,6 +25,8 @@ class Output(NamedTuple):
 Outputs = Sequence[Output]
 FindRelation = Callable[[exp.Table], PgRelation | None]
 
+NAME = "name"
+"""A type of text whose subscripts select characters, from 0."""
 VECTORS: Mapping[str, str] = {"int2vector": "int2", "oidvector": "oid"}
 """The types of arrays whose subscripts begin at 0, with the types of their elements."""
 
@@ -54,7 +56,7 @@ class Types:
                 type = self._type_name(tree.to)
                 return type if not type.startswith("reg") else None
             case exp.Case() | exp.Paren():
-                return self._common(_branches(tree))
+                return self._common(branches(tree))
             case exp.Dot():
                 return self.type_of(tree.expression)
             case exp.Anonymous():
@@ -79,7 +81,7 @@ class Types:
             return self.counts_from_0(tree.this)
         if isinstance(tree, exp.Cast) and self._type_name(tree.to).endswith("[]"):
             return self.counts_from_0(tree.this)
-        return self.type_of(tree) in VECTORS
+        return self.type_of(tree) in (*VECTORS, NAME)
 
     def _outputs(self, query: exp.Expr) -> Outputs | None:
         if isinstance(query, exp.Query):
@@ -121,7 +123,7 @@ class Types:
     def _type_of_call(self, call: exp.Anonymous) -> str | None:
         name, arguments = call.name.lower(), call.expressions
         if name == "coalesce":
-            return self._common(_branches(call))
+            return self._common(branches(call))
         if name == "array_agg" and arguments:
             value = arguments[0].this if isinstance(arguments[0], exp.Order) else arguments[0]
             type = self.type_of(value)
@@ -190,7 +192,7 @@ def element_of(array: str | None) -> str | None:
     return VECTORS.get(array) or (array[:-2] if array.endswith("[]") else None)
 
 
-def _branches(tree: exp.Expr) -> list[exp.Expr | None]:
+def branches(tree: exp.Expr) -> list[exp.Expr | None]:
     match tree:
         case exp.Case():
             return [*(branch.args["true"] for branch in tree.args["ifs"]), tree.args.get("default")]

@@ -23,8 +23,9 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import TEXT, PgType, array_of
 from server.pg_catalog.database import SCHEMAS, is_function
-from server.pg_catalog.outputs import VECTORS, Outputs, Types
+from server.pg_catalog.outputs import NAME, VECTORS, Outputs, Types, branches
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
+from server.settings import VARIABLES
 from server.sql.grammar.lexer import words
 from server.sql.regex.patterns import similar
 
@@ -204,8 +205,8 @@ class _Rewriter:
         name = call.name.lower()
         self._visit_inside(call)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        if name in _OF_PARTITIONS:
-            return _no_partitions(name, table, alias)
+        if name in _WITHOUT_ROWS:
+            return _no_rows(name, table, alias)
         if name == "aclexplode":
             return _exploded(call, alias)
         if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
@@ -268,6 +269,14 @@ class _Rewriter:
     def _special_call(self, call: exp.Anonymous) -> exp.Expr | None:
         """Rewrites functions that need their arguments before these are rewritten; None for other functions."""
         name = call.name.lower()
+        if name == "set_config" and call.expressions and isinstance(call.expressions[0], exp.Column):
+            setting = self._selected_setting(call.expressions[0])
+            if setting is not None and setting.lower() not in VARIABLES:
+                return cast_to(exp.Null(), "VARCHAR")  # the query has no rows
+            if setting is not None:
+                call.expressions[0].replace(exp.Literal.string(setting))
+        if name == "coalesce":
+            self._array_literals(call)
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
@@ -276,6 +285,29 @@ class _Rewriter:
         if name.startswith("to_reg") and name.removeprefix("to_") in REGISTERED:
             return self._to_registered(name.removeprefix("to_"), call)
         return None
+
+    def _selected_setting(self, column: exp.Column) -> str | None:
+        """The name in `FROM pg_settings WHERE name = 'literal'`, if `column` is `name` in such a SELECT; else None."""
+        select = column.find_ancestor(exp.Select)
+        if select is None or column.name != "name" or select.args.get("joins"):
+            return None
+        source, where = select.args.get("from_"), select.args.get("where")
+        if source is None or where is None or not isinstance(source.this, exp.Table):
+            return None
+        relation, equality = self._aliases.get(source.this.alias_or_name), where.this
+        if relation is None or relation.name != "pg_settings" or not isinstance(equality, exp.EQ):
+            return None
+        is_name = isinstance(equality.this, exp.Column) and equality.this.name == "name"
+        return self._value_of(equality.expression) if is_name else None
+
+    def _array_literals(self, node: exp.Case | exp.Anonymous) -> None:
+        """Reads the literals among the results of CASE or coalesce as arrays, if the other results are arrays."""
+        if (type := node.meta.get(_ARRAY)) is None:
+            return
+        array = array_of(parameter_type(VECTORS.get(type) or type.removesuffix("[]")))
+        for branch in branches(node):
+            if isinstance(branch, exp.Literal) and branch.is_string:
+                branch.replace(value_tree(array, parse_text(array, branch.name)))
 
     def _call(self, call: exp.Anonymous) -> exp.Expr:
         name = call.name.lower()
@@ -507,6 +539,7 @@ _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.EQ: _Rewriter._equality,
     exp.NEQ: _Rewriter._equality,
     exp.Anonymous: _Rewriter._special_call,
+    exp.Case: _Rewriter._array_literals,
     exp.Any: _Rewriter._elements,
     exp.Cast: _Rewriter._cast,
     exp.Dot: _Rewriter._qualified,
@@ -532,7 +565,8 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 
 
 _ARRAY, _FROM_0, _TEXT = "array", "from_0", "text"
-"""What `_note_array` records of a node: the type of its array, and whether its subscripts begin at 0."""
+"""What `_note_array` and `_note_text` record of a node: the type of its array, whether its subscripts begin at 0, and
+whether its operand is a text."""
 _OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims array_position")
 """Functions of arrays with another result for a vector."""
 _SUBSCRIPT_MAX = 2**31 - 2
@@ -545,13 +579,19 @@ def _note_array(node: exp.Expr, types: Types) -> None:
             arrays = [node.this]
         case exp.EQ() | exp.NEQ():
             arrays = [node.this, node.expression]
+        case exp.Case():
+            arrays = [node]
+        case exp.Anonymous() if node.name.lower() == "coalesce":
+            arrays = [node]
         case exp.Anonymous() if node.expressions and node.name.lower() in (*_OF_VECTORS, "generate_subscripts"):
             arrays = [node.expressions[0]]
         case _:
             return
     for array in arrays:
         type = types.type_of(array)
-        if type is not None and (type in VECTORS or type.endswith("[]")):
+        if type is not None and (
+            type in VECTORS or (type == NAME and isinstance(node, exp.Bracket)) or type.endswith("[]")
+        ):
             node.meta[_ARRAY] = type
             node.meta[_FROM_0] = types.counts_from_0(array)
 
@@ -689,17 +729,18 @@ def _is_unnest(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name == "unnest"
 
 
-_OF_PARTITIONS = {
+_WITHOUT_ROWS = {
+    "pg_options_to_table": {"option_name": "VARCHAR", "option_value": "VARCHAR"},
     "pg_partition_ancestors": {"relid": "UINTEGER"},
     "pg_partition_tree": {"relid": "UINTEGER", "parentrelid": "UINTEGER", "isleaf": "BOOLEAN", "level": "INTEGER"},
 }
-"""The functions whose rows are partitions, and their columns."""
+"""The functions whose rows are options of foreign tables or partitions, which do not exist, and their columns."""
 
 
-def _no_partitions(name: str, table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
-    """A function of partitions in FROM, which has no rows: no table is a partition. A single column has the alias."""
-    types = [*_OF_PARTITIONS[name].values(), "BIGINT"]
-    names = [exp.to_identifier(column) for column in _OF_PARTITIONS[name]]
+def _no_rows(name: str, table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
+    """A function in FROM that has no rows. A single column has the alias."""
+    types = [*_WITHOUT_ROWS[name].values(), "BIGINT"]
+    names = [exp.to_identifier(column) for column in _WITHOUT_ROWS[name]]
     if len(names) == 1:
         names = [alias.this]
     if table.args.get("ordinality"):

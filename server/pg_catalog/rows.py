@@ -21,6 +21,7 @@ from server.pg_catalog import (
     comments,
     databases,
     definitions,
+    dependencies,
     functions,
     indexes,
     relations,
@@ -42,12 +43,14 @@ _ROWS: dict[str, Rows] = {
     "pg_constraint": indexes.constraints,
     "pg_database": databases.databases,
     "pg_default_acl": acls.default_acls,
-    "pg_depend": sequences.dependencies,
+    "pg_depend": dependencies.dependencies,
     "pg_description": comments.descriptions,
+    "pg_extension": dependencies.extensions,
     "pg_index": indexes.indexes,
     "pg_namespace": databases.namespaces,
     "pg_proc": functions.functions,
     "pg_enum": user_types.labels,
+    "pg_rewrite": dependencies.rules,
     "pg_sequence": sequences.sequences,
     "pg_shdescription": comments.shared_descriptions,
     "pg_type": user_types.types,
@@ -83,8 +86,8 @@ _MZ_SCHEMAS = {builtin.MZ_CATALOG.id, builtin.MZ_INTERNAL.id}
 MZ_TABLES = {table.name: table for table in builtin.TABLES if table.schema_id in _MZ_SCHEMAS}
 SIZES = pa.schema([("oid", pa.uint32()), ("database", pa.uint32()), ("bytes", pa.int64())])
 _SCHEMAS = {"pg": "pg_catalog", "info": "information_schema"}
-_CONSTANT = frozenset(("pg_proc", "tw_functions", "tw_reserved", *static())) - {"pg_type"}
-_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_type", "tw_grants", "tw_types"))
+_CONSTANT = frozenset(("pg_extension", "pg_proc", "tw_functions", "tw_reserved", *static())) - {"pg_type"}
+_HALF_CONSTANT = frozenset(("pg_attribute", "pg_class", "pg_depend", "pg_type", "tw_grants", "tw_types"))
 
 
 _revisions = count(1)

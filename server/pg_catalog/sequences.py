@@ -1,4 +1,4 @@
-"""The rows of pg_sequence, and which column owns which sequence."""
+"""The rows of pg_sequence, and the results of pg_get_serial_sequence."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from catalog.objects import Relation, Sequence
+from catalog.objects import Sequence
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row
 from server.pg_catalog.visible import Visible
 from server.sql.grammar.lexer import quote_identifier
 
-PG_CLASS = 1259
 SERIALS = pa.schema([*((name, pa.string()) for name in ("relation", "column", "sequence")), ("oid", pa.uint32())])
 LAST_VALUES = pa.schema([("oid", pa.uint32()), ("last_value", pa.int64())])
 
@@ -36,28 +35,6 @@ def sequences(visible: Visible) -> Iterator[Row]:
             "seqcache": sequence.cache,
             "seqcycle": sequence.cycle,
         }
-
-
-def dependencies(visible: Visible) -> Iterator[Row]:
-    """pg_depend: for each sequence the column that owns it."""
-    for sequence in sequences_of(visible):
-        if sequence.owner_table is not None:
-            yield {
-                "classid": PG_CLASS,
-                "objid": oids.oid_of(sequence.id),
-                "objsubid": 0,
-                "refclassid": PG_CLASS,
-                "refobjid": oids.oid_of(sequence.owner_table),
-                "refobjsubid": _column_number(visible, sequence),
-                "deptype": "i" if sequence.is_identity else "a",
-            }
-
-
-def _column_number(visible: Visible, sequence: Sequence) -> int:
-    assert sequence.owner_table is not None
-    table = visible.state.items[sequence.owner_table]
-    assert isinstance(table, Relation)
-    return next((n for n, column in enumerate(table.columns, 1) if column.name == sequence.owner_column), 0)
 
 
 def serials(visible: Visible) -> Iterator[Row]:

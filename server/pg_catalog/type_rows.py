@@ -50,6 +50,7 @@ def domain_row(item: Domain, base: Row, default: str | None, schema: int, owner:
         "typbasetype": type.oid,
         "typtypmod": type.typmod,
         "typdefault": default,
+        "typdefaultbin": default,
         "typacl": acl,
     }
 

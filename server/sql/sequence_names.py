@@ -13,7 +13,7 @@ from server.sql.grammar.lexer import Kind, quote_identifier, tokenize
 from server.sql.scope import ID_SCHEMA, find_relation
 
 _TYPE_BY_ID = re.compile(r"""(?<!')"\$id"\."(u\d+)"(?!')""")
-_BY_ID = re.compile(r"""'"\$id"\.([us]\d+)'""")
+_BY_ID = re.compile(r"""'"\$id"\.([us]\d+)'(?:::regclass)*""")
 
 
 def name_parts(name: str) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ CLIENTS = (
     Client("psql", "psql_session.py"),
     Client("pgcli", "pgcli_session.py"),
     Client("pgbench", "pgbench_session.py"),
+    Client("pg_dump, pg_restore", "pg_dump_session.py"),
     Client("psycopg 3", "psycopg3_session.py"),
     Client("psycopg 2", "psycopg2_session.py"),
     Client("asyncpg", "asyncpg_session.py"),
@@ -59,6 +60,11 @@ CLIENTS = (
     Client("DuckDB's postgres extension", "duckdb_session.py", needs=(INSTALLED / "duckdb-extension",)),
     Client("node `pg`", "node_pg_session.mjs", NODE, (INSTALLED / "node/node_modules/pg",)),
     Client("postgres.js", "postgres_js_session.mjs", NODE, (INSTALLED / "node/node_modules/postgres",)),
+    *(
+        Client(name, f"{name.lower()}_session.mjs", NODE, (INSTALLED / "node/node_modules" / package,))
+        for name, package in (("knex", "knex"), ("Sequelize", "sequelize"), ("TypeORM", "typeorm"))
+    ),
+    Client("Drizzle", "drizzle_session.mjs", NODE, (INSTALLED / "node/node_modules/drizzle-orm",)),
     Client("JDBC (pgjdbc)", "Jdbc.java", JAVA, (INSTALLED / "jdbc",)),
     Client("ODBC (psqlodbc)", "odbc_session.py", needs=ODBC),
     Client("dbt-postgres", "dbt_session.py", DBT, (INSTALLED / "dbt/bin/dbt",)),

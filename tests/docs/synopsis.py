@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-_TOKEN = re.compile(r"\[, \.\.\.\]|\[\.\.\.\]|\[|\]|\{|\}|\||'[^']*'|\"[^\"]*\"|[A-Za-z_0-9]+|[^\s\w]")
+_TOKEN = re.compile(r"\$\$|\[, \.\.\.\]|\[\.\.\.\]|\[|\]|\{|\}|\||'[^']*'|\"[^\"]*\"|[A-Za-z_0-9]+|[^\s\w]")
 _DEFINITION = re.compile(r"(\w+) is:")
 
 

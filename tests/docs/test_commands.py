@@ -95,9 +95,9 @@ def test_the_quick_start_starts_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@executes("clients.md", "sh", section="Dumps of PostgreSQL")
+@executes("clients.md", "sh", section="Dumps")
 def test_a_dump_is_restored(passing_server: ServerThread, tmp_path: Path) -> None:
-    (command,) = examples("clients.md", "sh", "Dumps of PostgreSQL")
+    restore, copy = examples("clients.md", "sh", "Dumps")
     postgres = PostgresServer()
     try:
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
@@ -106,14 +106,17 @@ def test_a_dump_is_restored(passing_server: ServerThread, tmp_path: Path) -> Non
         with psycopg.connect(shop, autocommit=True) as connection:
             connection.execute("CREATE TABLE products (id serial PRIMARY KEY, name text NOT NULL)")
             connection.execute("INSERT INTO products (name) VALUES ('tea'), ('milk')")
-        output(
-            here(command, passing_server).replace(" shop ", f" {shop} "),
-            tmp_path,
-        )
+        output(here(restore, passing_server).replace(" shop ", f" {shop} "), tmp_path)
     finally:
         postgres.stop()
     with psycopg.connect(passing_server.dsn()) as restored:
         assert sorted(restored.execute("SELECT * FROM products").fetchall()) == [(1, "tea"), (2, "milk")]
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE copy")
+    port = str(passing_server.port)
+    output(copy.replace("6875", port), tmp_path)
+    with psycopg.connect(passing_server.dsn("copy")) as copied:
+        assert sorted(copied.execute("SELECT * FROM products").fetchall()) == [(1, "tea"), (2, "milk")]
 
 
 @executes("holds.md", "sh")

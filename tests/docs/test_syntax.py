@@ -41,6 +41,8 @@ VALUES = {
     "role": "r",
     "schema": "s",
     "option": "verbose",
+    "definition": "CREATE SCHEMA s",
+    "error_name": "others",
 }
 """What is written for the names and values of synopses; for all others their own names."""
 RANDOM = 8

@@ -53,6 +53,8 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
     id, state = state.new_id()
     created: DerivedRelation
     if isinstance(statement, CreateMaterializedView):
+        if not statement.with_data:
+            context.notice(Notice(f'materialized view "{name}" has its rows at once, in spite of WITH NO DATA'))
         retain_ms = retained_ms(context, statement.retain)
         created = MaterializedView(id, schema.id, name, columns, text, uses, types=types, retain_ms=retain_ms)
     else:

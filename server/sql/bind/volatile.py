@@ -18,7 +18,9 @@ from server.sql.scope import Scope, find_relation
 from server.sql.sequence_names import by_id, find_sequence, name_parts
 from server.sql.volatile import SEQUENCE_FUNCTIONS, VOLATILE, unplaced
 
-NAMES = (*VOLATILE, "currval", "lastval")
+_SAME = {"uuid_generate_v4": "gen_random_uuid"}
+"""A function of the extension uuid-ossp, which ORMs use as a default, and the built-in one that is equal to it."""
+NAMES = (*VOLATILE, *_SAME, "currval", "lastval")
 SEQUENCE_ROW = (INT8, INT8, BOOL)
 """The types of the columns of a sequence."""
 
@@ -35,6 +37,7 @@ def volatile(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Sc
         )
     if name == "lastval" and not arguments:
         return SessionValue(name, INT8)
+    name = _SAME.get(name, name)
     sequence = _sequence(binder, name, arguments)
     rest = list(arguments[1:] if sequence is not None else arguments)
     bound = [binder.expression(argument, scope) for argument in rest]

@@ -19,11 +19,12 @@ from sqlglot import exp
 
 from server.sql.grammar.literal_rows import split
 from server.sql.grammar.rules import Rule
+from server.sql.grammar.rules.blocks import parse_do
 from server.sql.grammar.rules.copy import parse_copy
 from server.sql.grammar.rules.cursors import parse_close, parse_declare, parse_fetch, parse_move
 from server.sql.grammar.rules.definitions import parse_alter, parse_comment, parse_create, parse_drop
 from server.sql.grammar.rules.explain import parse_explain
-from server.sql.grammar.rules.maintenance import parse_maintain, parse_reindex
+from server.sql.grammar.rules.maintenance import parse_maintain, parse_refresh, parse_reindex
 from server.sql.grammar.rules.merges import parse_merge
 from server.sql.grammar.rules.notifications import parse_listen, parse_notify, parse_unlisten
 from server.sql.grammar.rules.prepared import parse_deallocate, parse_execute, parse_prepare
@@ -79,6 +80,7 @@ _RULES: dict[str, Rule] = {
     "move": parse_move,
     "notify": parse_notify,
     "reassign": parse_reassign_owned,
+    "refresh": parse_refresh,
     "reindex": parse_reindex,
     "release": parse_release,
     "reset": parse_reset,
@@ -100,6 +102,7 @@ _RULES: dict[str, Rule] = {
 _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
     "copy": parse_copy,
     "declare": parse_declare,
+    "do": parse_do,
     "explain": parse_explain,
     "prepare": parse_prepare,
 }
@@ -109,10 +112,8 @@ _UNSUPPORTED = {
     "call": _BLOCK,
     "checkpoint": "Every acknowledged commit is on disk.",
     "cluster": "CREATE INDEX makes lookups by a key fast.",
-    "do": _BLOCK,
     "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
     "load": "COPY ... FROM STDIN inserts rows that the client sends.",
-    "refresh": "A materialized view is always up to date.",
     "security": "GRANT and views determine who reads what.",
 }
 

@@ -227,7 +227,7 @@ def test_collations_that_compare_bytes_are_those_of_postgresql(
             assert "compared by its bytes" in str(error.value.diag.message_hint)
 
 
-def test_the_only_extension_is_plpgsql(theirs: psycopg.Connection[Any], passing_server: ServerThread) -> None:
+def test_extensions(theirs: psycopg.Connection[Any], passing_server: ServerThread) -> None:
     with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
         notices: list[str | None] = []
         ours.add_notice_handler(lambda notice: notices.append(notice.message_primary))
@@ -239,6 +239,13 @@ def test_the_only_extension_is_plpgsql(theirs: psycopg.Connection[Any], passing_
         ):
             assert answer(ours, statement) == answer(theirs, statement), statement
         assert notices == ['extension "plpgsql" already exists, skipping']
+        ours.execute('CREATE EXTENSION IF NOT EXISTS "uuid-ossp"')
+        assert notices[1:] == ['extension "uuid-ossp" already exists, skipping']
+        ours.execute("CREATE TABLE with_uuids (id uuid DEFAULT uuid_generate_v4(), n int)")
+        ours.execute("INSERT INTO with_uuids (n) VALUES (1), (2)")
+        ids = ours.execute("SELECT id FROM with_uuids").fetchall()
+        assert len({id for (id,) in ids}) == 2
+        assert {id.version for (id,) in ids} == {4}
         for name, hint in (("pg_trgm", "read all rows"), ("pgcrypto", "built in"), ("nowhere", "cannot load")):
             with pytest.raises(psycopg.errors.FeatureNotSupported) as error:
                 ours.execute(f"CREATE EXTENSION {name}".encode())

@@ -114,6 +114,44 @@ def test_set_constraints(ours: Session, stack: ExitStack, postgres: str) -> None
         compare("SET CONSTRAINTS ALL\nSET CONSTRAINTS d, ALL DEFERRED\nSET CONSTRAINTS a.b.c.d DEFERRED", ours, theirs)
 
 
+def test_time_zones_as_offsets(ours: Session, theirs: Session) -> None:
+    """Sequelize sends INTERVAL '+00:00' HOUR TO MINUTE. A number is the hours east of UTC, unlike in a POSIX zone."""
+    script = """
+        set time zone interval '+00:00' hour to minute
+        show timezone
+        set time zone interval '-05:30' hour to minute
+        show timezone
+        select '2026-01-01 00:00+00'::timestamptz::text
+        set time zone interval '5' hour
+        show timezone
+        set time zone interval '90' hour to minute
+        show timezone
+        set time zone interval '-00:00:30'
+        show timezone
+        set time zone interval '1 day'
+        set time zone interval '1 month'
+        set time zone interval 'x'
+        set time zone interval '5' day
+        set time zone interval '5' hour to second
+        set timezone to interval '1 hour'
+        set timezone = 'interval ''2:00'''
+        show timezone
+        set timezone = 'interval x'
+        set time zone 5
+        select '2026-01-01 00:00+00'::timestamptz::text
+        show timezone
+        set time zone -5.5
+        show timezone
+        set timezone = '1e1'
+        show timezone
+        set timezone = '200'
+        set timezone = 'nan'
+        set time zone 0
+        show timezone
+    """
+    compare(script, ours, theirs)
+
+
 def test_values_of_settings(ours: Session, theirs: Session) -> None:
     """Drivers, ORMs and the scripts of pg_dump set these. Most have no effect, but the values are checked and shown."""
     script = """

@@ -227,7 +227,7 @@ Indexes:
  expr   | bigint | yes  | (x % 2)
 """,
     r"\df pg_catalog.lower": " pg_catalog | lower | text             | text                | func\n(1 row)",
-    r"\dx": "(0 rows)",
+    r"\dx": " tidewire | 1.0     | pg_catalog |",
     r"\db": " pg_default | materialize | \n",
     r"\dL": "List of languages",
     r"\dC": "(0 rows)",

@@ -66,7 +66,7 @@ create unlogged table t (a int)
 create index on t (a) tablespace x
 create view v with (security_barrier) as select 1
 create view v as select 1 with check option
-create materialized view v as select 1 with no data
+refresh materialized view v with no data
 create or replace table t (a int)
 create type t as (a int)
 create type t as range (subtype = int4)
@@ -80,7 +80,7 @@ prepare transaction 'x'
 grant usage on language c to r
 revoke usage on foreign server c from r
 call p()
-do ''
+do 'declare n int; begin create schema s; end'
 cluster
 checkpoint
 load 'x'
@@ -124,6 +124,7 @@ OF_POSTGRESQL = [
     "server/execution/ddl/roles.py: _rename",
     "server/execution/ddl/sequences.py: alter",
     "server/execution/ddl/views.py: _is_temporary",
+    "server/execution/maintenance.py: refresh",
     "server/execution/maintenance.py: reindex",
     "server/execution/planning.py: refuse_subquery",
     "server/execution/prepare.py: plan_copy",

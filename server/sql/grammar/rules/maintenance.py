@@ -1,11 +1,11 @@
-"""VACUUM, ANALYZE and REINDEX, which tools send although there is nothing to do."""
+"""VACUUM, ANALYZE, REINDEX and REFRESH, which tools send although there is nothing to do."""
 
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_names
+from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_names, parse_with_data
 from server.sql.grammar.rules.settings import parse_setting_value
-from server.sql.grammar.statements.maintenance import Maintain, Reindex
+from server.sql.grammar.statements.maintenance import Maintain, Refresh, Reindex
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.token_reader import TokenReader
 
@@ -55,3 +55,19 @@ def _parse_option(tokens: TokenReader) -> tuple[str, bool]:
     if value not in ("true", "on", "1", "false", "off", "0"):
         raise PgError(SqlState.SYNTAX_ERROR, f"{option.name} requires a Boolean value")
     return option.name, value in ("true", "on", "1")
+
+
+def parse_refresh(tokens: TokenReader) -> Refresh:
+    """REFRESH MATERIALIZED VIEW [CONCURRENTLY] name [WITH [NO] DATA]"""
+    start = tokens.index
+    tokens.expect("refresh")
+    tokens.expect("materialized")
+    tokens.expect("view")
+    concurrently = tokens.take("concurrently")
+    name = tokens.name()
+    if not parse_with_data(tokens):
+        if concurrently:
+            message = "CONCURRENTLY and WITH NO DATA options cannot be used together"
+            raise PgError(SqlState.SYNTAX_ERROR, message)
+        raise tokens.not_supported("REFRESH ... WITH NO DATA", "Drop the view to save its memory and its computation.")
+    return Refresh(*tokens.text_from(start), name)

@@ -99,3 +99,12 @@ def parse_object_kind(tokens: TokenReader, verb: str) -> ObjectKind:
         if tokens.take(kind.value):
             return kind
     raise unsupported_kind(tokens, verb)
+
+
+def parse_with_data(tokens: TokenReader) -> bool:
+    """[WITH [NO] DATA]. Returns False for WITH NO DATA."""
+    if not tokens.take("with"):
+        return True
+    without = tokens.take("no")
+    tokens.expect("data")
+    return not without

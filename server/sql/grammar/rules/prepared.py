@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.pgwire.types import NAME, OID, PgType
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.rules.queries import refuse_into
@@ -20,7 +21,7 @@ def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     if tokens.at_all("transaction") and tokens.ahead().kind is Kind.STRING:
         raise tokens.not_supported("PREPARE TRANSACTION", NO_TWO_PHASES)
     name = tokens.ident()
-    types = tokens.in_parentheses(lambda: tokens.type(user_defined=True)) if tokens.at("(") else ()
+    types = tokens.in_parentheses(lambda: _parse_type(tokens)) if tokens.at("(") else ()
     tokens.expect("as")
     if not tokens.at(*QUERY_HEADS, "insert", "update", "delete", "merge"):
         raise tokens.syntax_error()
@@ -28,6 +29,14 @@ def parse_prepare(tokens: TokenReader, parse_statement: Rule) -> Prepare:
     refuse_into(statement)
     assert isinstance(statement, Select | Insert | Update | Delete | Merge | WithWrites)
     return Prepare(*tokens.text_from(start), name, types, statement)
+
+
+def _parse_type(tokens: TokenReader) -> PgType:
+    """The type of a parameter. Unlike a column, it can have a type of the system catalogs."""
+    for type in (OID, NAME):
+        if tokens.take("pg_catalog", ".", type.name) or tokens.take(type.name):
+            return type
+    return tokens.type(user_defined=True)
 
 
 def parse_execute(tokens: TokenReader) -> Execute:

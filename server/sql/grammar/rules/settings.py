@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from protocol.pgwire.datetime_output import interval_text
+from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.interval_input import parse_interval
 from server.sql.grammar.lexer import RESERVED_WORDS, Kind
 from server.sql.grammar.rules.roles import parse_set_role, parse_set_session_authorization
 from server.sql.grammar.rules.transactions import parse_transaction_modes
@@ -51,9 +54,8 @@ def parse_set(tokens: TokenReader) -> SetVariable | SetTransaction | SetConstrai
     if tokens.take("time", "zone"):
         if tokens.take("local") or tokens.take("default"):
             return SetVariable(*tokens.text_from(start), "timezone", (), local, True)
-        hint = "Write the offset from UTC in hours, or the name of a time zone."
-        tokens.reject("SET TIME ZONE with an interval", "interval", hint=hint)
-        values: tuple[str, ...] = (parse_setting_value(tokens),)
+        is_interval = tokens.take("interval")
+        values: tuple[str, ...] = (_parse_zone_interval(tokens) if is_interval else parse_setting_value(tokens),)
         return SetVariable(*tokens.text_from(start), "timezone", values, local, False)
     if tokens.at("names", "schema") and tokens.ahead().value not in ("=", "to", "."):
         name = "client_encoding" if tokens.choose("names", "schema") == "names" else "search_path"
@@ -77,6 +79,19 @@ def _parse_name(tokens: TokenReader) -> str:
     while tokens.take("."):
         parts.append(tokens.ident().name)
     return ".".join(parts).lower()
+
+
+def _parse_zone_interval(tokens: TokenReader) -> str:
+    """The value of SET TIME ZONE INTERVAL 'offset' [HOUR [TO MINUTE]], in the form that the setting accepts."""
+    tokens.reject("an interval with a precision", "(", hint="Omit the precision.")
+    text, unit = tokens.string(), "second"
+    if not tokens.at_statement_end:
+        if not tokens.at("hour") or (tokens.ahead().value == "to" and tokens.ahead(2).value != "minute"):
+            message = "time zone interval must be HOUR or HOUR TO MINUTE"
+            raise PgError(SqlState.SYNTAX_ERROR, message, position=tokens.token.start + 1)
+        unit = "minute" if tokens.take("hour", "to", "minute") else tokens.choose("hour")
+    value = parse_interval(text, unit)
+    return f"INTERVAL '{interval_text(value.months, value.days, value.nanoseconds // 1_000)}'"
 
 
 def parse_setting_value(tokens: TokenReader) -> str:

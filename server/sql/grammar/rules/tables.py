@@ -12,6 +12,7 @@ from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.checks import parse_check, parse_generation, parse_reference
 from server.sql.grammar.rules.collations import parse_collation_of
 from server.sql.grammar.rules.keys import at_key, parse_key
+from server.sql.grammar.rules.objects import parse_with_data
 from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
 from server.sql.grammar.rules.sequences import SERIAL_TYPES, parse_identity
 from server.sql.grammar.rules.sources import at_source_table, parse_columns, parse_create_source_table
@@ -107,10 +108,7 @@ def _parse_create_table_as(tokens: TokenReader, start: int, name: Name, exists: 
     tokens.reject("CREATE TABLE AS EXECUTE", "execute", hint="Write the query of the prepared statement.")
     query = tokens.query("with")
     tokens.reject("AS OF in CREATE TABLE AS", "as", hint=AS_OF_HINT)
-    with_data = True
-    if tokens.take("with"):
-        with_data = not tokens.take("no")
-        tokens.expect("data")
+    with_data = parse_with_data(tokens)
     return CreateTableAs(
         *tokens.text_from(start),
         name,

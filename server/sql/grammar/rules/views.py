@@ -7,7 +7,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, words
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
-from server.sql.grammar.rules.objects import TABLESPACE_HINT
+from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_with_data
 from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView, IndexKey
@@ -34,9 +34,9 @@ def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: 
     tokens.reject("CREATE MATERIALIZED VIEW with options", "using", "tablespace", hint=STORAGE_HINT)
     tokens.expect("as")
     query = tokens.query("with")
-    if tokens.take("with") and not tokens.take("data"):
-        raise tokens.not_supported("WITH NO DATA", "Omit it: a materialized view is always up to date.")
-    return CreateMaterializedView(*tokens.text_from(start), name, columns, query, or_replace, exists, retain)
+    with_data = parse_with_data(tokens)
+    text, offset = tokens.text_from(start)
+    return CreateMaterializedView(text, offset, name, columns, query, or_replace, exists, retain, with_data)
 
 
 def _parse_in_cluster(tokens: TokenReader) -> None:

@@ -16,6 +16,7 @@ resolved and columns are not checked.
 from __future__ import annotations
 
 from server.sql.grammar.statements.alter_table import AlterTable, RenameColumn
+from server.sql.grammar.statements.blocks import DoBlock
 from server.sql.grammar.statements.copy import CopyFrom, CopyTo
 from server.sql.grammar.statements.cursors import CloseCursor, Declare, Fetch, Move
 from server.sql.grammar.statements.domains import (
@@ -27,7 +28,7 @@ from server.sql.grammar.statements.domains import (
 )
 from server.sql.grammar.statements.explain import Explain
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
-from server.sql.grammar.statements.maintenance import Maintain, Reindex
+from server.sql.grammar.statements.maintenance import Maintain, Refresh, Reindex
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.notifications import Listen, Notify, Unlisten
 from server.sql.grammar.statements.objects import (
@@ -131,6 +132,7 @@ __all__ = [
     "Declare",
     "Delete",
     "Discard",
+    "DoBlock",
     "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
@@ -150,6 +152,7 @@ __all__ = [
     "Notify",
     "Prepare",
     "ReassignOwned",
+    "Refresh",
     "Reindex",
     "ReleaseSavepoint",
     "RenameColumn",
@@ -196,6 +199,7 @@ Statement = (
     | CreateDatabase
     | CreateSchema
     | CreateExtension
+    | DoBlock
     | CreateTable
     | CreateTableAs
     | CreateView
@@ -265,6 +269,7 @@ Statement = (
     | Fetch
     | Move
     | Maintain
+    | Refresh
     | Reindex
     | CloseCursor
     | Listen

@@ -1,4 +1,4 @@
-"""VACUUM, ANALYZE and REINDEX."""
+"""VACUUM, ANALYZE, REINDEX and REFRESH."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ class Reindex(Parsed):
     kind: str
     name: Name | None
     concurrently: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh(Parsed):
+    """REFRESH MATERIALIZED VIEW. It has no effect."""
+
+    name: Name

@@ -21,6 +21,8 @@ class CreateView(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView(Definition):
+    """`with_data` False: WITH NO DATA, which has no effect."""
+
     tag = "CREATE MATERIALIZED VIEW"
 
     name: Name
@@ -29,6 +31,7 @@ class CreateMaterializedView(Definition):
     or_replace: bool
     if_not_exists: bool
     retain: str | None = None
+    with_data: bool = True
 
 
 @dataclass(frozen=True, slots=True)
