@@ -49,12 +49,12 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if plan.row_locks is not None and context.transaction.read_only:
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
-    locks = plan.row_locks if context.transaction.ends_later else None
+    locks = plan.row_locks if context.transaction.is_shared else None
     if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
         schema = updates.rows_schema([field.type.arrow for field in plan.columns])
         return Result("SELECT {}", TableRows(plan.columns, schema.empty_table()))
     time = context.hold(plan.inputs)
-    if context.transaction.ends_later:
+    if context.transaction.is_shared:
         depend_on(context, plan, time, parameters)
     with reporting(context, lambda: hydration_of(context, plan)):
         rows = await rows_at(context, plan, time, parameters)
