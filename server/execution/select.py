@@ -19,8 +19,8 @@ from server.coordinator.reads import altered_error
 from server.dataflow.runtime.computation import compute
 from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.execution.catalog_query.query import relation_rows
-from server.execution.hydration import hydration_of
 from server.execution.own_changes import changed_rows, is_changed
+from server.execution.preparation import preparation_of
 from server.execution.times import timestamp_of
 from server.execution.volatile import completed_rows, constant_rows, divided_rows
 from server.execution.waiting import rows_after_waiting
@@ -56,7 +56,7 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     time = context.hold(plan.inputs)
     if context.transaction.is_shared:
         depend_on(context, plan, time, parameters)
-    with reporting(context, lambda: hydration_of(context, plan)):
+    with reporting(context, lambda: preparation_of(context, plan)):
         rows = await rows_at(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, rows))
 
