@@ -57,17 +57,27 @@ class NameTaken(CatalogError):
 
 
 class InUse(CatalogError):
-    """Other objects depend on the object. `dependents` has the kind and the name of each.
+    """Other objects depend on the object. `dependents` has the kind and the name of each, and of what it uses.
 
     `drops_columns`: some are columns, which CASCADE does not drop.
     """
 
     def __init__(
-        self, kind: str, name: str, dependents: tuple[tuple[str, str], ...], *, drops_columns: bool = False
+        self,
+        kind: str,
+        name: str,
+        dependents: tuple[tuple[tuple[str, str], tuple[str, str]], ...],
+        *,
+        drops_columns: bool = False,
     ) -> None:
         super().__init__(kind, name)
         self.dependents = dependents
         self.drops_columns = drops_columns
+
+
+def _use(user: Item, used: Item) -> tuple[tuple[str, str], tuple[str, str]]:
+    """A dependent of InUse."""
+    return (user.kind, user.name), (used.kind, used.name)
 
 
 @dataclass(frozen=True)
@@ -228,13 +238,17 @@ class CatalogState:
 
     def dependents(self, *ids: ObjectId) -> list[Item]:
         """Everything that uses one of `ids`, directly or through others, nearest first."""
-        found: dict[ObjectId, Item] = {}
-        queue = deque(user for id in ids for user in self._users.get(id, ()))
+        return [user for user, _ in self._uses(*ids)]
+
+    def _uses(self, *ids: ObjectId) -> list[tuple[Item, Item]]:
+        """`dependents`, each with the first object that it uses: one of `ids` or an earlier dependent."""
+        found: dict[ObjectId, tuple[Item, Item]] = {}
+        queue = deque((user, id) for id in ids for user in self._users.get(id, ()))
         while queue:
-            user = queue.popleft()
+            user, used = queue.popleft()
             if user not in found:
-                found[user] = self.items[user]
-                queue.extend(self._users.get(user, ()))
+                found[user] = self.items[user], self.items[used]
+                queue.extend((other, user) for other in self._users.get(user, ()))
         return list(found.values())
 
     def indexes_on(self, id: ObjectId) -> tuple[Index, ...]:
@@ -483,26 +497,33 @@ class CatalogState:
 
     def _without(self, ids: tuple[ObjectId, ...], *, cascade: bool) -> CatalogState:
         """As `without_item`. Several items need `cascade`."""
-        dependents = self.dependents(*ids)
-        blocking = [(d.kind, d.name) for d in dependents if d.part_of is None]
+        uses = self._uses(*ids)
         types = [item for id in ids if isinstance(item := self.items[id], EnumType | Domain)]
         used = self._columns_of_types({type.id for type in types})
         for type in types:
             if type.id in used:
                 # PostgreSQL's CASCADE would drop the columns
                 others = [
-                    (d.kind, d.name) for d in self.dependents(type.id) if d.part_of is None and not isinstance(d, Table)
+                    _use(user, through)
+                    for user, through in self._uses(type.id)
+                    if user.part_of is None and not isinstance(user, Table)
                 ]
-                raise InUse(type.kind, type.name, (*used[type.id], *others), drops_columns=True)
-        gone = {*ids, *(d.id for d in dependents)}
+                of_type = [(column, (type.kind, type.name)) for column in used[type.id]]
+                raise InUse(type.kind, type.name, (*of_type, *others), drops_columns=True)
+        gone = {*ids, *(user.id for user, _ in uses)}
         callers = self._callers([key for key in gone if isinstance(self.items[key], Sequence)])
         defaults = [(table, column) for table, column in callers if table.id not in gone]
-        blocking += [(f"default value for column {column} of", f"table {table.name}") for table, column in defaults]
         references = [(table, key) for table, key in self.references_to(gone) if table.id not in gone]
-        blocking += [("constraint", f"{key.name} on table {table.name}") for table, key in references]
-        if blocking and not cascade:
+        if not cascade:
             (item,) = (self.items[id] for id in ids)
-            raise InUse(item.kind, item.name, tuple(blocking))
+            on = (item.kind, item.name)
+            blocking = [
+                *(_use(user, used) for user, used in uses if user.part_of is None),
+                *(((f"default value for column {column} of", f"table {table.name}"), on) for table, column in defaults),
+                *((("constraint", f"{key.name} on table {table.name}"), on) for table, key in references),
+            ]
+            if blocking:
+                raise InUse(*on, tuple(blocking))
         items = {k: v for k, v in self.without_references(references).items.items() if k not in gone}
         for table, _ in defaults:
             columns = (c if gone.isdisjoint(c.sequences) else c.without_default() for c in table.columns)
@@ -573,7 +594,7 @@ class CatalogState:
         schema = self.schemas[id]
         inside = list(self.items_in(id))
         if inside and not cascade:
-            raise InUse("schema", schema.name, tuple((i.kind, i.name) for i in inside))
+            raise InUse("schema", schema.name, tuple(((i.kind, i.name), ("schema", schema.name)) for i in inside))
         state = self.without_items([item.id for item in inside])
         state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
         return state._without_comments({id})
@@ -584,7 +605,8 @@ class CatalogState:
         inside = [s for s in self.schemas.values() if s.database_id == id]
         items = [i for s in inside for i in self.items_in(s.id)]
         if items and not cascade:
-            raise InUse("database", database.name, tuple((i.kind, i.name) for i in items))
+            uses = tuple(((i.kind, i.name), ("database", database.name)) for i in items)
+            raise InUse("database", database.name, uses)
         gone = {id, *(schema.id for schema in inside)}
         state = self.without_items([item.id for item in items])
         state = replace(

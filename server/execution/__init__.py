@@ -4,7 +4,8 @@ prepare.py       statement -> `session_state.prepared.Prepared`: the plan, with 
 arguments.py     the arguments of EXECUTE; `user_types`: types of users
 select.py        SELECT: chooses a timestamp, reads rows from the log, computes with the engine
 catalog_query/   SELECT over system relations alone
-volatile.py      queries that call volatile functions; `waiting`: functions that wait; `hydration`: of what is read
+volatile.py      queries that call volatile functions; `waiting`: functions that wait
+preparation.py   what a query waits for before it is computed, for progress notices
 write.py         INSERT, UPDATE, DELETE, TRUNCATE, COPY FROM: changes for the committer; `with_writes`: WITH that writes
 insert_on_conflict.py  ON CONFLICT; `own_changes`: what a transaction sees of its changes
 row_rules.py     generated columns and CHECK of new rows; `second_digits`: timestamp(n) and the like

@@ -72,8 +72,6 @@ async def insert_on_conflict(
     assert isinstance(table, Table)
     privileges.require_write(context.state, context.role, plan, "INSERT")
     transaction = context.transaction
-    if transaction.has_effects and not transaction.ends_later:
-        await context.commit()
     await context.enter(Mode.WRITE, "INSERT")
     keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
     rows, read = await _source(context, plan, parameters)
@@ -120,7 +118,7 @@ async def insert_on_conflict(
         result = await _result(context, conflict, parameters, inserted, matches.inserted, updated, numbers, time)
     finally:
         holder.release()
-    if not transaction.ends_later and not context.ends_at_sync:
+    if not transaction.is_shared and not context.ends_at_sync:
         await context.commit()
     return result
 
@@ -148,7 +146,7 @@ async def _source(
 async def _hold(context: Context, ids: frozenset[ObjectId]) -> Timestamp:
     """The time at which the statement reads."""
     known = frozenset(id for id in ids if id in context.coordinator.state.items)
-    return context.hold_latest(known) if context.transaction.ends_later else context.coordinator.latest_time()
+    return context.hold_latest(known) if context.transaction.is_shared else context.coordinator.latest_time()
 
 
 def _locked_keys(keys: Sequence[EnforcedKey], new: pa.Table) -> Keys | None:

@@ -19,8 +19,8 @@ from server.coordinator.reads import altered_error
 from server.dataflow.runtime.computation import compute
 from server.dataflow.runtime.spark_rows import shaped, spark_rows
 from server.execution.catalog_query.query import relation_rows
-from server.execution.hydration import hydration_of
 from server.execution.own_changes import changed_rows, is_changed
+from server.execution.preparation import preparation_of
 from server.execution.times import timestamp_of
 from server.execution.volatile import completed_rows, constant_rows, divided_rows
 from server.execution.waiting import rows_after_waiting
@@ -49,14 +49,14 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if plan.row_locks is not None and context.transaction.read_only:
         message = "cannot execute SELECT FOR UPDATE in a read-only transaction"
         raise PgError(SqlState.READ_ONLY_SQL_TRANSACTION, message)
-    locks = plan.row_locks if context.transaction.ends_later else None
+    locks = plan.row_locks if context.transaction.is_shared else None
     if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
         schema = updates.rows_schema([field.type.arrow for field in plan.columns])
         return Result("SELECT {}", TableRows(plan.columns, schema.empty_table()))
     time = context.hold(plan.inputs)
-    if context.transaction.ends_later:
+    if context.transaction.is_shared:
         depend_on(context, plan, time, parameters)
-    with reporting(context, lambda: hydration_of(context, plan)):
+    with reporting(context, lambda: preparation_of(context, plan)):
         rows = await rows_at(context, plan, time, parameters)
     return Result("SELECT {}", TableRows(plan.columns, rows))
 

@@ -26,9 +26,9 @@ from server.dataflow.stream.subscription import (
     ConstantSubscription,
     Subscription,
 )
-from server.execution.hydration import hydration_of
 from server.execution.names import find_item
 from server.execution.planning import plan_order
+from server.execution.preparation import preparation_of
 from server.execution.select import check_unaltered, hold_at, require_inputs, rows_without_inputs
 from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
@@ -211,7 +211,7 @@ async def _begun(
 
     The caller holds the inputs at `as_of`.
     """
-    with reporting(context, lambda: hydration_of(context, query)):
+    with reporting(context, lambda: preparation_of(context, query)):
         joined = await _join(context, query, as_of, exact=exact)
     snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])

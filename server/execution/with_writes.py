@@ -201,10 +201,10 @@ async def write_with(context: Context, plan: WithWritesPlan, parameters: tuple[o
 
 
 async def _execute(context: Context, plan: WithWritesPlan, parameters: tuple[object, ...]) -> Result:
-    if context.transaction.has_effects and not context.transaction.ends_later:
+    if context.transaction.has_effects and not context.transaction.is_shared:
         await context.commit()
     transaction = context.transaction
-    ends_later, catalog = transaction.ends_later, transaction.catalog
+    is_shared, catalog = transaction.is_shared, transaction.catalog
     tables = [part.rows for part in plan.parts if part.rows is not None]
     base = context.state if catalog is None else catalog[0]
     transaction.begin_statement(frozenset(table.id for table in tables))
@@ -212,14 +212,14 @@ async def _execute(context: Context, plan: WithWritesPlan, parameters: tuple[obj
     try:
         result = await _parts(context, transaction, plan, parameters)
     except BaseException:
-        if not ends_later:
+        if not is_shared:
             transaction.statement = None
             context.rollback()
         raise
     finally:
         transaction.statement = None
         transaction.catalog = catalog
-    if not ends_later and not context.ends_at_sync:
+    if not is_shared and not context.ends_at_sync:
         await context.commit()
     return result
 

@@ -96,7 +96,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
 
 
 async def retried(context: Context, attempt: Callable[[int], Awaitable[Result]]) -> Result:
-    """Executes a statement. If it ends its transaction, executes it again after a serialization failure.
+    """Executes a statement. If it is alone in its transaction, executes it again after a serialization failure.
 
     `attempt` gets the number of the attempt, from 0.
     """
@@ -104,7 +104,7 @@ async def retried(context: Context, attempt: Callable[[int], Awaitable[Result]])
         try:
             return await attempt(number)
         except PgError as error:
-            retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.ends_later
+            retry = error.sqlstate is SqlState.SERIALIZATION_FAILURE and not context.transaction.is_shared
             if isinstance(error, AlteredError) or not retry or number == RETRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")
@@ -184,17 +184,9 @@ def _with_literals(rows: pa.Table, literals: Mapping[int, pa.ChunkedArray]) -> p
     return pa.table(columns, names=rows.column_names)
 
 
-async def _enter(context: Context, verb: str) -> None:
-    """Declares a statement that reads what it writes. The effects of an implicit transaction are committed first."""
-    transaction = context.transaction
-    if transaction.has_effects and not transaction.ends_later:
-        await context.commit()
-    await context.enter(Mode.WRITE, verb)
-
-
 async def _end(context: Context) -> None:
-    """Commits such a statement, unless it belongs to a block or a BEGIN may follow before Sync."""
-    if not context.transaction.ends_later and not context.ends_at_sync:
+    """Commits a statement that reads what it writes, unless others may belong to its transaction."""
+    if not context.transaction.is_shared and not context.ends_at_sync:
         await context.commit()
 
 
@@ -212,7 +204,7 @@ async def _read_then_write(
     context: Context, plan: WritePlan, table: Table, verb: str, parameters: tuple[object, ...], keys: Keys | None
 ) -> Result:
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
-    await _enter(context, verb)
+    await context.enter(Mode.WRITE, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
     check_table_unaltered(context, table)
     result = await apply_rows(context, plan, table, verb, rows)
@@ -233,7 +225,7 @@ async def rows_to_write(
     written = frozenset() if table is None else frozenset((table,))
     await context.admit(written)
     await context.lock(written | read, keys)
-    if transaction.ends_later:
+    if transaction.is_shared:
         time = context.hold_latest(query.inputs)
         rows = await rows_at(context, query, time, parameters)
     else:
@@ -331,14 +323,14 @@ async def truncate(context: Context, tables: list[Table], *, restarts: bool = Fa
     """
     for table in tables:
         privileges.require(context.state, context.role, table.id, Privilege.TRUNCATE)
-    await _enter(context, "TRUNCATE TABLE")
+    await context.enter(Mode.WRITE, "TRUNCATE TABLE")
     if restarts and (after := restarted(context, context.state, tables)) is not context.state:
         change_catalog(context, after)
     transaction = context.transaction
     ids = frozenset(table.id for table in tables)
     await context.admit(ids)
     await context.lock(ids)
-    time = context.hold_latest(ids) if transaction.ends_later else context.coordinator.latest_time()
+    time = context.hold_latest(ids) if transaction.is_shared else context.coordinator.latest_time()
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)
         check_table_unaltered(context, table)

@@ -211,6 +211,8 @@ class ExtendedQuery:
     async def _run(self, portal: Portal, limit: int) -> None:
         is_first_run = portal.result is None
         self._context.ends_at_sync = True
+        transaction = self._context.transaction
+        transaction.spans_statements = transaction.has_effects  # of earlier statements of the pipeline
         await self._runner.run(portal, limit, describe=False)
         if is_first_run:
             self._responses.count()

@@ -68,11 +68,14 @@ class SimpleQuery:
             self._sender.connection.send(EmptyQueryResponse())
         dispatcher.has_several_statements = len(statements) > 1
         turn_end = monotonic() + TURN_S
-        for statement, begin_follows in zip(statements, _begin_follows(statements), strict=True):
+        begin_follows = _begin_follows(statements)
+        for number, statement in enumerate(statements):
             if monotonic() > turn_end:  # statements that never wait would not let other sessions run
                 await self._yield()
                 turn_end = monotonic() + TURN_S
-            self._context.transaction.becomes_explicit = begin_follows
+            transaction = self._context.transaction
+            transaction.becomes_explicit = begin_follows[number]
+            transaction.spans_statements = statement is not statements[-1] or transaction.has_effects
             await self._execute_statement(statement, text)
         await dispatcher.transactions.end_implicit()
 
@@ -100,6 +103,7 @@ class SimpleQuery:
         """Executes a text that is a single statement, by the plan of its shared text."""
         self._dispatcher.has_several_statements = False
         self._context.transaction.becomes_explicit = False
+        self._context.transaction.spans_statements = False
         self._responses.kind = kind_of(prepared.statement)
         try:
             await self._runner.run(Portal(prepared, values), 0, describe=True)

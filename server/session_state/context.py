@@ -353,6 +353,7 @@ class Context:
         if not is_block and not is_subscription and not transaction.can_enter(mode):
             await self.commit()
             self.transaction.becomes_explicit = transaction.becomes_explicit
+            self.transaction.spans_statements = transaction.spans_statements
         self.transaction.enter(mode, statement)
 
     async def end_implicit(self) -> None:
@@ -363,7 +364,8 @@ class Context:
     def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
         """Returns the transaction's read timestamp, at which `ids` are readable and held. Its first call chooses it.
 
-        In a block that call holds all collections, for the statements to come. PgError if one of `ids` is not readable.
+        In a transaction of several statements that call holds all collections, for the statements to come. PgError if
+        one of `ids` is not readable.
         """
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         if transaction.read_time is None:
@@ -414,7 +416,7 @@ class Context:
     def _read_at(self, time: Timestamp, ids: frozenset[ObjectId]) -> None:
         transaction, frontiers = self.transaction, self.coordinator.frontiers
         transaction.read_time = time
-        held = frozenset(frontiers.floors) if transaction.explicit else ids
+        held = frozenset(frontiers.floors) if transaction.explicit or transaction.is_shared else ids
         readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= time)
         transaction.holder = frontiers.hold(readable, time)
 

@@ -48,6 +48,7 @@ class Mode(Enum):
 
 
 _MIXED = frozenset((Mode.UNDECIDED, Mode.READ, Mode.WRITE, Mode.DEFINE))
+_OF_ROWS = {Mode.READ, Mode.WRITE}
 KEYS_MAX = 64  # a transaction that reads more keys of a table depends on the whole table
 SAVEPOINTS_MAX = 4_096
 BYTES_MAX = 256 << 20  # of `writes`
@@ -109,6 +110,7 @@ class Transaction:
     """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
 
     `becomes_explicit`: a BEGIN follows in the same query string, whose block includes what is done before it.
+    `spans_statements`: other statements of the query string or pipeline may belong to an implicit transaction.
 
     `settings`: the session's settings before the transaction, which ROLLBACK restores.
     `local`: the settings before SET LOCAL, which COMMIT restores.
@@ -130,6 +132,7 @@ class Transaction:
     settings: Settings
     explicit: bool = False
     becomes_explicit: bool = False
+    spans_statements: bool = False
     failed: bool = False
     mode: Mode = Mode.UNDECIDED
     read_only: bool = False
@@ -165,6 +168,11 @@ class Transaction:
     def ends_later(self) -> bool:
         """Whether the effects of a statement wait for a COMMIT or ROLLBACK, or for the end of an outer statement."""
         return self.explicit or self.becomes_explicit or self.statement is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """As `ends_later`, for statements that read or write rows. Definitions end an implicit transaction."""
+        return self.spans_statements or self.ends_later
 
     @property
     def has_effects(self) -> bool:
@@ -331,11 +339,20 @@ class Transaction:
     def can_enter(self, mode: Mode) -> bool:
         """Whether `enter` accepts the mode. Always False after SUBSCRIBE.
 
-        Only a block mixes modes. An implicit transaction is committed before a statement with another mode.
+        A block mixes modes, and an implicit transaction with effects or locks mixes reads and writes. Otherwise it is
+        committed before a statement with another mode.
         """
         if self.mode is Mode.SUBSCRIBE:
             return False
-        return self.mode in (Mode.UNDECIDED, mode) or (self.ends_later and {self.mode, mode} <= _MIXED)
+        if self.mode in (Mode.UNDECIDED, mode):
+            return True
+        if self.ends_later:
+            return {self.mode, mode} <= _MIXED
+        return (
+            self.spans_statements
+            and {self.mode, mode} == _OF_ROWS
+            and bool(self.has_effects or self.locked or self.advisory)
+        )
 
     def depend_on(self, id: ObjectId, time: Timestamp, keys: Keys | None = None) -> None:
         """Adds a relation that was read at `time`, the same for all calls. `keys`: only the rows with these keys."""

@@ -130,7 +130,7 @@ class TestDependents:
         with pytest.raises(InUse) as caught:
             self.STATE.without_item(ObjectId("u13"))
         assert (caught.value.kind, caught.value.name) == ("materialized view", "m")
-        assert caught.value.dependents == (("view", "y"),)
+        assert caught.value.dependents == ((("view", "y"), ("materialized view", "m")),)
 
     def test_indexes_are_dropped_with_their_relation(self) -> None:
         state = self.STATE.without_item(ObjectId("u15")).without_item(ObjectId("u13"))

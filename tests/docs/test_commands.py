@@ -199,7 +199,7 @@ def test_the_page_on_http(own_server: ServerThread, tmp_path: Path) -> None:
     if node is not None:
         served = urllib.request.urlopen(f"http://127.0.0.1:{own_server.http_port}/client.js", timeout=10).read()
         (tmp_path / "client.mjs").write_bytes(served)
-        (script,) = examples("http.md", "js")
+        script, together = examples("http.md", "js")
         # The program stores the rows somewhere and does not end: here it prints the first ones.
         store = "async function store(rows) { console.log('stored', JSON.stringify([...rows].sort())); }\n"
         (tmp_path / "page.mjs").write_text(store + here(script, own_server))
@@ -213,6 +213,27 @@ def test_the_page_on_http(own_server: ServerThread, tmp_path: Path) -> None:
             process.kill()
         assert 'stored [[1,"a"],[2,null],[3,"c"]]' in found
         assert "SELECT 2\n" in found
+        _check_together(tmp_path, script, together, own_server)
+
+
+def _check_together(directory: Path, first: str, script: str, server: ServerThread) -> None:
+    """Runs the example with several queries, which uses the `tidewire` of the first one, while their table changes."""
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE sales (region text, cents bigint)")
+        beginning = "\n".join(line for line in first.splitlines() if "Tidewire" in line)
+        (directory / "together.mjs").write_text(f"{here(beginning, server)}\n{script}")
+        with shell("exec node together.mjs", directory) as process:
+            assert process.stdout is not None
+            printed = [process.stdout.readline()]
+            for cents in range(3):
+                connection.execute("INSERT INTO sales VALUES ('north', %s), ('south', 1)", [cents])
+                printed.append("")
+                while not printed[-1].startswith("update"):
+                    printed.append(process.stdout.readline())
+                    assert printed[-1], printed
+            process.kill()
+    assert printed[0] == "snapshot true\n"
+    assert {line.split()[1] for line in printed if line} == {"true"}
 
 
 def by_row(answer: dict[str, Any]) -> dict[str, Any]:

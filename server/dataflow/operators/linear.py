@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.objects import ObjectId, Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.operators.operator import (
     VERSION_FIELD,
@@ -43,6 +43,10 @@ class SourceOperator(Operator):
         self._source = node
         self._merges = merges
         self._inputs = context.inputs
+
+    @property
+    def collection(self) -> ObjectId:
+        return self._source.id
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         id = self._source.id

@@ -35,7 +35,8 @@ def _now_us() -> int:
 class Hydration:
     """The progress of a dataflow's hydration, or the outcome of the last one.
 
-    `rows_there`: the log rows of the inputs. `rows_read`: the rows read so far, fewer in the end due to retractions.
+    `rows_there`: the log rows that its operators read. `rows_read`: the rows read so far, fewer in the end due to
+    retractions.
     `seconds`: the duration of the last successful hydration. `count`: the number of successful ones; a large change can
     cause another.
     """

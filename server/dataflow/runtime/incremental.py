@@ -148,7 +148,9 @@ class IncrementalComputation:
         """New operators with the state at `as_of`, and the root's changes from no rows to those at `as_of`."""
         self._reads.check_errors(self.inputs, (as_of,))
         operators = operators_of(self.root, OperatorContext(engine, self._reads, self._shared, as_of, self._step_cost))
-        with self.hydration.running(as_of, len(operators), self._changed_rows(0, as_of)):
+        sources = [operator.collection for operator in operators if isinstance(operator, SourceOperator)]
+        rows = sum(self._reads.log_row_count(id, 0, as_of + 1) for id in sources)  # a collection may be read repeatedly
+        with self.hydration.running(as_of, len(operators), rows):
             self._hydrating = operators
             self._step_cost.begin()
             try:

@@ -124,11 +124,14 @@ def unless_exists(context: Context, error: NameTaken, if_not_exists: bool) -> Ca
 
 def in_use(error: InUse) -> PgError:
     """The error for a DROP without CASCADE of an object on which others depend."""
-    kind = f"{_shown(error.kind)} {error.name}"
+
+    def described(kind: str, name: str) -> str:
+        return f"{_shown(kind)} {name}"
+
     return PgError(
         SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
-        f"cannot drop {kind} because other objects depend on it",
-        detail="\n".join(f"{_shown(k)} {n} depends on {kind}" for k, n in error.dependents),
+        f"cannot drop {described(error.kind, error.name)} because other objects depend on it",
+        detail="\n".join(f"{described(*user)} depends on {described(*used)}" for user, used in error.dependents),
         hint="Drop these columns and constraints first."
         if error.drops_columns
         else "Use DROP ... CASCADE to drop the dependent objects too.",

@@ -157,6 +157,48 @@ export class Tidewire {
     }
   }
 
+  /**
+   * Yields the batches of several queries: each has all changes of all of them at one timestamp.
+   *
+   * `queries` is an object of names to queries, or to `{query, parameters, key, envelope, orderBy}`. A batch is
+   * `{kind, time, parts, progress, token, ack()}`. `parts` has, by name, the `columns` and `changes` of all queries in a
+   * snapshot, and of those that changed in an update. `hold` names one hold on all relations. The options `asOf`,
+   * `upTo`, `token`, `signal`, `attempts` and `transport` are those of `subscribe`, for all queries.
+   *
+   * Each query has a connection. Only that of the query with the least progress is read: the changes of the others wait
+   * on the server.
+   */
+  async *followTogether(queries, { token: from = null, hold = null, ...options } = {}) {
+    const tokens = from === null ? {} : JSON.parse(from);
+    if (!Object.keys(queries).length) throw new TypeError("there is no query to follow");
+    const streams = Object.entries(queries).map(([name, given]) => {
+      const { query, ...parts } = typeof given === "string" ? { query: given } : given;
+      if (from !== null && tokens[name] === undefined) throw new TypeError(`the token has no query "${name}"`);
+      const token = tokens[name] ?? null;
+      const batches = this.subscribe(query, { ...options, ...parts, token, snapshot: undefined });
+      const keys = [parts.key ?? []].flat().length;
+      return { name, envelope: parts.envelope, keys, batches, token, progress: 0, pending: [] };
+    });
+    const acknowledge = hold === null ? async () => {} : this.#advance(hold);
+    const merge = new Merge(streams, from === null, acknowledge);
+    try {
+      while (merge.progress < Infinity) {
+        const behind = streams.reduce((one, other) => (other.progress < one.progress ? other : one));
+        const { value, done } = await behind.batches.next();
+        if (done) {
+          behind.progress = Infinity;
+        } else {
+          behind.progress = value.progress;
+          behind.token = value.token;
+          if (value.time !== null) behind.pending.push(value);
+        }
+        yield* merge.batches();
+      }
+    } finally {
+      await Promise.all(streams.map(({ batches }) => batches.return()));
+    }
+  }
+
   async *#events(parameters, signal) {
     const headers = { ...this.#headers, Accept: "text/event-stream" };
     const response = await this.#fetch(this.#address("/api/subscribe", parameters), { headers, signal });
@@ -283,6 +325,83 @@ class Reader {
     this.progress = progress;
     return { ...fields, progress, token: this.token, ack: () => this.acknowledge(progress) };
   }
+}
+
+// The time of the snapshot of a query that reads no relation is greater: it is the same at all times.
+const LAST_TIME = 2 ** 63;
+
+/** Merges streams by progress. A batch at a time is returned when the progress of all streams is greater. */
+class Merge {
+  constructor(streams, awaitsSnapshot, acknowledge) {
+    this.streams = streams;
+    this.awaitsSnapshot = awaitsSnapshot;
+    this.acknowledge = acknowledge;
+    this.progress = 0; // of the last batch; Infinity if all streams have ended
+  }
+
+  * batches() {
+    const frontier = Math.min(...this.streams.map(({ progress }) => progress));
+    if (this.awaitsSnapshot && frontier > 0) {
+      const starts = this.streams.map(({ pending }) => pending[0].time);
+      const times = starts.filter((start) => start < LAST_TIME);
+      const time = times.length ? Math.max(...times) : starts[0];
+      if (time < frontier) yield this.snapshot(time);
+    }
+    while (!this.awaitsSnapshot) {
+      const time = Math.min(...this.streams.map(({ pending }) => pending[0]?.time ?? Infinity));
+      if (time >= frontier) break;
+      const changed = this.streams.filter(({ pending }) => pending[0]?.time === time);
+      yield this.batch("update", time, changed.map(({ name, pending }) => [name, pending.shift()]), time + 1);
+    }
+    if (frontier === Infinity) this.progress = Infinity;
+    else if (!this.awaitsSnapshot && frontier > this.progress) yield this.batch("progress", null, [], frontier);
+  }
+
+  /** The contents of all queries at `time`: the snapshot of each, and its updates until then. */
+  snapshot(time) {
+    this.awaitsSnapshot = false;
+    const parts = this.streams.map((stream) => {
+      const later = stream.pending.findIndex((batch, i) => i > 0 && batch.time > time);
+      const batches = stream.pending.splice(0, later < 0 ? stream.pending.length : later);
+      return [stream.name, folded(batches, stream)];
+    });
+    return this.batch("snapshot", time, parts, time + 1);
+  }
+
+  batch(kind, time, parts, progress) {
+    this.progress = progress;
+    const tokens = this.streams.map(({ name, token }) => [name, token.replace(/[0-9]+$/, progress)]);
+    return {
+      kind,
+      time,
+      parts: Object.fromEntries(parts.map(([name, { columns, changes }]) => [name, { columns, changes }])),
+      progress,
+      token: JSON.stringify(Object.fromEntries(tokens)),
+      ack: () => this.acknowledge(progress),
+    };
+  }
+}
+
+/** The snapshot that follows from an earlier one by updates. With an envelope, the first `keys` columns are the key. */
+function folded([snapshot, ...updates], { envelope, keys }) {
+  const { columns } = snapshot;
+  if (!updates.length) return snapshot;
+  const isBefore = (i) => envelope === "debezium" && i >= keys && columns[i].name.startsWith("before_");
+  const changes = new Map();
+  for (const { diff, state, row } of [snapshot, ...updates].flatMap((batch) => batch.changes)) {
+    const text = JSON.stringify(envelope ? row.slice(0, keys) : row);
+    const total = (changes.get(text)?.diff ?? 0) + diff;
+    if (total === 0 || state === "delete") {
+      changes.delete(text);
+    } else if (!envelope) {
+      changes.set(text, { diff: total, row });
+    } else if (envelope === "debezium" && state === "upsert") {
+      changes.set(text, { state: "insert", row: row.map((value, i) => (isBefore(i) ? null : value)) });
+    } else {
+      changes.set(text, { state, row });
+    }
+  }
+  return { columns, changes: [...changes.values()] };
 }
 
 function subscription(query, { parameters, key, envelope, orderBy, asOf, upTo, snapshot, token }) {

@@ -54,7 +54,7 @@ class Replication:
         self._server = server
         self._connection = connection  # owns the transport
         self._transport = transport
-        self._messages = _Messages(transport)
+        self._messages = _Messages(transport, transport.get_protocol())
         self._confirmed = 0
         transport.set_protocol(self._messages)
 
@@ -205,13 +205,18 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class _Messages(asyncio.Protocol):
-    """Buffers what arrives. `more` waits for further data."""
+    """Buffers what arrives. `more` waits for further data.
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    `owner`: the protocol of asyncpg's connection, which must know that the connection was lost: `terminate` would write
+    to the closed transport otherwise, which uvloop refuses.
+    """
+
+    def __init__(self, transport: asyncio.Transport, owner: asyncio.BaseProtocol) -> None:
         self.buffer = bytearray()
         self.lost = False
         self.waited_in_vain = False  # `more` returned without further data
         self._transport = transport
+        self._owner = owner
         self._paused = False
         self._arrived = asyncio.Event()
 
@@ -227,6 +232,7 @@ class _Messages(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
+        self._owner.connection_lost(error)
         self._arrived.set()
 
     def taken(self, size: int) -> None:

@@ -80,7 +80,7 @@ def check_maintained(binder: Binder, name: str, tree: exp.Expr) -> None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"cannot materialize call to {name}()",
-            hint="Use mz_now(), alone on one side of a comparison in WHERE."
+            hint="Use mz_now(), alone on one side of a comparison in WHERE, such as mz_now() < t + INTERVAL '1 hour'."
             if SESSION_FUNCTIONS.get(name) in clocks
             else None,
             position=binder.at(tree),

@@ -23,6 +23,12 @@ from server.sql.functions.table import INTEGERS
 from server.sql.relations import Relation, Series, Unnest, Values
 from server.sql.scope import Entry, Scope
 
+# What to do instead of RisingWave's functions of a table, its column and intervals.
+_WINDOWS = {
+    "hop": "Join the table with generate_series(), so that each row is in all of its windows, and add to date_bin().",
+    "tumble": "GROUP BY date_bin(size, column, origin) makes windows of this size.",
+}
+
 
 def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr, scope: Scope) -> FromItem:
     """Functions in FROM: one alone, or several in parallel by ROWS FROM."""
@@ -32,6 +38,8 @@ def functions_in_from(binder: Binder, calls: Sequence[exp.Expr], tree: exp.Expr,
     offset = calls[0].args.get("offset") if len(calls) == 1 else None
     ordinality = bool(tree.args.get("ordinality") or offset)
     name = _called(calls[0])
+    if name in _WINDOWS:
+        raise binder.unsupported(f"{name.upper()} in FROM", tree, hint=_WINDOWS[name])
     alias = tree.alias or name
     if len(calls) == 1 and name in RECORD_FUNCTIONS:
         if ordinality:

@@ -1,9 +1,10 @@
 """Parser: PostgreSQL text to statements. Recursive descent for the statements, sqlglot for the queries inside them.
 
 `parse(text)` reads a whole Query message before any of it is executed. It returns a list of statements or raises the
-first error, with its position and PostgreSQL's message (`syntax error at or near "x"`, 42601). For a PostgreSQL
-feature that Tidewire lacks, the error is 0A000 and names the feature. For syntax that only Materialize has, such as
-SUBSCRIBE, the messages are Materialize's (`Expected one of PROGRESS or SNAPSHOT, found ...`).
+first error, with its position and PostgreSQL's message (`syntax error at or near "x"`, 42601). For a feature of
+PostgreSQL, Materialize or RisingWave that Tidewire lacks, the error is 0A000 and names the feature. For syntax that
+only Materialize has, such as SUBSCRIBE, the messages are Materialize's (`Expected one of PROGRESS or SNAPSHOT, found
+...`).
 
 lexer.py makes the list of tokens, token_reader.py reads it, and trees.py calls sqlglot. The first keyword of a
 statement selects its rule in `rules`. The only nesting of statements is EXPLAIN, PREPARE, COPY or DECLARE around
@@ -107,11 +108,15 @@ _OUTER_RULES: dict[str, Callable[[TokenReader, Rule], Statement]] = {
     "prepare": parse_prepare,
 }
 _BLOCK = "Send the statements between BEGIN and COMMIT."
-# Statements that Tidewire lacks, with the hint for each.
+_DESCRIBE = "SHOW COLUMNS FROM lists the columns of a relation. SHOW CREATE shows its definition."
+# Statements of PostgreSQL, Materialize and RisingWave that Tidewire lacks, with the hint for each.
 _UNSUPPORTED = {
     "call": _BLOCK,
     "checkpoint": "Every acknowledged commit is on disk.",
     "cluster": "CREATE INDEX makes lookups by a key fast.",
+    "desc": _DESCRIBE,
+    "describe": _DESCRIBE,
+    "flush": "Omit it: every acknowledged commit is visible to all later statements.",
     "import": "CREATE SOURCE ... FROM POSTGRES ... FOR ALL TABLES creates copies of the tables of another server.",
     "load": "COPY ... FROM STDIN inserts rows that the client sends.",
     "security": "GRANT and views determine who reads what.",

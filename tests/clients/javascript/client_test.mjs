@@ -13,6 +13,16 @@ async function table(name) {
   return name;
 }
 
+/** Ends at most `count` sessions that follow a query. */
+async function terminate(count) {
+  const { rows } = await tidewire.query("SELECT session_id FROM mz_internal.mz_subscriptions");
+  const sessions = (await tidewire.query("SELECT id, connection_id FROM mz_internal.mz_sessions")).rows;
+  for (const [id] of rows.slice(0, count)) {
+    const pid = sessions.find(([session]) => session === id)[1];
+    await tidewire.query(`SELECT pg_terminate_backend(${pid})`);
+  }
+}
+
 let sockets = 0; // that were opened
 globalThis.WebSocket = class extends globalThis.WebSocket {
   constructor(...parameters) {
@@ -115,12 +125,7 @@ test("a lost connection is resumed without loss or repetition", async () => {
     if (batch.kind === "progress") continue;
     assert.equal(mirror.rows.size, inserted);
     inserted += 1;
-    const { rows } = await tidewire.query("SELECT session_id FROM mz_internal.mz_subscriptions");
-    const sessions = (await tidewire.query("SELECT id, connection_id FROM mz_internal.mz_sessions")).rows;
-    for (const [id] of rows) {
-      const pid = sessions.find(([session]) => session === id)[1];
-      await tidewire.query(`SELECT pg_terminate_backend(${pid})`);
-    }
+    await terminate(Infinity);
     await tidewire.query(`INSERT INTO interrupted VALUES (${inserted}, 'x')`);
   }
   assert.deepEqual([...mirror.rows.values()], [1, 1, 1, 1, 1]);
@@ -145,6 +150,102 @@ test("errors of subscriptions, envelopes, ends and signals", async () => {
   await assert.rejects(async () => {
     for await (const _ of tidewire.subscribe("various", { signal: controller.signal, transport })) controller.abort();
   }, { name: "AbortError" });
+});
+
+test("followTogether yields the changes of all queries at one timestamp, across lost connections", async () => {
+  await table("left_side");
+  await table("right_side");
+  await tidewire.query("INSERT INTO left_side VALUES (0, 'x'), (1, 'x')");
+  await tidewire.query("DROP HOLD IF EXISTS sides; CREATE HOLD sides ON left_side, right_side");
+  const moves = [...Array(30).keys()].map((i) => [
+    { query: `DELETE FROM ${i % 2 ? "right" : "left"}_side WHERE k = 1` },
+    { query: `INSERT INTO ${i % 2 ? "left" : "right"}_side VALUES (1, 'x')` },
+  ]);
+  const queries = { left: "left_side", right: { query: "SELECT k, v FROM right_side" }, constant: "VALUES (1, 2)" };
+  const counts = new Map(Object.keys(queries).map((name) => [name, 0]));
+  const apply = ({ parts }) => {
+    for (const [name, { changes }] of Object.entries(parts)) {
+      for (const { diff } of changes) counts.set(name, counts.get(name) + diff);
+    }
+    assert.deepEqual([counts.get("left") + counts.get("right"), counts.get("constant")], [2, 1]);
+  };
+  let token;
+  let moved = 0;
+  const follow = async (until) => {
+    for await (const batch of tidewire.followTogether(queries, { token, hold: "sides", transport })) {
+      assert.equal(batch.kind === "snapshot", token === undefined);
+      if (batch.kind === "update") assert.deepEqual(Object.keys(batch.parts), ["left", "right"]);
+      apply(batch);
+      token = batch.token;
+      moved += batch.kind === "update";
+      await batch.ack();
+      if (moved === until) break;
+      if (batch.kind === "progress") continue;
+      if (moved % 5 === 1) await terminate(1 + (moved % 2));
+      await tidewire.execute(moves[moved]);
+    }
+  };
+  await follow(15);
+  await tidewire.execute(moves[15]); // while nothing is followed
+  await follow(30);
+  assert.deepEqual(Object.fromEntries(counts), { left: 2, right: 0, constant: 1 });
+  const other = tidewire.followTogether({ nothing: "left_side" }, { token });
+  await assert.rejects(other.next(), TypeError);
+});
+
+test("the snapshot of followTogether has the contents at one time", async () => {
+  await table("first_part");
+  await table("second_part");
+  await tidewire.query("INSERT INTO first_part VALUES (1, 'a')");
+  const insert = (k) => [
+    { query: `DELETE FROM first_part WHERE k = ${k - 2}` },
+    { query: `INSERT INTO first_part VALUES (${k}, 'a')` },
+    { query: `DELETE FROM second_part` },
+    { query: `INSERT INTO second_part VALUES (1, '${k}')` },
+  ];
+  let isDone = false;
+  const write = async () => {
+    for (let k = 3; !isDone; k++) await tidewire.execute(insert(k));
+  };
+  const read = async () => {
+    try {
+      for (const envelope of [undefined, "upsert", "debezium"]) {
+        for (let i = 0; i < 10; i++) {
+          const second = envelope ? { query: "second_part", envelope, key: "k" } : "second_part";
+          const queries = { first: "first_part", second };
+          for await (const { kind, parts } of tidewire.followTogether(queries, { transport })) {
+            assert.equal(kind, "snapshot");
+            const keys = parts.first.changes.map(({ row: [k] }) => k).sort((a, b) => a - b);
+            assert.equal(keys.length, 2);
+            assert.equal(keys[0] + 1, keys[1]);
+            const expected = envelope === "debezium" ? [1, null, `${keys[1]}`] : [1, `${keys[1]}`];
+            const state = envelope === "debezium" ? "insert" : "upsert";
+            const change = envelope ? { state, row: expected } : { diff: 1, row: expected };
+            assert.deepEqual(parts.second.changes, [change]);
+            break;
+          }
+        }
+      }
+    } finally {
+      isDone = true;
+    }
+  };
+  await tidewire.execute(insert(2));
+  await Promise.all([write(), read()]);
+});
+
+test("followTogether ends with its queries, its signal and their errors", async () => {
+  const kinds = [];
+  for await (const { kind } of tidewire.followTogether({ one: "VALUES (1)" }, { transport })) kinds.push(kind);
+  assert.deepEqual(kinds, ["snapshot"]);
+  await table("ending");
+  const queries = { one: "ending", two: "SELECT k FROM ending" };
+  const signal = AbortSignal.timeout(300);
+  await assert.rejects(async () => {
+    for await (const _ of tidewire.followTogether(queries, { signal, transport }));
+  }, { name: "TimeoutError" });
+  await assert.rejects(tidewire.followTogether({ ...queries, three: "nothing" }, { transport }).next(), { sqlstate: "42P01" });
+  await assert.rejects(tidewire.followTogether({}).next(), TypeError);
 });
 
 test("a subscription is one of the given user", async () => {

@@ -212,6 +212,20 @@ def test_a_subscription_reports_the_hydration_of_its_query(slow: SlowEngine, slo
     assert notices[0] == "hydrating the query: 1 of 2 operators done, 1 of 1 rows read"
 
 
+def test_a_query_reports_that_spark_is_starting(
+    slow: SlowEngine, slow_server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(slow_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int, s text)")
+        connection.execute("INSERT INTO t VALUES (1, 'a')")
+        connection.execute("SET progress_notice_interval = 100")
+        notices = heard(connection, slow.open)
+        monkeypatch.setattr(SlowEngine, "ready", False, raising=False)
+        with slow.shut_gate():
+            assert connection.execute(SLOW.encode()).fetchall() == [(1, 1)]
+    assert notices[0] == "waiting for Spark, which is starting"
+
+
 def test_a_query_reports_the_hydration_of_a_view(slow: SlowEngine, slow_server: ServerThread) -> None:
     with psycopg.connect(slow_server.dsn(), autocommit=True) as connection:
         connection.execute("CREATE TABLE t (k int, s text)")

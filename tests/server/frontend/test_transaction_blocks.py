@@ -89,6 +89,99 @@ def test_blocks_do_what_they_do_in_postgresql(theirs: Connection, connect: Conne
     compare()
 
 
+ROWS = [
+    "INSERT INTO a VALUES (1, 5)",
+    "DELETE FROM a WHERE k = 2",
+    "INSERT INTO b SELECT k, 'of ' || v FROM a",
+    "UPDATE a SET v = v + 10",
+    "INSERT INTO keyed VALUES (1, 'new'), (7, 'new') ON CONFLICT (k) DO UPDATE SET v = excluded.v",
+    "WITH gone AS (DELETE FROM keyed WHERE k = 2 RETURNING *) INSERT INTO b SELECT * FROM gone",
+    "MERGE INTO a USING b ON a.k = b.k WHEN MATCHED AND s = 'of 5' THEN DELETE",
+    "TRUNCATE keyed",
+    "INSERT INTO keyed VALUES (1, 'again')",
+]
+CONTENTS = [f"SELECT * FROM {name}" for name in ("a", "b", "keyed")]
+KEYED = (
+    "DROP TABLE IF EXISTS keyed; CREATE TABLE keyed (k int PRIMARY KEY, v text);"
+    "INSERT INTO keyed VALUES (1, 'one'), (2, 'two')"
+)
+
+
+@pytest.fixture
+def rows(theirs: Connection, connect: Connect) -> tuple[Connection, Connection]:
+    """Sessions of PostgreSQL and of Tidewire, with the same tables `a`, `b` and `keyed`."""
+    ours = connect()
+    theirs.execute("DROP TABLE IF EXISTS a, b CASCADE")
+    for connection in (theirs, ours):
+        connection.execute(TABLES)
+        connection.execute(KEYED)
+    return theirs, ours
+
+
+@pytest.mark.parametrize("ending", ["", "; INSERT INTO keyed VALUES (1, 'one')", "; SELECT 1 / (k - k) FROM a"])
+def test_the_statements_of_a_query_string_are_one_transaction(rows: tuple[Connection, Connection], ending: str) -> None:
+    theirs, ours = rows
+    for count in (2, len(ROWS) - 2, len(ROWS)):
+        text = "; ".join(ROWS[-count:]) + ending
+        assert done(ours, text) == done(theirs, text)
+        for statement in CONTENTS:
+            assert done(ours, statement) == done(theirs, statement), text
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_statements_of_a_pipeline_are_one_transaction(rows: tuple[Connection, Connection], fails: bool) -> None:
+    theirs, ours = rows
+    for connection in rows:
+        try:
+            with connection.pipeline():
+                for statement in [*ROWS, *CONTENTS, *["SELECT 1 / (k - k) FROM a"] * fails]:
+                    connection.execute(statement.encode())
+        except errors.DivisionByZero:
+            assert fails
+    for statement in CONTENTS:
+        assert done(ours, statement) == done(theirs, statement)
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_the_writes_of_a_query_string_or_pipeline_have_one_time(connect: Connect, in_pipeline: bool) -> None:
+    connection = connect()
+    connection.execute("CREATE TABLE a (k int) WITH (RETAIN HISTORY FOR '1h')")
+    connection.execute("CREATE TABLE b (k int) WITH (RETAIN HISTORY FOR '1h')")
+    row = connection.execute("SELECT mz_now() FROM (SELECT count(*) FROM a) AS counted").fetchone()
+    assert row is not None
+    writes = [
+        "INSERT INTO a VALUES (1)",
+        "INSERT INTO b SELECT k FROM a",
+        "UPDATE a SET k = 2",
+        "DELETE FROM b WHERE k = 5",
+    ]
+    if in_pipeline:
+        with connection.pipeline():
+            for write in writes:
+                connection.execute(write.encode())
+    else:
+        connection.execute("; ".join(writes).encode())
+    ((end,),) = connection.execute("SELECT mz_now() + 1 FROM (SELECT count(*) FROM a) AS counted").fetchall()
+    changes = [
+        change
+        for name in ("a", "b")
+        for change in connection.cursor().stream(
+            f"SUBSCRIBE {name} WITH (SNAPSHOT false) AS OF {row[0]} UP TO {end}".encode()
+        )
+    ]
+    assert [change[1:] for change in changes] == [(1, 2), (1, 1)]
+    assert len({change[0] for change in changes}) == 1
+
+
+def test_a_definition_commits_the_statements_of_a_query_string_before_it(connect: Connect) -> None:
+    connection = connect()
+    connection.execute("CREATE TABLE a (k int)")
+    with pytest.raises(errors.DivisionByZero):
+        connection.execute("INSERT INTO a VALUES (1); CREATE TABLE b (k int); INSERT INTO a VALUES (2); SELECT 1 / 0")
+    assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
+    assert connection.execute("SELECT * FROM b").fetchall() == []
+
+
 def test_definitions_and_rows_change_together(connect: Connect) -> None:
     ours, other = connect(), connect()
     for end in ("ROLLBACK", "COMMIT"):

@@ -115,6 +115,12 @@ def test_the_progress_of_a_hydration_is_visible(
     assert samples["tidewire_hydration_seconds_count", (("outcome", "ok"),)] == 1
 
 
+def test_the_rows_of_a_table_count_for_each_operator_that_reads_them(server: ServerThread, db: Connection) -> None:
+    db.execute("CREATE MATERIALIZED VIEW twice AS SELECT a.c, b.v FROM o a JOIN o b ON a.c = b.v")
+    assert db.execute("SELECT * FROM twice ORDER BY c").fetchall() == [(1, 1), (1, 1)]
+    assert one(db, STATUS)[2:4] == (6, 6)
+
+
 def test_failed_and_canceled_hydrations_are_reported(gate: Gate, server: ServerThread, db: Connection) -> None:
     db.execute("INSERT INTO o VALUES (2, 0)")
     db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")

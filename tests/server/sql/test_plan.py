@@ -489,6 +489,8 @@ def test_nesting_beyond_the_limit_is_an_error(make: Callable[[int], str]) -> Non
 @pytest.mark.parametrize(
     ("sql", "hint"),
     [
+        ("SELECT * FROM tumble(people, born, INTERVAL '1 day')", "GROUP BY date_bin(size, column, origin)"),
+        ("SELECT * FROM HOP(people, born, '1 day', '2 days')", "Join the table with generate_series()"),
         ("select array[array[1], array[2]]", "jsonb"),
         ("select array_agg(array[a]) from t", "jsonb_agg(array)"),
         ("select '{{1},{2}}'::int[]", "jsonb"),

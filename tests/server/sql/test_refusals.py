@@ -87,6 +87,15 @@ load 'x'
 security label on table t is 'x'
 import foreign schema a from server b into c
 explain create role r
+create source s with (connector = 'kafka')
+create table t (a int) with (connector = 'datagen')
+create table t (a timestamptz, watermark for a as a - interval '5 seconds')
+create materialized view v with (refresh every '1 day') as select 1
+create sink s from t with (connector = 'kafka')
+create sink s as select 1
+declare c subscription cursor for s
+describe t
+flush
 """
 
 
@@ -97,6 +106,16 @@ def test_refused_statements_have_a_hint(text: str) -> None:
     assert refused.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED
     assert refused.value.hint
     assert refused.value.hint.endswith(".")
+
+
+def test_unknown_options_of_materializes_explain_have_a_hint() -> None:
+    for stage, hint in (
+        ("optimized", "Omit WITH and its options."),
+        ("physical", "The options of EXPLAIN PHYSICAL PLAN are VERBOSE."),
+    ):
+        with pytest.raises(PgError, match='unrecognized EXPLAIN option "humanized"') as refused:
+            parse(f"explain {stage} plan with (humanized expressions) for select 1")
+        assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize("verb", ["create", "create or replace", "alter", "drop", "comment on"])

@@ -27,6 +27,9 @@ def parse_declare(tokens: TokenReader, parse_statement: Rule) -> Declare:
             scroll = False
         elif tokens.take("scroll"):
             scroll = True
+        elif tokens.at_all("subscription", "cursor"):
+            hint = "In a transaction block, DECLARE name CURSOR FOR SUBSCRIBE relation."
+            raise tokens.not_supported("a SUBSCRIPTION CURSOR", hint)
         elif not (tokens.take("insensitive") or tokens.take("asensitive")):
             raise tokens.syntax_error()
     tokens.expect("cursor")

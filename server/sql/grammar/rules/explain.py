@@ -97,7 +97,7 @@ def _parse_options(tokens: TokenReader, stage: ExplainStage | None) -> dict[str,
             options[name] = _parse_format(tokens, token, name, value)
         elif name not in known:
             message = f'unrecognized EXPLAIN option "{name}"'
-            raise PgError(SqlState.SYNTAX_ERROR, message, position=token.start + 1)
+            raise PgError(SqlState.SYNTAX_ERROR, message, hint=_options_hint(stage, known), position=token.start + 1)
         elif value in (None, "true", "on", "1"):
             options[name] = "true"
         elif value in ("false", "off", "0"):
@@ -112,6 +112,14 @@ def _parse_options(tokens: TokenReader, stage: ExplainStage | None) -> dict[str,
         message = "EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together"
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
     return options
+
+
+def _options_hint(stage: ExplainStage | None, known: frozenset[str]) -> str | None:
+    """The options of Materialize's EXPLAIN. None for PostgreSQL's, which has no hint for its own."""
+    if stage is None:
+        return None
+    names = ", ".join(sorted(known)).upper()
+    return f"The options of EXPLAIN {stage.upper()} PLAN are {names}." if known else "Omit WITH and its options."
 
 
 def _parse_format(tokens: TokenReader, token: Token, name: str, value: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from catalog.objects import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.token_reader import TokenReader
@@ -15,9 +16,16 @@ NAMES_MAX = 5_000
 TABLESPACE_HINT = "Omit it: all data is in the data directory of the server (--data-dir)."
 _COMPUTE = "Define a view with the query, or compute in the client."
 _REACT = "A materialized view is kept up to date when its tables change, and SUBSCRIBE sends the changes to a client."
+SOURCES_HINT = (
+    "Sources are FROM KAFKA, POSTGRES, FILE and LOAD GENERATOR. Debezium writes changes of other databases to Kafka."
+)
 UNLOGGED_HINT = "Omit UNLOGGED: all tables are durable. Temporary tables are dropped when the session ends."
 _BYTES = 'Text is compared by its bytes, as under the collation "C".'
 _CAST = "Write the conversion as an expression, for example in a view."
+_SUBSCRIBE = (
+    "CREATE SOURCE ... FROM POSTGRES follows the tables of a publication. SUBSCRIBE follows a relation of this server; "
+    "CREATE HOLD keeps its history for a client that resumes."
+)
 _TEXT_SEARCH = "Use LIKE, or regular expressions."
 # What to do instead of CREATE, and the plural of the kind.
 _HINTS = {
@@ -43,7 +51,7 @@ _HINTS = {
     "rule": (_REACT, "rules"),
     "server": ("CREATE CONNECTION describes another server, from which CREATE SOURCE reads.", "foreign servers"),
     "statistics": ("Omit it: queries are planned without statistics.", "statistics"),
-    "subscription": ("CREATE SOURCE ... FROM POSTGRES follows the tables of a publication.", "subscriptions"),
+    "subscription": (_SUBSCRIBE, "subscriptions"),
     "system": ("Use ALTER SYSTEM.", "such objects"),
     "tablespace": ("All data is in the data directory of the server (--data-dir).", "tablespaces"),
     "text": (_TEXT_SEARCH, "configurations of text search"),
@@ -75,6 +83,21 @@ def parse_temporary(tokens: TokenReader) -> bool:
     if tokens.at("local", "global") and tokens.ahead().value in ("temp", "temporary"):
         tokens.advance()
     return tokens.take("temp") or tokens.take("temporary")
+
+
+def parse_in_cluster(tokens: TokenReader) -> None:
+    """Materialize's [IN CLUSTER name]. There is one cluster; 42704 for any other name."""
+    if tokens.take("in"):
+        if not tokens.take("cluster"):
+            raise tokens.expected("CLUSTER")
+        cluster = tokens.ident()
+        if cluster.name != QUICKSTART.name:
+            raise PgError(
+                SqlState.UNDEFINED_OBJECT,
+                f'unknown cluster "{cluster.name}"',
+                hint=f"There is one cluster, {QUICKSTART.name}.",
+                position=cluster.position,
+            )
 
 
 def unsupported_kind(tokens: TokenReader, verb: str, *kinds: str) -> PgError:

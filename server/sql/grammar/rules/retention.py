@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.objects import SOURCES_HINT
 from server.sql.grammar.statements.objects import AlterRetention, ObjectKind
 from server.sql.grammar.statements.parts import Name
 from server.sql.grammar.token_reader import TokenReader
@@ -11,6 +12,11 @@ from server.sql.grammar.token_reader import TokenReader
 _INTERVAL_HINT = "All sources and tables have the interval that the server was started with (--timestamp-interval)."
 
 STORAGE_HINT = "Omit it: the server determines how rows are stored. RETAIN HISTORY FOR is the only option."
+# What to do instead of options of Materialize and RisingWave, by their first word.
+_OPTION_HINTS = {
+    "connector": SOURCES_HINT,
+    "refresh": "Omit it: a materialized view is always up to date.",
+}
 # How full PostgreSQL leaves a page, and when it vacuums. pgbench and schema dumps contain them.
 _STORAGE_PARAMETERS = (
     "fillfactor",
@@ -39,6 +45,9 @@ def parse_retain_option(tokens: TokenReader, unsupported: str) -> str | None:
     if not (tokens.ahead().value == "(" and tokens.ahead(2).value == "retain"):
         if [tokens.ahead(n).value for n in (2, 3)] == ["timestamp", "interval"]:
             raise tokens.not_supported("option TIMESTAMP INTERVAL", _INTERVAL_HINT)
+        option = tokens.ahead(2).value
+        if option in _OPTION_HINTS:
+            raise tokens.not_supported(f"option {option.upper()}", _OPTION_HINTS[option])
         raise tokens.not_supported(unsupported, STORAGE_HINT)
     tokens.expect("with")
     return _parse_retain_history(tokens)

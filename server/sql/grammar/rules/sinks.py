@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.rules.objects import parse_in_cluster
 from server.sql.grammar.rules.sources import parse_format_clause, parse_options
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.sinks import CreateSink
@@ -20,9 +21,12 @@ TOPIC_OPTIONS = ("topic", "compression type", "transactional id prefix", *_SHORT
 def parse_create_sink(tokens: TokenReader, start: int) -> CreateSink:
     exists = tokens.if_not_exists()
     name = tokens.name()
+    parse_in_cluster(tokens)
+    tokens.reject("CREATE SINK of a query", "as", hint="Create a materialized view with the query, and a sink from it.")
     tokens.expect("from")
     on = tokens.name()
     position = tokens.token.start + 1
+    tokens.reject("CREATE SINK with a connector", "with", hint=_HINT)
     tokens.expect("into")
     tokens.reject(f"CREATE SINK INTO {tokens.word.upper()}", "iceberg", "s3", hint=_HINT)
     connection: Name | None = None

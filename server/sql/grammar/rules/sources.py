@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from catalog.source_definition import ForTables
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
+from server.sql.grammar.rules.objects import SOURCES_HINT, parse_in_cluster
 from server.sql.grammar.rules.retention import parse_retain_option
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.sources import (
@@ -249,8 +250,8 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
     exists = tokens.if_not_exists()
     name = tokens.name()
     columns = parse_columns(tokens)
-    if tokens.take("in", "cluster"):
-        _parse_cluster(tokens)
+    parse_in_cluster(tokens)
+    tokens.reject("CREATE SOURCE with a connector", "with", hint=SOURCES_HINT)
     tokens.expect("from")
     connection: Name | None = None
     if tokens.at("kafka", "postgres"):
@@ -274,7 +275,7 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
             "test",
             "s3",
             "kinesis",
-            hint=_SOURCES_HINT,
+            hint=SOURCES_HINT,
         )
         raise tokens.expected("one of KAFKA or POSTGRES or FILE or LOAD GENERATOR")
     format = parse_format_clause(tokens)
@@ -284,12 +285,6 @@ def parse_create_source(tokens: TokenReader, start: int) -> CreateSource:
     return CreateSource(
         *tokens.text_from(start), name, columns, system, connection, options, format, tables, exists, retain
     )
-
-
-def _parse_cluster(tokens: TokenReader) -> None:
-    token = tokens.token
-    if (name := tokens.ident().name) != "quickstart":
-        raise PgError(SqlState.UNDEFINED_OBJECT, f'cluster "{name}" does not exist', position=token.start + 1)
 
 
 def _parse_generator(tokens: TokenReader) -> tuple[Option, ...]:
@@ -309,9 +304,6 @@ def _parse_generator(tokens: TokenReader) -> tuple[Option, ...]:
 
 
 _CONNECTIONS_HINT = "Connections are to KAFKA, CONFLUENT SCHEMA REGISTRY and POSTGRES."
-_SOURCES_HINT = (
-    "Sources are FROM KAFKA, POSTGRES, FILE and LOAD GENERATOR. Debezium writes changes of other databases to Kafka."
-)
 
 
 def parse_columns(tokens: TokenReader) -> tuple[SourceColumn, ...]:

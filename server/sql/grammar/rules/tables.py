@@ -35,6 +35,7 @@ _CHECKED = "Omit it: a constraint is checked at the end of each statement, and a
 _STORED = "Omit it: all rows are stored in the same way."
 _COLUMN_HINTS = {"deferrable": _CHECKED, "initially": _CHECKED, "storage": _STORED, "compression": _STORED}
 EXCLUDE_HINT = "UNIQUE rejects equal rows. A materialized view can show rows that overlap."
+_WATERMARK_HINT = "Omit it: a filter of a view on mz_now() removes rows when they are older than an interval."
 _LIKE_PROPERTIES = (
     *("comments", "compression", "constraints", "defaults", "generated", "identity", "indexes", "statistics"),
     "storage",
@@ -142,6 +143,8 @@ def _parse_table_element(
         rules.append(parse_reference(tokens, constraint))
     elif tokens.at("exclude") and tokens.ahead().value in ("(", "using"):
         raise tokens.not_supported("an EXCLUDE constraint", EXCLUDE_HINT)
+    elif tokens.at_all("watermark", "for"):
+        raise tokens.not_supported("a WATERMARK", _WATERMARK_HINT)
     elif tokens.take("like"):
         columns.append(_parse_like(tokens))
     else:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from catalog.objects import QUICKSTART
-from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, words
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
-from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_with_data
+from server.sql.grammar.rules.objects import TABLESPACE_HINT, parse_in_cluster, parse_with_data
 from server.sql.grammar.rules.retention import STORAGE_HINT, parse_retain_option
 from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView, IndexKey
@@ -29,7 +27,7 @@ def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: 
     exists = tokens.if_not_exists()
     name = tokens.name()
     columns = tokens.column_list()
-    _parse_in_cluster(tokens)
+    parse_in_cluster(tokens)
     retain = parse_retain_option(tokens, "CREATE MATERIALIZED VIEW with options")
     tokens.reject("CREATE MATERIALIZED VIEW with options", "using", "tablespace", hint=STORAGE_HINT)
     tokens.expect("as")
@@ -39,28 +37,13 @@ def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: 
     return CreateMaterializedView(text, offset, name, columns, query, or_replace, exists, retain, with_data)
 
 
-def _parse_in_cluster(tokens: TokenReader) -> None:
-    """Materialize's IN CLUSTER name. There is one cluster; 42704 for any other name."""
-    if tokens.take("in"):
-        if not tokens.take("cluster"):
-            raise tokens.expected("CLUSTER")
-        cluster = tokens.ident()
-        if cluster.name != QUICKSTART.name:
-            raise PgError(
-                SqlState.UNDEFINED_OBJECT,
-                f'unknown cluster "{cluster.name}"',
-                hint=f"There is one cluster, {QUICKSTART.name}.",
-                position=cluster.position,
-            )
-
-
 def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     default, unique = tokens.take("default"), tokens.take("unique")
     tokens.expect("index")
     concurrently = tokens.take("concurrently")
     exists = tokens.if_not_exists()
     name = None if tokens.at("on", "in") else tokens.ident()
-    _parse_in_cluster(tokens)
+    parse_in_cluster(tokens)
     tokens.expect("on")
     tokens.take("only")
     relation = tokens.name()

@@ -6,7 +6,9 @@ import asyncio
 import struct
 from typing import Any
 
+import psycopg
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,10 +35,12 @@ STREAM = st.lists(WAL | KEEPALIVE | NOTICE, max_size=20).map(in_order)
 class Transport:
     """Keeps what is written, and the protocol that receives."""
 
-    protocol: Any
-
     def __init__(self) -> None:
         self.written = b""
+        self.protocol: Any = asyncio.Protocol()
+
+    def get_protocol(self) -> Any:
+        return self.protocol
 
     def set_protocol(self, protocol: Any) -> None:
         self.protocol = protocol
@@ -59,6 +63,26 @@ def sent(kind: str, lsn: int, rest: Any) -> bytes:
 def opened() -> tuple[Replication, Transport]:
     server, transport = Server.of({"host": "h", "database": "d"}), Transport()
     return Replication(server, None, transport), transport  # type: ignore[arg-type]
+
+
+def test_a_lost_connection_is_reported_and_can_be_closed(logical: str) -> None:
+    """On the server's event loop, which refuses writes to a closed transport."""
+
+    async def main() -> None:
+        options = psycopg.conninfo.conninfo_to_dict(logical)
+        names = {"host": "host", "port": "port", "user": "user", "database": "dbname"}
+        connection = await Replication.open(Server.of({name: str(options[key]) for name, key in names.items()}))
+        ((process,),) = await connection.query("SELECT pg_backend_pid()")
+        async with await psycopg.AsyncConnection.connect(logical, autocommit=True) as other:
+            await other.execute("SELECT pg_terminate_backend(%s)", [process])
+        with pytest.raises(UpstreamError, match=r"terminating connection|was closed"):
+            await connection.query("SELECT 1")
+        with pytest.raises(UpstreamError, match="was closed"):
+            await connection.query("SELECT 1")
+        connection.close()
+        connection.close()
+
+    uvloop.run(main())
 
 
 @given(STREAM, st.lists(st.integers(1, 40), max_size=20), st.integers(1, 60))

@@ -1,4 +1,4 @@
-"""The hydration that a query waits for, in words."""
+"""What a query waits for before it is computed, in words: the start of Spark, or a hydration."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from server.session_state.context import Context
 from server.sql.plan import QueryPlan
 
 
-def hydration_of(context: Context, plan: QueryPlan) -> str | None:
-    """How far the hydration of a view that a query reads is, or that of the query's own dataflow. None: none runs.
+def preparation_of(context: Context, plan: QueryPlan) -> str | None:
+    """Whether Spark is starting; else how far the hydration of a view that a query reads is, or that of its dataflow.
 
-    Numbers of rows are shown to the roles that may read them in mz_hydration_statuses.
+    None: the query waits for neither. Numbers of rows are shown to the roles that may read them in
+    mz_hydration_statuses.
     """
+    if not context.engine.ready:
+        return "waiting for Spark, which is starting"
     for flow in context.coordinator.dataflows.running.values():
         if flow.hydrated:
             continue
