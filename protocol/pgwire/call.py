@@ -5,6 +5,8 @@
 
 Drivers send these messages together, and the calls of one statement differ in the parameter values only. The bytes
 around the values are compared instead of parsed. If they differ, the messages must be parsed one by one.
+
+Drivers that prepare no statement send a Parse of the unnamed statement before these messages (`unnamed_parse`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from dataclasses import dataclass
 from typing import Self
 
 from protocol.pgwire.errors import PgError
-from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Sync
+from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Parse, Sync
 from protocol.pgwire.messages.wire_format import HEADER, INT32
 
-BIND = Bind.code[0]
+BIND, PARSE = Bind.code[0], Parse.code[0]
 _DESCRIBE, _EXECUTE, _SYNC = Describe("P", "").serialize(), Execute("").serialize(), Sync().serialize()
 _NULL_LENGTH = -1
 NAME_BYTES_MAX = 63  # of a statement's name, in `bound_statement`
+PARSE_BYTES_MAX = 4_096  # in `unnamed_parse`
 
 
 def bound_statement(data: bytes, at: int) -> bytes | None:
@@ -27,6 +30,18 @@ def bound_statement(data: bytes, at: int) -> bytes | None:
     start = at + HEADER.size + 1  # after the portal's name
     end = data.find(0, start, start + NAME_BYTES_MAX + 1)
     return data[start:end] if end >= 0 and data[at] == BIND and not data[start - 1] else None
+
+
+def unnamed_parse(data: bytes, at: int) -> bytes | None:
+    """The Parse of the unnamed statement at `at`, if a Bind of that statement follows, else None."""
+    name_at = at + HEADER.size
+    if name_at >= len(data) or data[at] != PARSE or data[name_at]:
+        return None
+    length = INT32.unpack_from(data, at + 1)[0]
+    if not 4 <= length <= PARSE_BYTES_MAX:
+        return None
+    end = at + 1 + length
+    return data[at:end] if bound_statement(data, end) == b"" else None
 
 
 @dataclass(frozen=True, slots=True)

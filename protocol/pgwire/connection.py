@@ -25,7 +25,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from protocol.pgwire.call import BIND, CallShape, bound_statement
+from protocol.pgwire.call import BIND, PARSE, CallShape, bound_statement, unnamed_parse
 from protocol.pgwire.errors import PgError, Severity, SqlState
 from protocol.pgwire.messages.backend import BackendMessage, ErrorResponse
 from protocol.pgwire.messages.copying import CopyData, CopyDone, CopyFail, CopyInResponse
@@ -292,24 +292,30 @@ class Connection:
             raise
 
     @property
-    def is_at_bind(self) -> bool:
-        """Whether the next message is a Bind, which is the first message of a call."""
-        return self._at < len(self._data) and self._data[self._at] == BIND and not self._skip
+    def is_at_call(self) -> bool:
+        """Whether the next message is a Bind or a Parse, one of which is the first message of a call."""
+        return self._at < len(self._data) and self._data[self._at] in (BIND, PARSE) and not self._skip
+
+    def unnamed_parse(self) -> bytes | None:
+        """The next message if it is a Parse of the unnamed statement before a Bind of it, else None."""
+        return unnamed_parse(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
     def bound_statement(self) -> bytes | None:
         """The name of the next call's statement; None if the next message is not a Bind with the unnamed portal."""
         return bound_statement(self._data, self._at) if self._phase in _COMMAND_PHASES else None
 
-    def call_shape(self) -> CallShape | None:
-        """The shape of the next call; None if there is no complete call. Consumes nothing."""
-        return CallShape.of(self._data, self._at) if self._phase in _COMMAND_PHASES else None
+    def call_shape(self, start: int = 0) -> CallShape | None:
+        """The shape of the call after the next `start` bytes; None if there is no complete call. Consumes nothing."""
+        return CallShape.of(self._data, self._at + start) if self._phase in _COMMAND_PHASES else None
 
-    def match_call(self, shape: CallShape) -> tuple[list[bytes | None], int] | None:
-        """If the next call has this shape: its parameter values, and the argument of `consume_call`. Else None."""
-        return shape.read(self._data, self._at) if self._phase in _COMMAND_PHASES else None
+    def match_call(self, shape: CallShape, start: int = 0) -> tuple[list[bytes | None], int] | None:
+        """If the call after the next `start` bytes has this shape: its parameter values, and the argument of
+        `consume_call`. Else None.
+        """
+        return shape.read(self._data, self._at + start) if self._phase in _COMMAND_PHASES else None
 
     def consume_call(self, end: int, *, synced: bool) -> None:
-        """Consumes the messages of a `match_call`. `synced`: its answer must end with ReadyForQuery."""
+        """Consumes the messages up to the end of a `match_call`. `synced`: its answer must end with ReadyForQuery."""
         self._at = end
         phase = Phase.READY if synced else Phase.EXTENDED
         if self._phase is not phase:

@@ -7,6 +7,7 @@ so the fixed cost of a statement matters. Measured with pgbench and 32 connectio
 - Bind, optionally Describe, Execute and mostly Sync that arrive together, for one constant row: they are answered in
   one step, and only the parameter values are parsed (14 instead of 28 µs). The same holds for an INSERT of constants.
   If there is a Sync and no transaction block, the session commits the INSERT before it answers the Sync.
+- The same messages after a Parse of the unnamed statement that the session has sent before (17 instead of 23 µs).
 - A Query message with an INSERT of few literal rows: the literals become the parameters of a statement whose plan is
   kept (`literal_rows.py`). The session commits before it sends the answer.
 - Another Execute of a portal of one constant row, for example in a transaction block: the row is evaluated and encoded
@@ -30,7 +31,9 @@ from protocol.pgwire.decode import decode_parameter
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.input_style import InputStyle
-from protocol.pgwire.messages.backend import BindComplete, CommandComplete
+from protocol.pgwire.messages.backend import BindComplete, CommandComplete, ParseComplete
+from protocol.pgwire.messages.frontend import Parse
+from protocol.pgwire.messages.wire_format import HEADER
 from protocol.pgwire.single_row import row_writer
 from protocol.pgwire.types import PgType
 from server.execution.write import add_constants, insert_constants, require_insert
@@ -39,7 +42,7 @@ from server.frontend.query_cache import Cache, QueryCache
 from server.frontend.responses import kind_of
 from server.session_state.context import Context
 from server.session_state.portals import Portal
-from server.session_state.prepared import Prepared, plan_key
+from server.session_state.prepared import Prepared, plan_key, weight
 from server.session_state.results import NoRows, Result, row_description
 from server.sql.constant import Constant, NotCheap, is_short
 from server.sql.grammar.literal_rows import split_few
@@ -48,6 +51,7 @@ from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
 _BIND_COMPLETE = BindComplete().serialize()
+_PARSE_COMPLETE = ParseComplete().serialize()
 _SELECT_1 = CommandComplete("SELECT 1").serialize()
 
 _Execute = Callable[[tuple[object, ...]], tuple[Result, bytes]]
@@ -72,7 +76,10 @@ class ConstantQueries:
         self._cache = cache
         self._answers_select = answers_select
         self._calls: Cache[tuple[Prepared, _Call | None]] = Cache()
-        """The calls of statements, by the statement's name. None: they cannot be answered in one step."""
+        """The calls of statements, by the statement's name, or by the Parse message of the unnamed statement.
+
+        None: they cannot be answered in one step.
+        """
 
     def close(self) -> None:
         """Frees what is kept for the session's statements."""
@@ -144,31 +151,38 @@ class ConstantQueries:
     def answer_call(self) -> CallAnswer | None:
         """Answers and consumes the messages of a call that arrived together, if they are next."""
         dispatcher, connection = self._dispatcher, self._connection
-        if dispatcher.context.transaction.failed or not self._answers_select:
+        context = dispatcher.context
+        if context.transaction.failed or not self._answers_select:
             return None
-        name = connection.bound_statement()
-        prepared = None if name is None else dispatcher.statements.find(name.decode(errors="replace"))
-        if prepared is None:
+        parse = connection.unnamed_parse()
+        key = connection.bound_statement() if parse is None else parse
+        if key is None:
             return None
-        known, call = self._calls.get(name, (None, None))
-        if known is prepared and call is None:
+        known, call = self._calls.get(key, (None, None))
+        if parse is None:
+            prepared, start = dispatcher.statements.find(key.decode(errors="replace")), 0
+        else:
+            prepared, start = self._parsed(parse, known), len(parse)
+        if prepared is None or (known is prepared and call is None):
             return None
-        found = None if call is None else connection.match_call(call.shape)
+        found = connection.match_call(call.shape, start) if call is not None and known is prepared else None
         if found is None:
-            shape = connection.call_shape()
+            shape = connection.call_shape(start)
             if shape is None:
                 return None
-            call = _Call.of(shape, dispatcher)
-            self._calls.put(name, (prepared, call), len(prepared.text))
-            found = None if call is None else connection.match_call(call.shape)
+            call = _Call.of(
+                shape, prepared, context, _BIND_COMPLETE if parse is None else _PARSE_COMPLETE + _BIND_COMPLETE
+            )
+            self._calls.put(key, (prepared, call), len(key) + weight(prepared))
+            found = None if call is None else connection.match_call(call.shape, start)
         if call is None or found is None:
             return None
         values, end = found
-        if not call.is_valid(dispatcher):
-            self._calls.pop(name)
+        if not call.is_valid(context):
+            self._calls.pop(key)
             return None
-        volatile = dispatcher.context.volatile
-        dispatcher.context.query.begin(prepared.text)
+        volatile = context.volatile
+        context.query.begin(prepared.text)
         volatile.begin()
         try:
             result, answer = call.answer(values)
@@ -177,9 +191,23 @@ class ConstantQueries:
             return None  # handling the messages one by one reports the error at the right message
         shape = call.shape
         connection.consume_call(end, synced=shape.synced)
-        if dispatcher.context.transaction.explicit or not shape.synced:  # else Sync closes the portal
+        if parse is not None and dispatcher.statements.find("") is not prepared:
+            dispatcher.drop_unnamed_statement()
+            dispatcher.statements.put("", prepared)
+        if context.transaction.explicit or not shape.synced:  # else Sync closes the portal
             dispatcher.portals.add("", Portal(prepared, formats=shape.bind.result_formats, result=result, done=True))
         return CallAnswer(answer, kind_of(prepared.statement), shape.synced)
+
+    def _parsed(self, message: bytes, known: Prepared | None) -> Prepared | None:
+        """The plan of the statement of a Parse message, if there is one. `known`: that of the last such message."""
+        context = self._dispatcher.context
+        if known is not None and context.transaction.catalog is None and known.key == plan_key(context):
+            return known
+        try:
+            parse = Parse.parse(message, HEADER.size, len(message))
+        except PgError:
+            return None
+        return self._cache.plan(context, parse.text, parse.parameter_oids)
 
     def _is_possible(self) -> bool:
         """Whether a Query can be answered as a whole. An implicit transaction may have effects that it must commit."""
@@ -230,11 +258,10 @@ class _Call:
     head: bytes
 
     @classmethod
-    def of(cls, shape: CallShape, dispatcher: Dispatcher) -> _Call | None:
-        """Returns None if calls of this shape cannot be answered in one step."""
-        context, bind = dispatcher.context, shape.bind
-        prepared = dispatcher.statements.find(bind.statement)
-        if prepared is None or len(bind.parameters) != len(prepared.parameters):
+    def of(cls, shape: CallShape, prepared: Prepared, context: Context, head: bytes) -> _Call | None:
+        """Returns None if calls of this shape cannot be answered in one step. `head`: up to BindComplete."""
+        bind = shape.bind
+        if len(bind.parameters) != len(prepared.parameters):
             return None
         parameter_formats = bind.parameter_formats or (0,)
         if len(parameter_formats) == 1:
@@ -255,16 +282,12 @@ class _Call:
             list(zip(prepared.parameters, parameter_formats, strict=True)),
             context.settings.naming[2],
             context.settings.input_style,
-            _BIND_COMPLETE + described,
+            head + described,
         )
 
-    def is_valid(self, dispatcher: Dispatcher) -> bool:
-        """Whether the prepared statement, the settings and the plan's key are unchanged."""
-        return (
-            dispatcher.statements.find(self.shape.bind.statement) is self.prepared
-            and dispatcher.context.settings.revision is self.settings_revision
-            and self.prepared.key == plan_key(dispatcher.context)
-        )
+    def is_valid(self, context: Context) -> bool:
+        """Whether the settings and the plan's key are unchanged."""
+        return context.settings.revision is self.settings_revision and self.prepared.key == plan_key(context)
 
     def answer(self, values: Sequence[bytes | None]) -> tuple[Result, bytes]:
         """Executes the call. Returns its result and the answer without that to Sync. NotCheap; PgError."""

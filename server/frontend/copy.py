@@ -72,7 +72,6 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
     format = 1 if options.is_binary else 0
     sender.connection.send(CopyOutResponse(format, (format,) * len(fields)))
     sender.connection.send_encoded(encoder.header())
-    sender.flush()
     key = ("copy", statement.options, context.settings.output_style)
     with context.coordinator.activity.copying(context.process_id, "COPY TO", copied) as progress:
         sent = await _copy_rows(sender, result.rows, encoder, key, context.interrupt, progress)
@@ -102,6 +101,8 @@ async def _copy_rows(
             rows.interrupt_by(interrupt)
             return await rows.send(key, encode, sender, encoder)
         while not rows.finished:
+            if progress.rows:
+                sender.flush()
             table = await rows.take(TAKEN_ROWS)
             await sender.write_table(table, counted)
             progress.rows += table.num_rows

@@ -104,7 +104,7 @@ class PortalRunner:
             rows.interrupt_by(self._context.interrupt)
             sent = await rows.send(key, encode, sender)
         while not rows.finished and (limit == 0 or sent < limit):
-            if isinstance(rows, SubscriptionRows):
+            if sent or isinstance(rows, SubscriptionRows):
                 sender.flush()
             table = await rows.take(min(limit - sent, TAKEN_ROWS) if limit else TAKEN_ROWS)
             await sender.write_table(table, encode)

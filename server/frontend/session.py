@@ -167,7 +167,7 @@ class Session:
                 self._resume_later()
                 break
             has_handled = True
-            if self._connection.is_at_bind and (answered := self._constants.answer_call()) is not None:
+            if self._connection.is_at_call and (answered := self._constants.answer_call()) is not None:
                 self._responses.stop_idling()
                 self._send_answer(answered.data, answered.kind)
                 if answered.synced:

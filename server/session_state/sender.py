@@ -1,7 +1,7 @@
 """A session's output: messages and rows, written as fast as the socket accepts them.
 
 Rows are written in chunks. After each chunk the writer waits until the socket accepts more, so a client that does not
-read delays only its own query.
+read delays only its own query. Few rows are written together with the messages around them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from protocol.pgwire.messages.backend import NoticeResponse
 from server.dataflow.stream.encoding import Data, Encode, encoded_chunks
 from server.dataflow.stream.transport import Transport
 
+QUEUED_BYTES = 8 * 1024  # of rows that wait for the messages after them; PostgreSQL's buffer is as large
+
 
 class Sender:
     """A connection's output. Messages are queued by `connection.send` and written by the next `flush`.
@@ -28,9 +30,11 @@ class Sender:
         self.connection = connection
         self.transport = transport
         self.is_due = False
+        self._queued_bytes = 0  # of rows since the last flush
 
     def flush(self) -> None:
         self.is_due = False
+        self._queued_bytes = 0
         data = self.connection.data_to_send()
         if data:
             self.transport.write(data)
@@ -47,9 +51,19 @@ class Sender:
             self.flush()
 
     async def write_table(self, table: pa.Table, encode: Encode) -> None:
-        """Encodes and writes rows chunk by chunk. Returns when the socket can accept more."""
+        """Encodes and writes rows chunk by chunk. Returns when the socket can accept more.
+
+        The last chunk is only queued if it is small: call `flush` before waiting for more rows.
+        """
+        last = b""
         async for data in encoded_chunks(table, encode):
-            await self.write(data)
+            await self.write(last)
+            last = data
+        if self._queued_bytes + len(last) > QUEUED_BYTES:
+            await self.write(last)
+        elif last:
+            self._queued_bytes += len(last)
+            self.connection.send_encoded(last)
 
     async def write(self, data: Data) -> None:
         """Writes framed bytes after all queued messages. The bytes may be shared and are not copied."""

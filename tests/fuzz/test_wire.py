@@ -180,11 +180,13 @@ def run(messages: list[bytes], random: Random, seen: Seen) -> int:
             received += len(data)
         while True:
             phase = connection.phase.name
-            if connection.is_at_bind and connection.bound_statement() is not None:
-                shape = connection.call_shape()
-                if shape is not None and (found := connection.match_call(shape)) is not None:
+            parse = connection.unnamed_parse() if connection.is_at_call else None
+            if parse is not None or (connection.is_at_call and connection.bound_statement() is not None):
+                start = len(parse or b"")
+                shape = connection.call_shape(start)
+                if shape is not None and (found := connection.match_call(shape, start)) is not None:
                     connection.consume_call(found[1], synced=shape.synced)
-                    events += 3 + shape.synced
+                    events += 3 + shape.synced + (parse is not None)
                     seen[phase, "call"] += 1
                     continue
             before = connection.bytes_waiting

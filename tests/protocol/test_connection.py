@@ -540,7 +540,7 @@ def test_a_message_that_is_too_long_is_dropped_with_an_error(cls: type[Query], p
         assert connection.next_event() is NEED_DATA
         assert connection.bytes_waiting < HEADER.size
         connection.receive_data(data[start : start + size])
-        assert start < HEADER.size or not connection.is_at_bind
+        assert start < HEADER.size or not connection.is_at_call
     connection.receive_data(Sync().serialize() + Query("SELECT 1").serialize())
     with pytest.raises(PgError, match="message is too long") as caught:
         connection.next_event()

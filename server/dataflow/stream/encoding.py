@@ -13,9 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog.spill import pieces
+from catalog.updates import size_of
 
 CHUNK_ROWS = 8_192  # encoded and written at once
 CHUNK_BYTES = 512 * 1024  # of Arrow data, likewise
+SMALL_BYTES = CHUNK_BYTES // 4
 THREAD_ROWS = 1_024  # from this number on a chunk is encoded in a thread, to keep the event loop responsive
 MEMORY_BYTES_MAX = 1024 * 1024  # of one time's changes; a larger result is written to a file
 
@@ -44,11 +46,16 @@ def chunks_of(rows: pa.Table) -> Iterator[pa.Table]:
 
 async def encoded_chunks(rows: pa.Table, encode: Encode) -> AsyncIterator[bytes]:
     """Encodes the rows chunk by chunk."""
-    for chunk in chunks_of(rows):
-        if chunk.num_rows < THREAD_ROWS and chunk.nbytes < CHUNK_BYTES // 4:
+    for chunk in [rows] if _is_small(rows) else chunks_of(rows):
+        if _is_small(chunk):
             yield encode(chunk)
         else:
             yield await asyncio.to_thread(encode, chunk)
+
+
+def _is_small(rows: pa.Table) -> bool:
+    """Whether the rows are encoded at once, as one chunk."""
+    return 0 < rows.num_rows < THREAD_ROWS and size_of(rows) < SMALL_BYTES
 
 
 async def encoded(rows: pa.Table, encode: Encode, directory: Path | None) -> Encoded:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgwire.call import NAME_BYTES_MAX, CallShape, bound_statement
-from protocol.pgwire.messages.backend import CommandComplete, DataRow, ReadyForQuery
+from protocol.pgwire.call import NAME_BYTES_MAX, PARSE_BYTES_MAX, CallShape, bound_statement, unnamed_parse
+from protocol.pgwire.messages.backend import CommandComplete, DataRow, ParseComplete, ReadyForQuery
 from protocol.pgwire.messages.frontend import Bind, Close, Describe, Execute, Flush, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.messages.startup import StartupMessage
 from server.frontend.constant_queries import CallAnswer, ConstantQueries
@@ -68,10 +68,15 @@ binds = st.builds(
 def exchanges(draw: st.DrawFn) -> list[FrontendMessage]:
     """Messages up to a Sync: mostly those that drivers send, sometimes with another portal, format or row limit."""
     messages: list[FrontendMessage] = []
+    bound = draw(st.lists(binds, min_size=1, max_size=3))
     if draw(st.booleans()):
-        messages.append(Close("S", name := draw(names)))
+        name = draw(names)
+        if name or draw(st.booleans()):
+            messages.append(Close("S", name))
         messages.append(Parse(name, draw(st.sampled_from(STATEMENTS))))
-    for bind in draw(st.lists(binds, min_size=1, max_size=3)):
+        if not name:
+            bound[0].statement = name
+    for bind in bound:
         bind.result_formats = draw(formats)
         messages.append(bind)
         if draw(st.booleans()):
@@ -279,19 +284,85 @@ def test_each_pipelined_call_is_answered(server: ServerThread) -> None:
     assert answer.count(ReadyForQuery("I").serialize()) == 20
 
 
-def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+def recorded_answers(monkeypatch: pytest.MonkeyPatch) -> list[CallAnswer]:
+    """Returns a list to which the answers to whole calls are appended."""
+    found: list[CallAnswer] = []
     answer_call = ConstantQueries.answer_call
 
     def recorded(queries: ConstantQueries) -> CallAnswer | None:
-        found.append(answer_call(queries))
-        return found[-1]
+        if (answer := answer_call(queries)) is not None:
+            found.append(answer)
+        return answer
 
     monkeypatch.setattr(ConstantQueries, "answer_call", recorded)
+    return found
+
+
+def test_the_calls_of_drivers_are_answered_as_a_whole(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = recorded_answers(monkeypatch)
     parse: list[FrontendMessage] = [Parse("a", "SELECT $1::int"), Sync()]
     call: list[FrontendMessage] = [Bind("", "a", (0,), (b"5",), (1,)), Describe("P", ""), Execute(""), Sync()]
     _, answer = server.call(answers(server.app.listener, [[serialized(parse)], [serialized(call)]]))
     assert found == [CallAnswer(answer.removesuffix(ReadyForQuery("I").serialize()), "select", synced=True)]
+
+
+def test_a_statement_without_a_name_is_parsed_and_called_as_a_whole(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = recorded_answers(monkeypatch)
+
+    def call(text: str, value: bytes) -> list[bytes]:
+        messages = [Parse("", text), Bind("", "", (0,), (value,)), Describe("P", ""), Execute(""), Sync()]
+        return [serialized(messages)]
+
+    again = serialized([Bind("", "", (0,), (b"9",)), Execute(""), Sync()])
+    first, second = "SELECT $1::int + 1", "SELECT $1::int + 2"
+    sent = [call(first, b"5"), call(second, b"5"), call(first, b"6"), call(second, b"7"), call(first, b"8"), [again]]
+    answered = server.call(answers(server.app.listener, sent))
+    parsed = ParseComplete().serialize()
+    whole = [answer.data + ReadyForQuery("I").serialize() for answer in found if answer.data.startswith(parsed)]
+    assert whole == answered[2:5]  # the first two had no plan
+    values = [b"7", b"9", b"9"]
+    assert all(DataRow((value,)).serialize() in answer for answer, value in zip(whole, values, strict=True))
+    assert DataRow((b"10",)).serialize() in answered[5]
+
+
+def test_a_call_with_the_parse_of_a_statement_follows_changes_of_the_catalog(server: ServerThread) -> None:
+    call = serialized([Parse("", "INSERT INTO changed VALUES ($1)"), Bind("", "", (), (b"5",)), Execute(""), Sync()])
+    sent = [
+        [Query("CREATE TABLE changed (a int)").serialize()],
+        *[[call]] * 3,
+        [Query("DROP TABLE changed").serialize()],
+        [call],
+        [Query("CREATE TABLE changed (a text)").serialize()],
+        *[[call]] * 3,
+        [Query("BEGIN; DROP TABLE changed; CREATE TABLE changed (a int CHECK (a > 5))").serialize()],
+        [call],
+        [Query("ROLLBACK").serialize()],
+        [call],
+        [Query("DROP TABLE changed").serialize()],
+    ]
+    found = server.call(answers(server.app.listener, sent))
+    inserted = [b"INSERT 0 1" in answer for answer in found]
+    assert inserted == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert b'relation "changed" does not exist' in found[5]
+    assert b"violates check constraint" in found[11]
 
 
 def test_a_cached_answer_is_the_same_in_each_transaction_state(server: ServerThread) -> None:
@@ -336,3 +407,24 @@ def test_a_call_shape_parses_the_values_of_bind(bind: Bind, after: bytes, descri
     bind.portal = "named"
     assert bound_statement(serialized([bind]), 0) is None
     assert bound_statement(serialized([Execute("")]), 0) is None
+
+
+@given(
+    st.sampled_from(["", "a"]), st.text(max_size=20), st.sampled_from(["", "a"]), st.booleans(), st.binary(max_size=3)
+)
+def test_a_parse_before_a_bind_of_the_unnamed_statement_is_found(
+    name: str, text: str, bound: str, with_bind: bool, before: bytes
+) -> None:
+    parse = Parse(name, text.replace("\0", ""), (23,)).serialize()
+    data = before + parse + (Bind("", bound).serialize() if with_bind else Sync().serialize())
+    found = unnamed_parse(data, len(before))
+    assert found == (parse if not name and with_bind and not bound else None)
+    for cut in range(len(before) + len(parse) + 7):  # up to the end of the Bind's names
+        assert unnamed_parse(data[:cut], len(before)) is None
+
+
+def test_long_parse_messages_are_not_compared() -> None:
+    bind = Bind("", "").serialize()
+    for length in (PARSE_BYTES_MAX - 4, PARSE_BYTES_MAX):  # with the length itself
+        parse = Parse("", "x" * (length - 4)).serialize()
+        assert (unnamed_parse(parse + bind, 0) is None) == (length == PARSE_BYTES_MAX)
