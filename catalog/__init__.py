@@ -17,6 +17,7 @@
 - `log`: every collection's batches, their `payloads`, frontiers and compaction. `layout`: the columns of payloads.
   `spans`: the times of a batch. `merging`: the sum of batches.
 - `spill`: consolidation of changes that exceed memory; `ranges`: without partitions on disk where possible.
+  `free_space`: what temporary files leave to commits.
 - `directory`: creates durable files. `check`: verifies a data directory.
 
 A change is committed here before the server acts on it. After a restart all other server state is rebuilt from here.

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from catalog import updates
+from catalog import free_space, updates
 from catalog.ranges import ranges
 from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, key_hashes, quick_hashes
@@ -41,6 +41,7 @@ def mapped(
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         with pa.ipc.new_file(file, schema) as writer:
             for batch in batches:
+                free_space.check(directory)
                 writer.write_batch(batch)
         file.flush()
         return pa.ipc.open_file(pa.memory_map(file.name))
@@ -52,6 +53,7 @@ class Partitions:
     def __init__(self, schema: pa.Schema, count: int, directory: Path | None) -> None:
         self.count = count
         self.schema = schema
+        self._directory = directory
         self._file = tempfile.NamedTemporaryFile(dir=directory)  # noqa: SIM115 (closed when it has been written)
         self._writer = pa.ipc.new_file(self._file, schema)
         self._written = 0
@@ -59,7 +61,11 @@ class Partitions:
         self._reader: Reader | None = None
 
     def add(self, table: pa.Table, numbers: NDArray[np.integer]) -> None:
-        """Appends rows; `numbers` has the partition of each. Needs as much memory as the table."""
+        """Appends rows; `numbers` has the partition of each. Needs as much memory as the table.
+
+        OSError if the disk is full.
+        """
+        free_space.check(self._directory)
         ordered = rows_at(table, np.argsort(numbers, kind="stable"))
         counts = np.bincount(numbers, minlength=self.count)
         starts = np.cumsum(counts) - counts

@@ -179,7 +179,8 @@ def _negative_bound(fault: Fault) -> PgError:
 _HINTS = {
     SqlState.OUT_OF_MEMORY: "Ask for fewer rows at a time, or restart the server with a larger --spark-memory "
     "(on a cluster, also with a larger spark.executor.memory).",
-    SqlState.DISK_FULL: "Make room in the data directory: Spark keeps temporary files there.",
+    SqlState.DISK_FULL: "Make room in the data directory, where Spark keeps temporary files, or ask for fewer rows at "
+    "a time.",
 }
 _division_by_zero = _error(SqlState.DIVISION_BY_ZERO, "division by zero")
 _cancelled = _error(SqlState.QUERY_CANCELED, "canceling statement due to user request")

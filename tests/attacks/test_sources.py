@@ -323,3 +323,30 @@ def test_a_silent_postgresql(own_server: ServerProcess, sql: psycopg.Connection)
             with pytest.raises(errors.QueryCanceled):
                 sql.execute(statement.encode())
         assert time.monotonic() - begun < 5
+
+
+def test_a_role_cannot_reach_addresses_of_its_choice(own_server: ServerProcess, sql: psycopg.Connection) -> None:
+    """Neither the server itself, which lets it in as a superuser, nor another service of the machine is contacted."""
+    accepted: list[socket.socket] = []
+    sql.execute("CREATE ROLE probing LOGIN")
+    sql.execute("GRANT CREATE ON SCHEMA public TO probing")
+    with listening(accepted.append) as port:
+        to_postgres = f"CREATE CONNECTION c TO POSTGRES (HOST '127.0.0.1', PORT {port}, USER u, DATABASE d)"
+        itself = to_postgres.replace(str(port), str(own_server.port)).replace("USER u", "USER materialize")
+        kafka = f"CREATE CONNECTION c TO KAFKA (BROKER '127.0.0.1:{port}', SECURITY PROTOCOL PLAINTEXT)"
+        registry = f"CREATE CONNECTION c TO CONFLUENT SCHEMA REGISTRY (URL 'http://127.0.0.1:{port}')"
+        with psycopg.connect(own_server.dsn, user="probing", autocommit=True) as role:
+            for statement in (to_postgres, itself, kafka, registry):
+                for option in ("", " WITH (VALIDATE)", " WITH (VALIDATE = false)"):
+                    with pytest.raises(errors.InsufficientPrivilege, match='denied to create connection "c"'):
+                        role.execute((statement + option).encode())
+            sql.execute(itself.encode())
+            with pytest.raises(errors.InsufficientPrivilege, match="denied for connection c"):
+                role.execute("VALIDATE CONNECTION c")
+            sql.execute("ALTER CONNECTION c OWNER TO probing")
+            for option in ("", " WITH (VALIDATE)"):
+                with pytest.raises(errors.InsufficientPrivilege, match='denied to alter connection "c"'):
+                    role.execute(f"ALTER CONNECTION c SET (PORT {port}){option}".encode())
+        assert not accepted
+    sql.execute("DROP OWNED BY probing CASCADE")
+    sql.execute("DROP ROLE probing")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,3 +186,26 @@ def test_changes_are_applied_part_by_part(going: int, tmp_path: Path, monkeypatc
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3)))
 def test_distinct_returns_the_number_of_distinct_values(values: list[int]) -> None:
     assert spill.distinct(np.array(values, np.uint64)) == len(set(values))
+
+
+@pytest.mark.usefixtures("small")
+def test_temporary_files_leave_space_for_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are refused as long as less than a tenth of the filesystem, at most a gigabyte, is free."""
+    free = 0
+
+    def statvfs(_: object) -> SimpleNamespace:
+        return SimpleNamespace(f_blocks=1000, f_frsize=1 << 24, f_bavail=free)
+
+    table = pa.table({"a": range(1000)})
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    free = 63
+    for work in (
+        lambda: spill.kept(iter([table, table]), tmp_path),
+        lambda: list(spill.partitioned([table], tmp_path)),
+    ):
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            work()
+        assert caught.value.errno == errno.ENOSPC
+    free = 64
+    assert spill.kept(iter([table, table]), tmp_path).num_rows == 2000
+    assert not list(tmp_path.iterdir()), "a file has a name"

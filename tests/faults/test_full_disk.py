@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import resource
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.world import Unstartable, World
+from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.faults
 
@@ -64,18 +64,12 @@ class Limit:
 
 @contextmanager
 def disk_of_kind(kind: str, path: Path) -> Iterator[SmallDisk | Limit]:
-    path.mkdir()
     if kind == "limit":
+        path.mkdir()
         yield Limit(path)
         return
-    mounting = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
-    done = subprocess.run(mounting, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no small file system can be mounted here, only the limit is tested: {done.stderr.strip()}")
-    try:
+    with small_disk(path, DISK_BYTES):
         yield SmallDisk(path)
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def refused_start(world: World) -> bool:

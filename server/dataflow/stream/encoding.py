@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from catalog import free_space
 from catalog.spill import pieces
 from catalog.updates import size_of
 
@@ -66,6 +67,7 @@ async def encoded(rows: pa.Table, encode: Encode, directory: Path | None) -> Enc
     with tempfile.TemporaryFile(dir=directory) as file:
         ends = [0]
         async for chunk in encoded_chunks(rows, encode):
+            await asyncio.to_thread(free_space.check, directory)
             await asyncio.to_thread(file.write, chunk)
             ends.append(ends[-1] + len(chunk))
         file.flush()

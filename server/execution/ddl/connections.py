@@ -53,7 +53,7 @@ async def evaluate(context: Context, statement: CreateConnection | AlterConnecti
 
 
 def create(context: Context, statement: CreateConnection) -> CatalogState:
-    """Executes CREATE CONNECTION."""
+    """Executes CREATE CONNECTION. PgError 42501."""
     schema, name = schema_of(context, statement.name)
     id, state = context.state.new_id()
     try:
@@ -63,7 +63,7 @@ def create(context: Context, statement: CreateConnection) -> CatalogState:
 
 
 def alter(context: Context, statement: AlterConnection) -> CatalogState:
-    """Executes ALTER CONNECTION ... SET or RESET. Sources that use the connection reconnect."""
+    """Executes ALTER CONNECTION ... SET or RESET. Sources that use the connection reconnect. PgError 42501."""
     altered = _altered(context, statement)
     return context.state if altered is None else context.state.with_item(altered)
 
@@ -92,6 +92,7 @@ def used_connection(context: Context, name: Name, *, system: str | None = None) 
 
 
 def _connection(context: Context, id: ObjectId, schema: ObjectId, name: str, statement: CreateConnection) -> Connection:
+    _require_superuser(context, "create", name)
     plain, secrets = _split(context, statement.options)
     connection = Connection(id, schema, name, statement.system, plain, secrets)
     _check(connection)
@@ -104,7 +105,7 @@ def _altered(context: Context, statement: AlterConnection) -> Connection | None:
     if found is None:
         return None
     assert isinstance(found, Connection)
-    privileges.require_owner(context.state, context.role, found)
+    _require_superuser(context, "alter", found.name)
     changed: list[Option | Ident] = [*statement.set, *statement.reset]
     for option in changed:
         _check_known(found.system, option)
@@ -117,6 +118,19 @@ def _altered(context: Context, statement: AlterConnection) -> Connection | None:
     )
     _check(altered)
     return altered
+
+
+def _require_superuser(context: Context, verb: str, name: str) -> None:
+    """PgError 42501 except for superusers.
+
+    Systems that trust the server's address, such as the server itself, would let the role in.
+    """
+    if not privileges.is_superuser(context.state, context.role):
+        raise PgError(
+            SqlState.INSUFFICIENT_PRIVILEGE,
+            f'permission denied to {verb} connection "{name}"',
+            hint=f"Must be superuser to {verb} a connection. A superuser can grant USAGE on it.",
+        )
 
 
 def _check_known(system: str, option: Option | Ident) -> None:
@@ -145,7 +159,7 @@ def _check(connection: Connection) -> None:
 
 
 def _split(context: Context, options: Sequence[Option]) -> tuple[dict[str, str], dict[str, ObjectId]]:
-    """The options with plain values, and those that name secrets. PgError 42704, 42809 or 42501 for a secret."""
+    """The options with plain values, and those that name secrets. PgError 42704 or 42809 for a secret."""
     plain, secrets = {}, {}
     for option in options:
         if option.secret is None:
@@ -153,8 +167,6 @@ def _split(context: Context, options: Sequence[Option]) -> tuple[dict[str, str],
             continue
         secret = named_item(context, ObjectKind.SECRET, option.secret)
         assert isinstance(secret, NamedSecret)
-        privileges.require_names(context.state, context.role, (secret.id,))
-        privileges.require(context.state, context.role, secret.id, Privilege.USAGE)
         secrets[option.name] = secret.id
     return plain, secrets
 

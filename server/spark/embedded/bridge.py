@@ -10,14 +10,17 @@ from py4j.java_gateway import JavaObject
 
 from server.spark.errors import Failure, Fault
 
+_SOURCES = ("PreparedArrow", "PreparedPlan", "RunningStatements", "MemoryGuard", "DiskGuard", "SparkBridge")
+"""The classes, each after those that it uses."""
+
 
 def compile_bridge(gateway: ClientServer) -> JavaObject:
     """Compiles the Java sources inside the JVM. Returns a `SparkBridge`, which opens paths and describes errors."""
     loader = gateway.jvm.Thread.currentThread().getContextClassLoader()
-    for source in ("PreparedArrow.java", "PreparedPlan.java", "MemoryGuard.java", "SparkBridge.java"):
+    for source in _SOURCES:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
-        compiler.cook(files("server.spark").joinpath("java", source).read_text())
+        compiler.cook(files("server.spark").joinpath("java", f"{source}.java").read_text())
         loader = compiler.getClassLoader()
     return loader.loadClass("tidewire.SparkBridge").newInstance()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from catalog.free_space import RESERVED_BYTES_MAX, RESERVED_SHARE
 from server.spark import EngineUnavailable
 from server.spark.driver import SESSION_PROPERTIES
 from server.spark.embedded.bridge import compile_bridge
@@ -72,6 +73,7 @@ def spark_properties(master: str, memory_mb: int, directory: Path) -> dict[str, 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
+        "spark.executor.heartbeatInterval": "1s",  # the age of the numbers with which DiskGuard.java finds the cause
         "spark.scheduler.mode": "FAIR",  # a long query does not starve short ones
         "spark.driver.maxResultSize": f"{memory_mb // 2}m",
         "spark.pyspark.python": worker_python(),
@@ -123,6 +125,7 @@ class EmbeddedDriver:
             self._bridge = bridge.result()
         self._bridge.boundThreads(self._context, CLEANING_THREADS)
         self._bridge.guardMemory(self._context)
+        self._bridge.guardDisk(self._context, RESERVED_SHARE, RESERVED_BYTES_MAX)
         self._stock = None if low_latency else StockPaths(gateway, self._bridge)
         self._process = jvm
         self._jvm = gateway.jvm

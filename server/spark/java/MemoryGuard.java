@@ -6,8 +6,7 @@ import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryUsage;
 import java.util.ArrayDeque;
 import java.util.Iterator;
-import java.util.LinkedHashMap;
-import java.util.Map;
+import java.util.List;
 import org.apache.spark.SparkContext;
 
 /**
@@ -26,9 +25,6 @@ public class MemoryGuard implements Runnable {
     private static final long END_NS = 30L * 1000 * 1000 * 1000; // from the cancellation of a statement to its end, at most
     private static final int EXIT_OUT_OF_MEMORY = 52; // as Spark's handler of an OutOfMemoryError
 
-    private static final Map<String, Long> running =
-            new LinkedHashMap<String, Long>(); // job groups, the oldest first, and when each was cancelled, or 0
-
     private SparkContext context;
 
     /** Starts the guard's thread. */
@@ -38,28 +34,6 @@ public class MemoryGuard implements Runnable {
         Thread thread = new Thread(guard, "tidewire-memory-guard");
         thread.setDaemon(true);
         thread.start();
-    }
-
-    /** Adds the job group of a statement that starts. */
-    public static void begin(String group) {
-        synchronized (running) {
-            running.put(group, Long.valueOf(0));
-        }
-    }
-
-    /** Removes the job group of a statement that has ended. */
-    public static void end(String group) {
-        synchronized (running) {
-            running.remove(group);
-        }
-    }
-
-    /** Whether the guard has cancelled a running statement. */
-    public static boolean hasCancelled(String group) {
-        synchronized (running) {
-            Long cancelled = (Long) running.get(group);
-            return cancelled != null && cancelled.longValue() != 0;
-        }
     }
 
     public void run() {
@@ -86,34 +60,21 @@ public class MemoryGuard implements Runnable {
         double collecting = (now[1] - before[1]) * 1e6 / (now[0] - before[0]);
         if (collecting > COLLECTING_MAX && used() > USED_MAX) {
             samples.clear();
-            cancelOldest(now[0]);
+            cancelOldest();
         }
     }
 
-    private void cancelOldest(long now) {
-        String oldest = null;
-        synchronized (running) {
-            Iterator<Map.Entry<String, Long>> entries = running.entrySet().iterator();
-            while (entries.hasNext()) {
-                Map.Entry<String, Long> entry = (Map.Entry<String, Long>) entries.next();
-                long cancelled = ((Long) entry.getValue()).longValue();
-                if (cancelled != 0) {
-                    if (now - cancelled > END_NS) {
-                        Runtime.getRuntime().halt(EXIT_OUT_OF_MEMORY);
-                    }
-                    return; // the memory that it frees may be enough
-                }
-                if (oldest == null) {
-                    oldest = (String) entry.getKey();
-                }
-            }
-            if (oldest == null) {
-                return;
-            }
-            running.put(oldest, Long.valueOf(now));
+    private void cancelOldest() {
+        long cancelledFor = RunningStatements.cancelledFor();
+        if (cancelledFor > END_NS) {
+            Runtime.getRuntime().halt(EXIT_OUT_OF_MEMORY);
         }
-        context.cancelJobGroupAndFutureJobs(oldest);
-        PreparedPlan.cancel(oldest);
+        List<String> groups = RunningStatements.groups();
+        if (cancelledFor >= 0 || groups.isEmpty()) {
+            return; // the memory that the cancelled statement frees may be enough
+        }
+        RunningStatements.cancel(
+                context, (String) groups.get(0), new OutOfMemoryError("GC overhead limit exceeded"));
     }
 
     /** Returns the time that pauses for collections have taken since the start, in milliseconds. */

@@ -6,6 +6,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
+import java.io.File;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
@@ -151,7 +152,7 @@ public class SparkBridge implements Runnable {
         String sql = text(in);
         SparkContext context = session.sparkContext();
         context.setJobGroup(group, null, false);
-        MemoryGuard.begin(group);
+        RunningStatements.begin(group);
         try {
             long begun = System.nanoTime();
             for (int i = 0; i < dropped.length; i++) {
@@ -194,11 +195,11 @@ public class SparkBridge implements Runnable {
         } catch (Throwable thrown) {
             // Subqueries and broadcasts run concurrently: when one fails, the jobs of the others would continue.
             context.cancelJobGroupAndFutureJobs(group);
-            boolean cancelledByGuard = MemoryGuard.hasCancelled(group);
+            Throwable reason = RunningStatements.reason(group);
             out.writeInt(FAILED);
-            write(out, describe(cancelledByGuard ? new OutOfMemoryError("GC overhead limit exceeded") : thrown));
+            write(out, describe(reason != null ? reason : thrown));
         } finally {
-            MemoryGuard.end(group);
+            RunningStatements.end(group);
         }
     }
 
@@ -401,6 +402,12 @@ public class SparkBridge implements Runnable {
     /** Starts the guard that ends a statement when the heap is exhausted. */
     public void guardMemory(SparkContext context) {
         MemoryGuard.start(context);
+    }
+
+    /** Starts the guard that ends a statement before the disk is full. */
+    public void guardDisk(SparkContext context, long share, long bytesMax) throws ReflectiveOperationException {
+        Object files = field(field(field(context, "_env"), "blockManager"), "diskBlockManager"); // see boundThreads
+        DiskGuard.start(context, (File[]) field(files, "localDirs"), share, bytesMax);
     }
 
     /** Cancels the prepared statement of a job group, which is not a Spark job. */

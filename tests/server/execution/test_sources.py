@@ -368,20 +368,23 @@ def test_privileges(own_server: ServerThread, connection: psycopg.Connection) ->
         kafka = "CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') FORMAT TEXT"
         refused(connection, kafka, "42501", "permission denied for connection k")
         stealing = "CREATE CONNECTION x TO KAFKA (BROKER 'h', SASL PASSWORD SECRET pw)"
-        refused(connection, stealing, "42501", "permission denied for secret pw")
+        refused(connection, stealing, "42501", 'permission denied to create connection "x"')
         file = "CREATE SOURCE s FROM FILE '/etc/passwd' FORMAT TEXT"
         refused(connection, file, "42501", "permission denied to create a source from a file")
         for statement in ("ALTER SECRET pw AS 'x'", "DROP SECRET pw CASCADE"):
             refused(connection, statement, "42501", "must be owner of secret pw")
-        refused(connection, "ALTER CONNECTION k SET (BROKER 'x')", "42501", "must be owner of connection k")
+        altering = "ALTER CONNECTION k SET (BROKER 'x')"
+        refused(connection, altering, "42501", 'permission denied to alter connection "k"')
         refused(connection, "VALIDATE CONNECTION k", "42501", "permission denied for connection k")
         refused(connection, "CREATE TABLE t FROM SOURCE c (REFERENCE bids)", "42501", "permission denied for source c")
         refused(connection, "ALTER SOURCE c ADD SUBSOURCE bids", "42501", "must be owner of source c")
         connection.execute("RESET ROLE")
         connection.execute("GRANT USAGE ON SECRET pw TO engineer")
         connection.execute("GRANT SELECT ON c TO engineer")
+        connection.execute("ALTER CONNECTION k OWNER TO engineer")
         connection.execute("SET ROLE engineer")
-        connection.execute(stealing.encode())
+        refused(connection, stealing, "42501", 'permission denied to create connection "x"')
+        refused(connection, altering, "42501", 'permission denied to alter connection "k"')
         connection.execute("CREATE TABLE t FROM SOURCE c (REFERENCE bids)")
         connection.execute("CREATE SOURCE own FROM LOAD GENERATOR COUNTER (UP TO 1)")
         connection.execute("SELECT * FROM own")
