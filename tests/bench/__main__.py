@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 from pathlib import Path
 from types import ModuleType
+
+from server.runtime.allocator import configure_allocator
+
+if __name__ == "__main__":  # before an import of pyarrow: many benchmarks run parts of the server in this process
+    configure_allocator(os.environ)
 
 from tests.bench import (
     backfill,

@@ -1,7 +1,11 @@
 """The statements of a sink into PostgreSQL.
 
-Rows are compared as the texts of records: this is defined for all types, NULL equals NULL, and such conditions can be
-hashed. Columns that are NOT NULL are compared as values, too, so that indexes on them can be used.
+Rows are equal if the texts of all their columns are, and NULL equals NULL: this is defined for all types.
+
+- With a key, rows are joined by it, and their other columns are compared as they are stored, which is much cheaper than
+  to print them. Columns of types that have several stored forms of the same text are converted to text.
+- Without a key, the texts of the records are compared, because such conditions can be hashed. Columns that are NOT NULL
+  are compared as values, too, so that indexes on them can be used.
 """
 
 from __future__ import annotations
@@ -29,8 +33,16 @@ CREATE TABLE IF NOT EXISTS {FRONTIERS} (
 FRONTIERS_EXIST = f"SELECT to_regclass('{FRONTIERS}') IS NOT NULL"
 
 
+STORED = frozenset(
+    ["bool", "int2", "int4", "int8", "numeric", "date", "time", "timestamp", "timestamptz", "uuid", "bytea", "jsonb"]
+)  # types whose values have the same text if and only if they are stored as the same bytes, unlike the NaN of floats
+
 PREFER_INDEX = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
 """For few staged rows, of which PostgreSQL has no statistics: it would often read the whole table."""
+PREFER_HASH = """
+SELECT set_config('work_mem', '64MB', true) WHERE pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB')
+"""
+"""For many staged rows: a join with the default of 4 MB writes most of the table to temporary files."""
 
 
 def read_frontier(id: str) -> str:
@@ -59,13 +71,14 @@ class Statements:
     """The statements for a table. `table`: its quoted name. `columns`: those of the collection, in its order.
 
     `key`: positions of the columns of the key; None: rows are a multiset. `not_null`: the positions of the columns that
-    are NOT NULL in the table.
+    are NOT NULL in the table. `stored`: of those that can be compared as they are stored.
     """
 
     table: str
     columns: tuple[str, ...]
     key: tuple[int, ...] | None
     not_null: frozenset[int]
+    stored: frozenset[int]
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -126,7 +139,8 @@ class Statements:
     def _same_rows(self) -> str:
         if self.key is not None:
             return f"{self._same_keys} AND {self._same_values}"
-        return " AND ".join((*self._equal(sorted(self.not_null)), self._same_values))
+        found, wanted = self._found(self.values), _record("s", self.values)
+        return " AND ".join((*self._equal(sorted(self.not_null)), f"{found}::text = {wanted}::text"))
 
     @property
     def _same_keys(self) -> str:
@@ -134,9 +148,13 @@ class Statements:
 
     @property
     def _same_values(self) -> str:
+        """With a key: whether the other columns are equal."""
         if not self.values:
             return "true"
-        return f"{self._found(self.values)}::text = {_record('s', self.values)}::text"
+        types = {i: "" if i in self.stored else "::text" for i in self.values}
+        found = ", ".join(f"t.{identifier(self.columns[i])}{type}" for i, type in types.items())
+        wanted = ", ".join(f"s.c{i}{type}" for i, type in types.items())
+        return f"pg_catalog.record_image_eq(ROW({found}), ROW({wanted}))"
 
     def _equal(self, positions: Iterable[int]) -> list[str]:
         return [f"t.{identifier(self.columns[i])} = s.c{i}" for i in positions]

@@ -155,7 +155,9 @@ class Table:
         """Deletes and updates rows, within a transaction. PgError if one of them is not there."""
         if not net.staged.num_rows:
             return
-        if self._target.key is not None and net.staged.num_rows <= FEW_ROWS:
+        if net.staged.num_rows > FEW_ROWS:
+            await self._connected.execute(sql.PREFER_HASH)
+        elif self._target.key is not None:
             await self._connected.execute(sql.PREFER_INDEX)
         await self._stage(net)
         assert self._statements is not None

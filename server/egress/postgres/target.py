@@ -11,7 +11,7 @@ from catalog.objects import Column
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.egress.postgres.connection import Connection
-from server.egress.postgres.statements import Statements
+from server.egress.postgres.statements import STORED, Statements
 from server.egress.sink_kind import SinkDefinition
 from server.ingest.postgres.replication import identifier
 
@@ -104,7 +104,8 @@ class Target:
                 )
         not_null = frozenset(i for i, c in enumerate(self.columns) if columns[c.name]["not_null"])
         comparable = frozenset(i for i, type in enumerate(self.types) if type.name != "json")
-        return Statements(self.quoted, self.names, self.key, not_null & comparable)
+        stored = frozenset(i for i, type in enumerate(self.types) if type.name in STORED)
+        return Statements(self.quoted, self.names, self.key, not_null & comparable, stored)
 
     async def check_may_create(self, connection: Connection) -> None:
         """PgError if the table, which does not exist, cannot be created."""

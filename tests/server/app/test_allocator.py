@@ -1,4 +1,4 @@
-"""The command line sets the options of Arrow's allocator before pyarrow reads them."""
+"""The command lines set the options of Arrow's allocator before pyarrow reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from server.runtime.allocator import SETTINGS, configure_allocator
 
-PROGRAM = """
+SERVER = """
 import sys
 from unittest import mock
 import server.__main__ as program
@@ -25,6 +25,17 @@ assert "pyarrow" not in sys.modules
 with mock.patch.object(program, "app", serve):
     program.main()
 """
+BENCHMARKS = """
+import contextlib, io, runpy, sys
+
+sys.argv = ["bench", "--help"]
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    runpy.run_module("tests.bench", run_name="__main__")
+
+import pyarrow as pa
+with open("/proc/self/status") as status:
+    print(pa.default_memory_pool().backend_name, *[line.split()[1] for line in status if "THP_enabled" in line])
+"""
 
 
 def test_existing_settings_are_kept() -> None:
@@ -34,7 +45,8 @@ def test_existing_settings_are_kept() -> None:
 
 
 @pytest.mark.skipif("THP_enabled" not in Path("/proc/self/status").read_text(), reason="the kernel does not tell")
-def test_the_allocator_has_disabled_huge_pages() -> None:
+@pytest.mark.parametrize("program", [SERVER, BENCHMARKS], ids=["server", "benchmarks"])
+def test_the_allocator_has_disabled_huge_pages(program: str) -> None:
     own = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=own, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], env=own, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["mimalloc", "0"]

@@ -7,6 +7,7 @@ from time import sleep
 from typing import Any
 
 import asyncpg
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from catalog.objects import Table
 from server.coordinator.committer import Request
 from server.coordinator.payloads import prepare_payloads
 from server.egress.postgres.connection import Connection
+from server.egress.postgres.statements import Statements
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
 from tests.fix_server import ServerThread
@@ -243,6 +245,67 @@ def test_a_change_by_others_is_detected_and_not_overwritten(
     target.execute("BEGIN; DELETE FROM kept; INSERT INTO kept VALUES (1, 'a'), (2, 'b'); COMMIT")
     while rows(target, "kept") != rows(connection, "t"):
         sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "other"),
+    [
+        ("double precision", "-0", "0"),
+        ("numeric", "1.5", "1.50"),
+        ("text", None, ""),
+        ("varchar", "a", "a "),
+        ("interval", "30 days", "1 mon"),
+        ("json", "[1]", "[ 1]"),
+        ("real[]", "{0}", "{-0}"),
+        ("timestamp", "1999-12-31 23:59:59.999999", "2000-01-01"),
+    ],
+)
+def test_values_that_look_different_are_a_change_by_others(
+    server: ServerThread, connection: psycopg.Connection, target: psycopg.Connection, type: str, value: Any, other: str
+) -> None:
+    """Some of them are equal for the operator = of the type."""
+    connection.execute(f"CREATE TABLE t (k int NOT NULL, v {type}, w int)".encode())
+    connection.execute("INSERT INTO t VALUES (1, %s, 1)", [value])
+    connection.execute("CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k)")
+    wait_until_equal(connection, "t", target, "kept")
+    target.execute(f"UPDATE kept SET v = '{other}'".encode())
+    change(server, "t", lambda rows: with_values(rows, c2=2))
+    assert "was changed by somebody else: the row (1," in wait_until_stalled(connection)
+    target.execute(f"UPDATE kept SET v = {'NULL' if value is None else f'{value!r}'}".encode())
+    while rows(target, "kept") != rows(connection, "t"):
+        sleep(0.005)
+
+
+def test_values_that_others_wrote_as_texts_are_found(
+    server: ServerThread, connection: psycopg.Connection, target: psycopg.Connection
+) -> None:
+    """The bytes that PostgreSQL stores for a text are those of the sink's binary value, or are not compared."""
+    connection.execute(f"CREATE TABLE t ({TYPES})".encode())
+    connection.execute(f"INSERT INTO t VALUES {ROWS}".encode())
+    nan = pa.array(np.array([0xFFF8000000000001], np.uint64).view(np.float64))[0].as_py()
+    change(server, "t", lambda rows: with_values(rows, c4=nan))
+    target.execute(f"CREATE TABLE kept ({TYPES}, PRIMARY KEY (k)); INSERT INTO kept VALUES {ROWS}".encode())
+    target.execute("UPDATE kept SET d = 'NaN'")
+    connection.execute("CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k) WITH (SNAPSHOT = false)")
+    change(server, "t", lambda rows: with_values(rows, c2=5))
+    wait_until_equal(connection, "t", target, "kept")
+    change(server, "t", lambda rows: rows.slice(0, 1))
+    wait_until_equal(connection, "t", target, "kept")
+
+
+def test_many_rows_are_updated_by_a_join_of_the_keys(
+    server: ServerThread, connection: psycopg.Connection, target: psycopg.Connection
+) -> None:
+    """A condition on other columns would be hashed, too, for all rows of the table."""
+    connection.execute("CREATE TABLE t (k bigint NOT NULL, a text, b double precision)")
+    connection.execute("CREATE SINK s FROM t INTO POSTGRES CONNECTION pg TABLE kept KEY (k)")
+    wait_until_equal(connection, "t", target, "kept")
+    found = Statements('"kept"', ("k", "a", "b"), (0,), frozenset((0,)), frozenset())
+    target.execute(found.create_staging.encode())
+    target.execute("SET enable_nestloop = off; SET enable_mergejoin = off")
+    for statement in (found.update, found.delete):
+        plan = [str(line).strip() for (line,) in target.execute(f"EXPLAIN {statement}".encode())]
+        assert "Hash Cond: (t.k = s.c0)" in plan or "Hash Cond: (s.c0 = t.k)" in plan
 
 
 def test_a_change_by_others_is_detected_without_a_key(
