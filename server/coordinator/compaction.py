@@ -18,7 +18,7 @@ from functools import partial
 import structlog
 
 from catalog.collection_errors import CollectionErrors
-from catalog.log import Batch, Damaged, Log, Payload
+from catalog.log import Batch, Damaged, Dropped, Log, Payload
 from catalog.objects import ObjectId, Timestamp
 from catalog.store import MustEnd, Store
 from server.runtime.cancellation import raise_if_cancelled
@@ -51,6 +51,8 @@ async def compact(
                     metrics.compacted_batches.inc(merged)
             except MustEnd:
                 return  # the committer fails in the same way and ends the server
+            except Dropped:
+                pass  # while its batches were merged
             except Damaged as error:
                 if str(error) not in damaged:
                     damaged.add(str(error))

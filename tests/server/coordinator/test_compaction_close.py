@@ -1,4 +1,4 @@
-"""What happens during a merge of compaction: the server closes, or commits."""
+"""What happens during a merge of compaction: the server closes, commits, or drops the collection."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
-from catalog.log import MERGE_BATCHES, Log
+from catalog.log import MERGE_BATCHES, Dropped, Log
 from catalog.objects import Column, ObjectId, Table, Timestamp
 from catalog.updates import DIFF
 from server.coordinator.committer import Request
@@ -111,3 +112,30 @@ async def test_history_that_was_released_during_a_merge_is_not_merged_with_its_t
     assert await compact_collection(files.store, files.log, frontiers, T) == MERGE_BATCHES
     assert len(files.log.batches(T)) == 2 * MERGE_BATCHES
     files.store.close()
+
+
+async def test_a_collection_that_is_dropped_during_its_merge_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = asyncio.Queue[None]()
+    loop = asyncio.get_running_loop()
+
+    def dropped(self: Log, run: Any) -> Any:
+        loop.call_soon_threadsafe(passes.put_nowait, None)
+        raise Dropped(TABLE.id)
+
+    monkeypatch.setattr(Log, "_read_for_merge", dropped)
+    with capture_logs() as events:
+        coordinator = opened(tmp_path)
+        await coordinator.start()
+        before = coordinator.state
+        after = replace(before.with_item(TABLE), version=before.version + 1)
+        await coordinator.commit(Request(catalog=(before, after)))
+        for _ in range(8):
+            rows = pa.table([np.arange(ROWS), np.ones(ROWS, np.int64)], ["c0", DIFF])
+            await coordinator.commit(Request(writes=await prepare_payloads(coordinator.log, {TABLE.id: [rows]})))
+        async with asyncio.timeout(10):
+            for _ in range(2):
+                await passes.get()
+        await coordinator.close()
+    assert [event for event in events if event["log_level"] == "error"] == []
