@@ -182,6 +182,22 @@ def test_a_definition_commits_the_statements_of_a_query_string_before_it(connect
     assert connection.execute("SELECT * FROM b").fetchall() == []
 
 
+def test_later_reads_of_a_query_string_are_at_the_time_of_the_first(connect: Connect) -> None:
+    """Also if that is longer ago than the history that tables retain, and the table was written meanwhile."""
+    connection, other = connect(), connect()
+    connection.execute("CREATE TABLE a (k int)")
+    connection.execute("CREATE TABLE b (k int)")
+    connection.execute("INSERT INTO b VALUES (1)")
+    writing = threading.Timer(0.3, lambda: other.execute("UPDATE b SET k = 2"))
+    writing.start()
+    cursor = connection.execute("SELECT k FROM a; SELECT pg_sleep(2); SELECT k FROM b")
+    writing.join()
+    while cursor.nextset():
+        pass
+    assert cursor.fetchall() == [(1,)]
+    assert connection.execute("SELECT k FROM b").fetchall() == [(2,)]
+
+
 def test_definitions_and_rows_change_together(connect: Connect) -> None:
     ours, other = connect(), connect()
     for end in ("ROLLBACK", "COMMIT"):
