@@ -57,17 +57,19 @@ class PostgresSource:
         return Postgres(server, _publication(definition), _slot(definition), targets, context)
 
     async def dropped(self, definition: SourceDefinition) -> None:
-        server = Server.of(definition.connection)
-        replication = await Replication.open(server)
+        server, slot = Server.of(definition.connection), _slot(definition)
         try:
-            await asyncio.wait_for(drop_slot(replication, _slot(definition), wait=True), DROP_S)
-        except TimeoutError:
+            replication = await Replication.open(server)
+            try:
+                await asyncio.wait_for(drop_slot(replication, slot, wait=True), DROP_S)
+            finally:
+                replication.close()
+        except (TimeoutError, UpstreamError) as error:
+            reason = error.message if isinstance(error, UpstreamError) else "it is in use"
             raise UpstreamError(
-                f'could not drop replication slot "{_slot(definition)}" of {server}: it is in use',
+                f'could not drop replication slot "{slot}" of {server}: {reason}',
                 "Drop it there with pg_drop_replication_slot(), or its WAL will be kept.",
             ) from None
-        finally:
-            replication.close()
 
 
 def _slot(definition: SourceDefinition) -> str:

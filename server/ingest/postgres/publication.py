@@ -24,7 +24,7 @@ SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication
 # to_jsonb: before version 15, pg_publication_tables has neither column lists nor row filters.
 _TABLES = """
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relreplident AS identity, to_jsonb(p) ->> 'rowfilter' AS filter,
-       to_jsonb(p) -> 'attnames' AS published, greatest(c.reltuples, 0)::int8 AS rows,
+       to_jsonb(p) -> 'attnames' AS published, nullif(c.reltuples, -1)::int8 AS rows,
        has_table_privilege(c.oid, 'SELECT') AS readable
 FROM pg_publication_tables p
 JOIN pg_namespace n ON n.nspname = p.schemaname
@@ -77,7 +77,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of a publication. `filter`: the row filter as SQL. `rows`: PostgreSQL's estimate."""
+    """A table of a publication. `filter`: the row filter as SQL. `rows`: PostgreSQL's estimate, None before ANALYZE."""
 
     oid: int
     schema: str
@@ -85,7 +85,7 @@ class PublishedTable:
     identity: ReplicaIdentity
     columns: tuple[PublishedColumn, ...]
     filter: str | None
-    rows: int
+    rows: int | None
     readable: bool
 
     @property

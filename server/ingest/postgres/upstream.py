@@ -312,7 +312,9 @@ class Postgres:
             assert lsn is not None
             assert name is not None
             statistics, coordinator = self._context.statistics, self._context.coordinator
-            statistics.snapshot_records_known = sum(copy.table.rows for copy in self._missing)
+            estimates = [copy.table.rows for copy in self._missing]
+            known = [rows for rows in estimates if rows is not None]
+            statistics.snapshot_records_known = sum(known) if len(known) == len(estimates) else None
             statistics.snapshot_records_staged = 0
             self._staged, self._missing = self._missing, []
             await copy_tables(self._server, name, coordinator.log, statistics, self._staged)

@@ -25,7 +25,7 @@ from server.sql.scope import Entry, Scope
 
 # What to do instead of RisingWave's functions of a table, its column and intervals.
 _WINDOWS = {
-    "hop": "Join the table with generate_series(), so that each row is in all of its windows, and add to date_bin().",
+    "hop": "Join the table with generate_series(), and subtract multiples of the step from date_bin().",
     "tumble": "GROUP BY date_bin(size, column, origin) makes windows of this size.",
 }
 

@@ -128,6 +128,40 @@ def test_the_statements_of_a_query_string_are_one_transaction(rows: tuple[Connec
             assert done(ours, statement) == done(theirs, statement), text
 
 
+def all_results(connection: Connection, text: str) -> list[tuple[str | None, Any]] | str | None:
+    """The command tag and the rows of each statement of a query string, or the SQLSTATE of the error."""
+    try:
+        cursor = connection.execute(text.encode())
+    except psycopg.Error as error:
+        return error.sqlstate
+    found = []
+    while True:
+        rows = sorted(map(repr, cursor.fetchall())) if cursor.description else None
+        found.append((cursor.statusmessage, rows))
+        if not cursor.nextset():
+            return found
+
+
+def test_query_strings_do_what_they_do_in_postgresql(rows: tuple[Connection, Connection]) -> None:
+    theirs, ours = rows
+    for view in VIEWS:
+        theirs.execute(view.replace("MATERIALIZED ", "").encode())
+        ours.execute(view.encode())
+
+    @examples(20)
+    @given(
+        st.lists(st.one_of(WRITES, READS), min_size=2, max_size=6),
+        st.sampled_from(("SELECT * FROM joined", "INSERT INTO keyed VALUES (1, 'one'), (1, 'two')")),
+    )
+    def compare(statements: list[str], last: str) -> None:
+        text = "; ".join([*statements, last])
+        assert all_results(ours, text) == all_results(theirs, text), text
+        for statement in CONTENTS:
+            assert done(ours, statement) == done(theirs, statement), text
+
+    compare()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_statements_of_a_pipeline_are_one_transaction(rows: tuple[Connection, Connection], fails: bool) -> None:
     theirs, ours = rows
@@ -180,6 +214,22 @@ def test_a_definition_commits_the_statements_of_a_query_string_before_it(connect
         connection.execute("INSERT INTO a VALUES (1); CREATE TABLE b (k int); INSERT INTO a VALUES (2); SELECT 1 / 0")
     assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
     assert connection.execute("SELECT * FROM b").fetchall() == []
+
+
+def test_later_reads_of_a_query_string_are_at_the_time_of_the_first(connect: Connect) -> None:
+    """Also if that is longer ago than the history that tables retain, and the table was written meanwhile."""
+    connection, other = connect(), connect()
+    connection.execute("CREATE TABLE a (k int)")
+    connection.execute("CREATE TABLE b (k int)")
+    connection.execute("INSERT INTO b VALUES (1)")
+    writing = threading.Timer(0.3, lambda: other.execute("UPDATE b SET k = 2"))
+    writing.start()
+    cursor = connection.execute("SELECT k FROM a; SELECT pg_sleep(2); SELECT k FROM b")
+    writing.join()
+    while cursor.nextset():
+        pass
+    assert cursor.fetchall() == [(1,)]
+    assert connection.execute("SELECT k FROM b").fetchall() == [(2,)]
 
 
 def test_definitions_and_rows_change_together(connect: Connect) -> None:

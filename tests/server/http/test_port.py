@@ -326,7 +326,8 @@ class TestMetrics:
         change = Change(server.http_port)
         reader = psycopg.connect(dsn, autocommit=True)
         reader.pgconn.send_query(statement.format(clause).encode())
-        until(lambda: change.of("tidewire_subscriptions_active", output=output) == 1)
+        until(lambda: change.of("tidewire_subscriptions_started_total", output=output) == 1)  # after it is active
+        assert change.of("tidewire_subscriptions_active", output=output) == 1
         reader.pgconn.finish()
         until(lambda: change.of("tidewire_subscriptions_active", output=output) == 0)
         until(lambda: change.of("tidewire_sessions") == 0)

@@ -108,6 +108,14 @@ def test_refused_statements_have_a_hint(text: str) -> None:
     assert refused.value.hint.endswith(".")
 
 
+@pytest.mark.parametrize("query", ["select * from t", "values (1)", "show tables", "with a as (select 1) table a"])
+def test_a_query_of_subscribe_without_parentheses_has_a_hint(query: str) -> None:
+    with pytest.raises(PgError, match="syntax error at or near") as refused:
+        parse(f"subscribe {query}")
+    assert refused.value.sqlstate == SqlState.SYNTAX_ERROR
+    assert refused.value.hint == "Write the query in parentheses: SUBSCRIBE (SELECT ...)."
+
+
 def test_unknown_options_of_materializes_explain_have_a_hint() -> None:
     for stage, hint in (
         ("optimized", "Omit WITH and its options."),

@@ -16,7 +16,7 @@ from server.sql.grammar.statements.subscribe import (
     Subscribe,
     WithinTimestampOrderBy,
 )
-from server.sql.grammar.token_reader import TokenReader
+from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
 _TRUE, _FALSE = ("true", "on", "1", "t", "yes"), ("false", "off", "0", "f", "no")
 
@@ -31,6 +31,10 @@ def parse_subscribe(tokens: TokenReader) -> Subscribe:
         source = parse_show(tokens) if tokens.at("show") else tokens.query()
         if not tokens.take(")"):
             raise tokens.expected("right parenthesis")
+    elif tokens.at(*QUERY_HEADS, "show"):
+        error = tokens.syntax_error()
+        error.hint = "Write the query in parentheses: SUBSCRIBE (SELECT ...)."
+        raise error
     else:
         source = tokens.name()
     output = _parse_output(tokens)

@@ -16,6 +16,8 @@ import pytest
 
 from catalog.source_definition import Secret
 from server.ingest.ingestion import Status
+from server.ingest.kinds import kind_of
+from server.ingest.upstream import UpstreamError
 from tests.fix_postgres import PostgresServer
 from tests.server.ingest.postgres.harness import Source, definition, running
 
@@ -53,6 +55,14 @@ async def reported(source: Source, status: Status, message: str, hint: str, sqls
 async def slot_of(upstream: Any) -> str:
     query = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
     return str(await upstream.fetchval(query))
+
+
+async def test_the_slot_of_a_server_that_cannot_be_reached_is_named() -> None:
+    unreachable = definition("postgresql://postgres@127.0.0.1:1/postgres")
+    message = 'could not drop replication slot "tidewire_.*" of PostgreSQL "127.0.0.1:1".*: could not connect'
+    with pytest.raises(UpstreamError, match=message) as failed:
+        await kind_of("postgres").dropped(unreachable)
+    assert failed.value.hint == "Drop it there with pg_drop_replication_slot(), or its WAL will be kept."
 
 
 async def test_a_slot_that_is_dropped_while_it_is_read(tmp_path: Path, source_database: Database) -> None:

@@ -245,6 +245,16 @@ async def test_a_table_is_copied_in_ranges_and_written_in_pieces(
         assert len(source.times("t")) == 1
 
 
+@pytest.mark.parametrize(("analyze", "known"), [("ANALYZE", 100), ("ANALYZE t", None), ("SELECT 1", None)])
+async def test_the_number_of_rows_is_known_if_all_tables_were_analyzed(
+    tmp_path: Path, source_database: Database, analyze: str, known: int | None
+) -> None:
+    setup = "CREATE TABLE t AS SELECT i FROM generate_series(1, 100) i; CREATE TABLE u (a int4)"
+    async with following(tmp_path, source_database, f"{setup}; {analyze}") as (source, _):
+        statistics = source.statistics
+        assert (statistics.snapshot_records_known, statistics.snapshot_records_staged) == (known, 100)
+
+
 async def test_a_position_is_committed_and_confirmed(tmp_path: Path, source_database: Database) -> None:
     async with following(tmp_path, source_database, "CREATE TABLE t (id int4 PRIMARY KEY)") as (source, upstream):
         await upstream.execute("INSERT INTO t VALUES (1)")
