@@ -15,7 +15,7 @@
   `pg_catalog`: PostgreSQL's.
 - `updates`: (row, diff) as Arrow tables: consolidation, difference, multiplicities.
 - `log`: every collection's batches, their `payloads`, frontiers and compaction. `layout`: the columns of payloads.
-  `spans`: the times of a batch. `merging`: the sum of batches.
+  `spans`: the times of a batch. `merging`: the sum of batches. `shared_list`: a sequence with cheap appends.
 - `spill`: consolidation of changes that exceed memory; `ranges`: without partitions on disk where possible.
   `free_space`: what temporary files leave to commits.
 - `directory`: creates durable files. `check`: verifies a data directory.

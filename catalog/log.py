@@ -33,7 +33,7 @@ import itertools
 import sqlite3
 import threading
 import zlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,6 +49,7 @@ from catalog import updates as u
 from catalog.layout import Layout, check_unaltered
 from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads, parsed
+from catalog.shared_list import SharedList
 from catalog.spans import Spans
 from catalog.store import Store, StoreError, Undecided
 
@@ -209,7 +210,7 @@ class Log:
         )  # tables of payload files and the files' sizes
         self._verified: set[int] = set()  # batches whose payload checksum has been verified
         self._damaged: dict[ObjectId, int] = {}  # collections with a damaged batch row, and that batch's id
-        self._batches: dict[ObjectId, tuple[Batch, ...]] = {}
+        self._batches: dict[ObjectId, SharedList[Batch]] = {}
         self._leaving: dict[int, pa.Table] = {}  # inline payloads of batches that a merge in progress replaces
         self._unused: list[str] = []  # files that no batch names any more
         self._merged_to: dict[ObjectId, Timestamp] = {}  # time of the latest merge; `changes` need `lower` > it
@@ -220,7 +221,7 @@ class Log:
             self._stored(row) for row in store.read(f"SELECT {STORED} FROM batches ORDER BY collection, time, id")
         ]
         for collection, own in itertools.groupby(batches, key=lambda batch: batch.collection):
-            self._batches[collection] = tuple(own)
+            self._batches[collection] = SharedList(own)
         named = {batch.file for batch in batches}
         if not self._damaged:  # the file name in a damaged row may be wrong: a used file would be removed
             for orphan in payloads.names() - named:
@@ -305,7 +306,7 @@ class Log:
         """Makes batches visible to readers, after the commit of the transaction that inserted them."""
         with self._lock:
             for batch, payload in written:
-                self._batches[batch.collection] = (*self._batches.get(batch.collection, ()), batch)
+                self._batches[batch.collection] = self.batches(batch.collection).appended(batch)
                 self._written(batch, payload.stored_table)
 
     def create(self, tx: sqlite3.Connection, collection: ObjectId, frontiers: Frontiers) -> None:
@@ -337,14 +338,15 @@ class Log:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def batches(self, collection: ObjectId) -> tuple[Batch, ...]:
+    def batches(self, collection: ObjectId) -> SharedList[Batch]:
         """The collection's batches, ordered by time."""
-        return self._batches.get(collection, ())
+        found = self._batches.get(collection)
+        return SharedList() if found is None else found
 
     def _between(self, collection: ObjectId, lower: int, upper: int) -> tuple[Batch, ...]:
         """The batches that may have times in [lower, upper); takes O(log n)."""
         batches = self.batches(collection)
-        return batches[bisect_left(batches, lower, key=_time) : bisect_left(batches, upper, key=_first_time)]
+        return batches[batches.bisect_left(lower, key=_time) : batches.bisect_left(upper, key=_first_time)]
 
     def times(self, collection: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         """The times in [lower, upper) at which there are updates, ascending.
@@ -357,7 +359,7 @@ class Log:
     def next_time(self, collection: ObjectId, lower: int) -> Timestamp | None:
         """The least of the times >= `lower` that `times` returns; None if there is none."""
         batches = self.batches(collection)
-        at = bisect_left(batches, lower, key=_time)
+        at = batches.bisect_left(lower, key=_time)
         return batches[at].times(lower, batches[at].time + 1)[0] if at < len(batches) else None
 
     def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
@@ -520,13 +522,13 @@ class Log:
     def mergeable(self, collection: ObjectId, since: int) -> tuple[Batch, ...]:
         """The newest run of batches with times <= `since` that is worth merging; empty if there is none."""
         batches = self.batches(collection)
-        return _run(batches[: bisect_right(batches, since, key=_time)], consolidates=True)
+        return _run(batches[: batches.bisect_right(since, key=_time)], consolidates=True)
 
     def mergeable_history(self, collection: ObjectId, since: int, before: int) -> tuple[Batch, ...]:
         """The newest run of batches with `since < time < before` that `merge_history` should merge; may be empty."""
         batches = self.batches(collection)
-        first = bisect_right(batches, since, key=_first_time)
-        return _run(batches[first : bisect_left(batches, before, key=_time)], consolidates=False, spans_max=SPANS_MAX)
+        first = batches.bisect_right(since, key=_first_time)
+        return _run(batches[first : batches.bisect_left(before, key=_time)], consolidates=False, spans_max=SPANS_MAX)
 
     def merge_history(self, run: tuple[Batch, ...]) -> Payload:
         """The payload of one batch that replaces a run: the same updates at the same times."""
@@ -592,14 +594,14 @@ class Log:
         The collection may have been dropped meanwhile.
         """
         with self._lock:
-            old = self._batches.get(batch.collection, ())
+            old = self.batches(batch.collection)[:]
             if run[0] not in old:
                 self._forget((batch,))
                 return
             first = old.index(run[0])
             if merged.spans is None:
                 self._merged_to[batch.collection] = max(batch.time, self._merged_to.get(batch.collection, batch.time))
-            self._batches[batch.collection] = (*old[:first], batch, *old[first + len(run) :])
+            self._batches[batch.collection] = SharedList((*old[:first], batch, *old[first + len(run) :]))
             self._written(batch, merged.stored_table)
             self._forget(run)
 

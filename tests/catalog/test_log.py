@@ -304,7 +304,7 @@ class TestPayloads:
     def test_a_merge_of_many_small_batches_has_few_record_batches(self, opened: Opened) -> None:
         for time in range(1, 41):
             opened.write(time, (T, rows(time, text="x" * 2_000)))
-        merged = opened.log.merge(opened.log.batches(T))
+        merged = opened.log.merge(opened.log.batches(T)[:])
         assert merged.file is not None
         assert merged.table["c0"].num_chunks == 1
         assert merged.table["c0"].to_pylist() == list(range(1, 41))
@@ -361,7 +361,7 @@ class TestDamage:
         opened.create(other)
         for time in range(1, 4):
             opened.write(time, (T, rows(time, text="x" * module.INLINE_BYTES)), (other, rows(time)))
-        opened.log.discard(opened.log.merge(opened.log.batches(T)))  # the whole file is mapped, and remains mapped
+        opened.log.discard(opened.log.merge(opened.log.batches(T)[:]))  # the whole file is mapped, and remains mapped
         file = tmp_path / "payloads" / str(opened.log.batches(T)[1].file)
         opened.store.close()
         size = file.stat().st_size
@@ -372,9 +372,9 @@ class TestDamage:
                 again.log.rows(T, 3, SCHEMA)
             assert "checksum" in damaged.value.detail
             with pytest.raises(Damaged):
-                again.log.merge(again.log.batches(T))
+                again.log.merge(again.log.batches(T)[:])
             with pytest.raises(Damaged):
-                again.log.merge_history(again.log.batches(T))
+                again.log.merge_history(again.log.batches(T)[:])
             assert again.log.changes(T, 3, 4, SCHEMA).num_rows == 1, "another batch of the collection"
             assert again.log.rows(other, 3, SCHEMA).num_rows == 3
             again.store.close()
@@ -602,8 +602,8 @@ def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
         opened.write(time, (T, rows(time)))
     assert opened.log.mergeable(T, 2) == ()
     assert opened.log.mergeable_history(T, 2, 10) == opened.log.batches(T)[1:]
-    assert opened.log.mergeable_history(T, 0, 10) == opened.log.batches(T)
-    assert opened.log.mergeable(T, 6) == opened.log.batches(T)
+    assert opened.log.mergeable_history(T, 0, 10) == opened.log.batches(T)[:]
+    assert opened.log.mergeable(T, 6) == opened.log.batches(T)[:]
 
 
 def test_a_merge_copies_large_rows_in_small_parts() -> None:
