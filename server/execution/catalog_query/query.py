@@ -34,6 +34,8 @@ _NO_RELATION = words(
     """
     current_schemas set_config format_type obj_description col_description shobj_description
     pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
+    has_function_privilege has_language_privilege has_tablespace_privilege
+    has_foreign_data_wrapper_privilege has_server_privilege
     getdatabaseencoding pg_listening_channels acldefault aclexplode
     """
 )

@@ -40,3 +40,11 @@ SELECT column_name, data_type, is_nullable, column_default, pg_catalog.col_descr
 -- names that are computed, as regclass and regtype
 SELECT table_name::regclass::text, (table_schema || '.' || table_name)::regclass::text, quote_ident(table_name)::regclass::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1;
 SELECT typname::text::regtype::oid = oid, typname::regtype::text, ('"pg_catalog"."' || typname || '"')::regtype::text FROM pg_type WHERE typname IN ('int4', 'timestamptz', 'varchar', '_text') ORDER BY 2;
+-- information_schema: character sets and collations
+SELECT character_set_catalog, character_set_schema, character_set_name, character_repertoire, form_of_use, default_collate_catalog = current_database() AS here, default_collate_schema FROM information_schema.character_sets;
+SELECT collation_schema, collation_name, pad_attribute FROM information_schema.collations WHERE collation_name IN ('default', 'C', 'POSIX') ORDER BY 2;
+SELECT collation_name, character_set_catalog, character_set_name FROM information_schema.collation_character_set_applicability WHERE collation_name IN ('default', 'C', 'POSIX') ORDER BY 1;
+-- pgAdmin and DBeaver: privileges on objects that every database has
+SELECT has_tablespace_privilege('pg_default', 'CREATE'), has_language_privilege('sql', 'USAGE'), has_function_privilege('now()', 'EXECUTE'), has_tablespace_privilege(current_user, 'pg_default', 'CREATE');
+SELECT spcname, has_tablespace_privilege(oid, 'CREATE'), has_tablespace_privilege(spcname, 'CREATE') FROM pg_tablespace ORDER BY 1;
+SELECT pg_postmaster_start_time() < '2200-01-01'::timestamptz, pg_postmaster_start_time() > '2020-01-01'::timestamptz FROM pg_class WHERE relname = 'pairs';
