@@ -13,7 +13,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
-from server.pg_catalog.database import SCHEMAS
+from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Output
 from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
@@ -72,7 +72,8 @@ def _uses_catalog_functions(tree: exp.Expr) -> bool:
     for node in tree.walk():
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()
-            if (name in _NO_RELATION or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
+            is_catalogs = name in _NO_RELATION or (name.startswith("pg_") and is_function(name))
+            if (is_catalogs or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
                 return True
         elif isinstance(node, exp.DataType) and node.this == exp.DType.USERDEFINED and type_name(node) in CATALOG_TYPES:
             return True
