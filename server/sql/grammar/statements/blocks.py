@@ -22,7 +22,7 @@ class DoBlock(Parsed):
     OTHERS: ClassVar[str] = "others"
 
     statement: InBlock
-    handled: frozenset[str]
+    handled: tuple[str, ...]
 
     def handles(self, state: SqlState) -> bool:
         """Whether the block ignores an error. WHEN OTHERS does not ignore that the statement was cancelled."""
