@@ -17,7 +17,10 @@ InBlock: TypeAlias = Definition | AlterTable | ConstrainDomain | CreateExtension
 
 @dataclass(frozen=True, slots=True)
 class DoBlock(Parsed):
-    """DO with a block of one statement. `handled`: the SQLSTATEs of errors that its EXCEPTION clause ignores."""
+    """DO with a block of one statement, whose offsets and positions are those in the block.
+
+    `handled`: the SQLSTATEs of errors that its EXCEPTION clause ignores.
+    """
 
     OTHERS: ClassVar[str] = "others"
 
