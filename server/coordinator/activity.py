@@ -77,6 +77,8 @@ class Activity:
     """By process id of a session that has begun: returns what it does now."""
     copies: dict[int, CopyProgress] = field(default_factory=dict)
     """By process id."""
+    started_us: int = field(default_factory=lambda: _now_us())
+    """The start of the server, in microseconds since 1970."""
     sessions_revision: int = 0
     subscriptions_revision: int = 0
     sessions_opened: int = 0

@@ -210,6 +210,7 @@ class Dispatcher:
             await self.execute(prepared, ())
         except PgError as error:
             if not block.handles(error.sqlstate):
+                error.position = None  # it would be one in the block
                 raise
             if context.transaction is transaction:
                 context.restore(number)

@@ -278,6 +278,39 @@ CREATE MACRO fn.pg_index_column_has_property(p_oid, p_column, p_property) AS (
 CREATE MACRO fn.pg_my_temp_schema() AS (0::UINTEGER);
 CREATE MACRO fn.pg_is_other_temp_schema(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN false END);
 CREATE MACRO fn.pg_is_in_recovery() AS false;
+CREATE MACRO fn.pg_is_wal_replay_paused() AS (NULL::BOOLEAN);
+CREATE MACRO fn.pg_trigger_depth() AS 0;
+CREATE MACRO fn.pg_jit_available() AS false;
+CREATE MACRO fn.pg_client_encoding() AS 'UTF8';
+CREATE MACRO fn.pg_encoding_max_length(p_encoding) AS (CASE WHEN p_encoding = 6 THEN 4 END);
+CREATE MACRO fn.pg_relation_filenode(p_oid) AS (
+  SELECT nullif(tw_c.tw_relfilenode, 0) FROM (SELECT oid AS tw_oid, relfilenode AS tw_relfilenode FROM pg.pg_class) tw_c
+  WHERE tw_c.tw_oid = p_oid);
+CREATE MACRO fn.pg_describe_object(p_catalog, p_oid, p_column) AS (
+  CASE p_catalog
+    WHEN 1259 THEN (
+      SELECT CASE WHEN p_column = 0 THEN '' ELSE 'column ' || (
+          SELECT tw_a.tw_name FROM (SELECT attrelid AS tw_relation, attnum AS tw_number, attname AS tw_name
+            FROM pg.pg_attribute) tw_a WHERE tw_a.tw_relation = p_oid AND tw_a.tw_number = p_column) || ' of ' END
+        || CASE tw_c.tw_kind WHEN 'i' THEN 'index ' WHEN 'S' THEN 'sequence ' WHEN 'v' THEN 'view '
+             WHEN 'm' THEN 'materialized view ' ELSE 'table ' END || tw.regclass_text(tw_c.tw_oid)
+      FROM (SELECT oid AS tw_oid, relkind AS tw_kind FROM pg.pg_class) tw_c WHERE tw_c.tw_oid = p_oid)
+    WHEN 1247 THEN 'type ' || tw.regtype_text(p_oid)
+    WHEN 2615 THEN 'schema ' || tw.regnamespace_text(p_oid)
+    WHEN 1260 THEN 'role ' || fn.pg_get_userbyid(p_oid)
+    WHEN 1262 THEN 'database ' || (SELECT tw_d.tw_name FROM (SELECT oid AS tw_oid, datname AS tw_name
+      FROM pg.pg_database) tw_d WHERE tw_d.tw_oid = p_oid)
+    WHEN 2606 THEN (
+      SELECT 'constraint ' || fn.quote_ident(tw_k.tw_name) || ' on table ' || tw.regclass_text(tw_k.tw_relation)
+      FROM (SELECT oid AS tw_oid, conname AS tw_name, conrelid AS tw_relation FROM pg.pg_constraint) tw_k
+      WHERE tw_k.tw_oid = p_oid AND tw_k.tw_relation <> 0)
+    WHEN 2618 THEN (
+      SELECT 'rule _RETURN on ' || CASE tw_c.tw_kind WHEN 'm' THEN 'materialized view ' ELSE 'view ' END
+        || tw.regclass_text(tw_c.tw_oid)
+      FROM (SELECT r.oid AS tw_rule, c.oid AS tw_oid, c.relkind AS tw_kind FROM pg.pg_rewrite r JOIN pg.pg_class c
+        ON c.oid = r.ev_class) tw_c WHERE tw_c.tw_rule = p_oid)
+  END);
+CREATE MACRO fn.host(p_address) AS (split_part(p_address::VARCHAR, '/', 1));
 CREATE MACRO fn.pg_relation_is_updatable(p_oid, p_triggers) AS (
   (SELECT CASE WHEN tw_c.tw_relkind = 'r' AND tw_c.tw_oid >= 16384 THEN 28 ELSE 0 END FROM (SELECT oid AS tw_oid,
       relkind AS tw_relkind FROM pg.pg_class) tw_c WHERE tw_c.tw_oid = p_oid));
@@ -376,7 +409,11 @@ CREATE MACRO tw.vector_array_length(p_vector, p_dimension) AS (
 CREATE MACRO tw.vector_array_ndims(p_vector) AS (CASE WHEN p_vector IS NOT NULL THEN 1 END);
 CREATE MACRO tw.vector_array_dims(p_vector) AS ('[0:' || (len(p_vector) - 1) || ']');
 CREATE MACRO tw.vector_array_position(p_vector, p_value) AS (list_position(p_vector, p_value)::INTEGER - 1);
-CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last)));
+CREATE MACRO fn.generate_series(p_first, p_last) AS (unnest(generate_series(p_first, p_last))),
+  (p_first, p_last, p_step) AS (unnest(generate_series(p_first, p_last, p_step)));
+CREATE MACRO fn.oidvectortypes(p_vector) AS (array_to_string(tw.regtype_texts(p_vector), ', '));
+CREATE MACRO fn.pg_show_all_settings() AS TABLE SELECT * FROM pg.pg_settings;
+CREATE MACRO fn.pg_available_extensions() AS TABLE SELECT name, default_version, comment FROM pg.pg_available_extensions;
 CREATE MACRO fn.pg_get_keywords() AS TABLE
   SELECT word, 'R' AS catcode, true AS barelabel, 'reserved' AS catdesc, 'can be bare label' AS baredesc
   FROM pg.tw_reserved;

@@ -32,6 +32,7 @@ VECTORS: Mapping[str, str] = {"int2vector": "int2", "oidvector": "oid"}
 
 _FUNCTIONS = {
     **dict.fromkeys(("current_database", "current_schema", "pg_encoding_to_char", "pg_get_userbyid"), "name"),
+    **dict.fromkeys(("getdatabaseencoding", "pg_client_encoding"), "name"),
     "acldefault": "aclitem[]",
     "current_schemas": "name[]",
     "string_to_array": "text[]",

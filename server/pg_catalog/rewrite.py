@@ -11,6 +11,7 @@ The input is a tree of `server.sql.grammar.trees`. The rewrite
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -253,6 +254,8 @@ class _Rewriter:
             relation = self._aliases.get(column.table) or next(iter(self._aliases.values()), None)
             if relation is not None:
                 return cast_to(exp.Literal.number(relation.oid), "UINTEGER")
+        if column.name in ("xmin", "xmax") and (not column.table or column.table in self._aliases):
+            return cast_to(exp.Literal.number(0), "UINTEGER")  # the catalogs' rows have no versions
         return column
 
     def _qualified(self, dot: exp.Dot) -> None:
@@ -315,6 +318,10 @@ class _Rewriter:
             return self._format(call)
         if name == "regexp_replace":
             return _replacing(call)
+        if name == "substring":
+            return _substring(call, *call.expressions)
+        if name == "bpchar":
+            return cast_to(call.expressions[0], "VARCHAR")
         if call.meta.get(_FROM_0) and name in _OF_VECTORS:
             return helper(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
@@ -491,6 +498,10 @@ class _Rewriter:
             arguments.append(exp.Literal.string("i"))
         return exp.Anonymous(this="regexp_matches", expressions=arguments)
 
+    def _substring(self, node: exp.Substring) -> exp.Expr:
+        parts = (node.args.get("start"), node.args.get("length"))
+        return _substring(node, node.this, *(part for part in parts if part is not None))
+
     def _collate(self, node: exp.Collate) -> exp.Expr:
         """Removes COLLATE: the only collation is byte order."""
         operand: exp.Expr = node.this
@@ -558,6 +569,7 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
     exp.RegexpLike: _Rewriter._regex,
     exp.RegexpILike: _Rewriter._regex,
     exp.Collate: _Rewriter._collate,
+    exp.Substring: _Rewriter._substring,
     exp.Bracket: _Rewriter._bracket,
     exp.Select: _Rewriter._select,
     **dict.fromkeys(_SESSION_NODES, _Rewriter._session),
@@ -628,6 +640,7 @@ def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
 
 
 _OF_RELATIONS = words(
+    "pg_relation_filenode "
     "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
 )
 """Functions whose first argument is a regclass, so that a string there is the name of a relation."""
@@ -644,6 +657,17 @@ def _replacing(call: exp.Anonymous) -> exp.Expr:
     text, pattern, replacement, *_ = call.expressions
     arguments = [cast_to(text, "VARCHAR"), pattern, replacement, exp.Literal.string(f"s{flags.name}")]
     return exp.Anonymous(this="regexp_replace", expressions=arguments)
+
+
+def _substring(node: exp.Expr, text: exp.Expr, *rest: exp.Expr) -> exp.Expr:
+    """substring(text, start [, length]), or substring(text from 'pattern') with a literal of a regular expression."""
+    text = cast_to(text, "VARCHAR")
+    if len(rest) != 1 or not isinstance(rest[0], exp.Literal) or not rest[0].is_string:
+        return exp.Anonymous(this="substr", expressions=[text, *rest])
+    group = 1 if re.search(r"(?<!\\)\((?!\?)", rest[0].name) else 0
+    found = exp.Anonymous(this="regexp_extract", expressions=[text, rest[0], exp.Literal.number(group)])
+    matches = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), rest[0].copy()])
+    return exp.Case(ifs=[exp.If(this=matches, true=found)])
 
 
 def _as_regclass(argument: exp.Expr, *, is_text: bool) -> exp.Expr:

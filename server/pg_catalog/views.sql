@@ -62,6 +62,18 @@ CREATE VIEW info.applicable_roles AS
   WHERE m.member IN (SELECT oid FROM pg.tw_enabled);
 CREATE VIEW info.administrable_role_authorizations AS
   SELECT * FROM info.applicable_roles WHERE is_grantable = 'YES';
+CREATE VIEW info.character_sets AS
+  SELECT 'UTF8' AS character_set_name, 'UCS' AS character_repertoire, 'UTF8' AS form_of_use,
+         fn.current_database() AS default_collate_catalog, 'pg_catalog' AS default_collate_schema,
+         'C' AS default_collate_name;
+CREATE VIEW info.collations AS
+  SELECT fn.current_database() AS collation_catalog, n.nspname AS collation_schema, c.collname AS collation_name,
+         'NO PAD' AS pad_attribute
+  FROM pg.pg_collation c JOIN pg.pg_namespace n ON n.oid = c.collnamespace WHERE c.collencoding IN (-1, 6);
+CREATE VIEW info.collation_character_set_applicability AS
+  SELECT fn.current_database() AS collation_catalog, n.nspname AS collation_schema, c.collname AS collation_name,
+         'UTF8' AS character_set_name
+  FROM pg.pg_collation c JOIN pg.pg_namespace n ON n.oid = c.collnamespace WHERE c.collencoding IN (-1, 6);
 CREATE VIEW info.schemata AS
   SELECT fn.current_database() AS catalog_name, nspname AS schema_name, fn.pg_get_userbyid(nspowner) AS schema_owner
   FROM pg.pg_namespace WHERE tw.sees_object('schema', oid, nspowner);

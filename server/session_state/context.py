@@ -181,6 +181,7 @@ class Context:
             version=VERSION,
             mz_version=MZ_VERSION,
             backend_pid=self.process_id,
+            started_us=self.coordinator.activity.started_us,
             settings=self.settings,
             signal=self.signal,
             privilege_function=self._privilege_function,

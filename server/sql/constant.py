@@ -71,6 +71,7 @@ class Bindings(NamedTuple):
     version: str = ""
     mz_version: str = ""
     backend_pid: int = 0
+    started_us: int = 0
     settings: Mapping[str, str] = MappingProxyType({})
     signal: Callable[[str, int], bool] | None = None
     """Executes a function of SIGNALS, given its name and the process id."""
@@ -103,6 +104,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     **dict.fromkeys(("current_user", "user", "current_role"), lambda bindings: bindings.user),
     "session_user": lambda bindings: bindings.session_user,
     "pg_backend_pid": lambda bindings: bindings.backend_pid,
+    "pg_postmaster_start_time": lambda bindings: bindings.started_us,
     "mz_now": lambda bindings: None if bindings.mz_now is None else Decimal(bindings.mz_now),
     "random_seed": lambda bindings: random.getrandbits(62),  # of Spark's rand()
     "lastval": lambda bindings: None if bindings.sequence is None else bindings.sequence("lastval", ""),

@@ -2,6 +2,7 @@
 SELECT current_database(), current_catalog, current_schema, current_schema(), current_user, session_user, user, current_role;
 SELECT id, current_user = 'postgres' FROM people;
 SELECT name FROM people WHERE name <> current_user AND current_database() = 'materialize';
+SELECT pg_postmaster_start_time() <= now(), pg_typeof(pg_postmaster_start_time())::text;
 SELECT pg_backend_pid() > 0, length(version()) > 10, version() LIKE 'PostgreSQL%';
 SELECT now() = current_timestamp, now() = transaction_timestamp(), statement_timestamp() >= now(), now() > '2020-01-01';
 SELECT current_date = now()::date, localtimestamp = now()::timestamp, localtime = now()::time;

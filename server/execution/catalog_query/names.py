@@ -12,7 +12,7 @@ from catalog.objects import EnumType, SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import named_type
-from server.execution.catalog_query.privilege_calls import is_privilege_function, privilege_of_columns
+from server.execution.catalog_query.privilege_calls import privilege_of_columns
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
 from server.pg_catalog.rewrite import Names
@@ -20,6 +20,7 @@ from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
 from server.settings import checked_value
+from server.sql.constant import PRIVILEGE_FUNCTIONS
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.sequence_names import name_parts
 from server.sql.type_names import find_type
@@ -137,6 +138,9 @@ def _session_value(
             return _text(bindings.version)
         case "pg_backend_pid":
             return exp.Literal.number(bindings.backend_pid)
+        case "pg_postmaster_start_time":
+            started = datetime.fromtimestamp(bindings.started_us / 1_000_000, UTC).isoformat()
+            return exp.Cast(this=exp.Literal.string(started), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
         case "pg_listening_channels" if not arguments:
             channels = [exp.Literal.string(channel) for channel in context.listening.channels if running]
             texts = exp.Cast(this=exp.Array(expressions=channels), to=exp.DataType.build("VARCHAR[]", dialect="duckdb"))
@@ -155,7 +159,7 @@ def _session_value(
             return _text(_setting(context, values) if running else "")
         case "set_config":
             return _text(_set_config(context, [constant(argument) for argument in arguments], running=running))
-        case _ if is_privilege_function(name) and all(map(_is_constant, arguments)):
+        case _ if name in PRIVILEGE_FUNCTIONS and all(map(_is_constant, arguments)):
             return _privilege(context, name, [constant(argument) for argument in arguments], running=running)
         case _:
             return None

@@ -22,6 +22,13 @@ from server.session_state.context import Context
 _OF_RELATIONS = ("has_table_privilege", "has_sequence_privilege", "has_column_privilege", "has_any_column_privilege")
 _OF_EVERYONE = ("has_function_privilege", "has_language_privilege")
 """Every role may call all functions, which cannot be revoked."""
+_NAMED = {
+    "has_tablespace_privilege": ("tablespace", ("pg_default", "pg_global")),
+    "has_language_privilege": ("language", ("internal", "c", "sql")),
+    "has_foreign_data_wrapper_privilege": ("foreign-data wrapper", ()),
+    "has_server_privilege": ("server", ()),
+}
+"""Functions of objects that are the same in every database, with their kind and their names."""
 _OF_OBJECTS = {"has_schema_privilege": "schema", "has_database_privilege": "database", "has_type_privilege": "type"}
 
 
@@ -47,9 +54,13 @@ def privilege_of_columns(context: Context, name: str, arguments: Sequence[exp.Ex
             raise _not_constant(name, "the object is")
         return helper("is_one_of", helper("role_oid", object), _oids(roles_with(state, role, text)))
     if name not in _OF_RELATIONS and name not in _OF_OBJECTS:
-        if name not in _OF_EVERYONE and not privileges.is_superuser(state, role):
+        kind, names = _NAMED.get(name, ("", None))
+        if names is not None and isinstance(object, exp.Literal) and object.is_string and object.this not in names:
+            raise PgError(SqlState.UNDEFINED_OBJECT, f'{kind} "{object.this}" does not exist')
+        is_permitted = name in _OF_EVERYONE or privileges.is_superuser(state, role)
+        if not is_permitted and name not in _NAMED:
             raise _not_constant(name, "the object is")
-        return exp.Boolean(this=True)
+        return exp.Boolean(this=is_permitted)
     plain, options = wanted_privileges(name, text)
     if privileges.is_superuser(state, role):
         return exp.Boolean(this=True)

@@ -13,7 +13,7 @@ from protocol.pgwire.types import BOOL, JSON, OID, TEXT, PgType, array_of, named
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
 from server.execution.catalog_query.signals import process_ids, sent, signals_of
-from server.pg_catalog.database import SCHEMAS
+from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Output
 from server.pg_catalog.rewrite import Rewritten, no_row_values, rewritten
 from server.pg_catalog.static import BY_ID
@@ -34,6 +34,8 @@ _NO_RELATION = words(
     """
     current_schemas set_config format_type obj_description col_description shobj_description
     pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
+    has_function_privilege has_language_privilege has_tablespace_privilege
+    has_foreign_data_wrapper_privilege has_server_privilege
     getdatabaseencoding pg_listening_channels acldefault aclexplode pg_blocking_pids
     """
 )
@@ -70,7 +72,8 @@ def _uses_catalog_functions(tree: exp.Expr) -> bool:
     for node in tree.walk():
         if isinstance(node, exp.Anonymous):
             name = node.name.lower()
-            if (name in _NO_RELATION or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
+            is_catalogs = name in _NO_RELATION or (name.startswith("pg_") and is_function(name))
+            if (is_catalogs or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
                 return True
         elif isinstance(node, exp.DataType) and node.this == exp.DType.USERDEFINED and type_name(node) in CATALOG_TYPES:
             return True

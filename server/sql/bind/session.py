@@ -42,6 +42,7 @@ SESSION_FUNCTIONS: dict[str, PgType] = {
     **dict.fromkeys(("current_database", "current_catalog", "current_schema", "version", "mz_version"), TEXT),
     **dict.fromkeys(("current_user", "session_user", "user", "current_role"), TEXT),
     "pg_backend_pid": INT4,
+    "pg_postmaster_start_time": TIMESTAMPTZ,
     "mz_now": MZ_TIMESTAMP,
 }
 """Session functions without arguments; `constant.session_value` computes them."""

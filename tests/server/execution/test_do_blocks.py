@@ -83,3 +83,12 @@ def test_other_blocks_are_refused(passing_server: ServerThread) -> None:
             with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
                 ours.execute(statement.encode())
             assert refused.value.diag.message_hint, statement
+
+
+def test_an_error_in_a_block_has_no_position(passing_server: ServerThread) -> None:
+    """The position would be one in the block, not in the text of the client."""
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        for block in ("CREATE VIEW v AS SELECT a FROM missing;", "CREATE VIEW v AS SELEC a;"):
+            with pytest.raises(psycopg.Error) as refused:
+                ours.execute(f"DO $$ BEGIN {block} END $$".encode())
+            assert refused.value.diag.statement_position is None

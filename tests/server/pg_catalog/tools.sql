@@ -40,3 +40,20 @@ SELECT column_name, data_type, is_nullable, column_default, pg_catalog.col_descr
 -- names that are computed, as regclass and regtype
 SELECT table_name::regclass::text, (table_schema || '.' || table_name)::regclass::text, quote_ident(table_name)::regclass::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1;
 SELECT typname::text::regtype::oid = oid, typname::regtype::text, ('"pg_catalog"."' || typname || '"')::regtype::text FROM pg_type WHERE typname IN ('int4', 'timestamptz', 'varchar', '_text') ORDER BY 2;
+-- pgAdmin 9: parts of its queries that name functions, and columns of each row's version
+SELECT relname, substring('fillfactor=70,x' FROM 'fillfactor=([0-9]*)'), substring(relname FROM 2 FOR 3), substring(relname FROM '^p.'), pg_catalog.substring(relname, 3), substring('x' FROM 'y(z)'), xmin IS NULL AS version FROM pg_class WHERE relname IN ('pairs', 'notes') ORDER BY 1;
+SELECT proname, oidvectortypes(proargtypes) FROM pg_proc WHERE proname = 'array_in';
+SELECT s.name FROM pg_catalog.pg_show_all_settings() s WHERE s.name IN ('work_mem', 'timezone', 'TimeZone') ORDER BY 1;
+SELECT bpchar(c.relkind) = 'r' AS is_table, host('127.0.0.1'), pg_catalog.pg_trigger_depth(), pg_jit_available(), pg_client_encoding(), getdatabaseencoding(), pg_encoding_max_length(6) FROM pg_class c WHERE relname = 'pairs';
+SELECT pg_trigger_depth(), pg_jit_available(), pg_client_encoding(), pg_encoding_max_length(6), pg_relation_filenode('pairs') > 0, pg_relation_filenode('pg_class') > 0;
+SELECT encoding FROM (SELECT pg_encoding_to_char(s.i) AS encoding FROM (SELECT generate_series(0, 100, 1) AS i) s) a WHERE encoding = 'UTF8';
+SELECT pg_describe_object(1259, 'pairs'::regclass, 0), pg_describe_object(1259, 'pairs'::regclass, 1), pg_describe_object(1259, 'pairs_pkey'::regclass, 0), pg_describe_object(1247, 'text'::regtype, 0), pg_describe_object(2615, 'public'::regnamespace, 0), pg_describe_object(1259, 1, 0);
+SELECT pg_describe_object('pg_constraint'::regclass, oid, 0) FROM pg_constraint WHERE conrelid = 'pairs'::regclass AND contype <> 'n' ORDER BY 1;
+-- information_schema: character sets and collations
+SELECT character_set_catalog, character_set_schema, character_set_name, character_repertoire, form_of_use, default_collate_catalog = current_database() AS here, default_collate_schema FROM information_schema.character_sets;
+SELECT collation_schema, collation_name, pad_attribute FROM information_schema.collations WHERE collation_name IN ('default', 'C', 'POSIX') ORDER BY 2;
+SELECT collation_name, character_set_catalog, character_set_name FROM information_schema.collation_character_set_applicability WHERE collation_name IN ('default', 'C', 'POSIX') ORDER BY 1;
+-- pgAdmin and DBeaver: privileges on objects that every database has
+SELECT has_tablespace_privilege('pg_default', 'CREATE'), has_language_privilege('sql', 'USAGE'), has_function_privilege('now()', 'EXECUTE'), has_tablespace_privilege(current_user, 'pg_default', 'CREATE');
+SELECT spcname, has_tablespace_privilege(oid, 'CREATE'), has_tablespace_privilege(spcname, 'CREATE') FROM pg_tablespace ORDER BY 1;
+SELECT pg_postmaster_start_time() < '2200-01-01'::timestamptz, pg_postmaster_start_time() > '2020-01-01'::timestamptz FROM pg_class WHERE relname = 'pairs';

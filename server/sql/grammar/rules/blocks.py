@@ -36,7 +36,7 @@ def _parse_language(tokens: TokenReader) -> None:
             raise PgError(SqlState.UNDEFINED_OBJECT, message, position=language.position)
 
 
-def _parse_block(tokens: TokenReader, parse_statement: Rule) -> tuple[InBlock, frozenset[str]]:
+def _parse_block(tokens: TokenReader, parse_statement: Rule) -> tuple[InBlock, tuple[str, ...]]:
     """BEGIN statement; [EXCEPTION WHEN condition [OR ...] THEN NULL; ...] END [;]"""
     tokens.reject("DO with variables", "declare", hint=_HINT)
     tokens.expect("begin")
@@ -44,24 +44,24 @@ def _parse_block(tokens: TokenReader, parse_statement: Rule) -> tuple[InBlock, f
     if not isinstance(statement, InBlock):
         raise tokens.not_supported("DO with this statement", _HINT)
     tokens.expect(";")
-    handled: set[str] = set()
+    handled: list[str] = []
     if tokens.take("exception"):
         tokens.expect("when")
-        handled |= _parse_handler(tokens)
+        handled += _parse_handler(tokens)
         while tokens.take("when"):
-            handled |= _parse_handler(tokens)
+            handled += _parse_handler(tokens)
     if not tokens.take("end"):
         raise tokens.not_supported("DO with several statements", _HINT)
     tokens.take(";")
     tokens.expect_end()
-    return statement, frozenset(handled)
+    return statement, tuple(handled)
 
 
-def _parse_handler(tokens: TokenReader) -> set[str]:
+def _parse_handler(tokens: TokenReader) -> list[str]:
     """condition [OR condition ...] THEN NULL; returns the SQLSTATEs."""
-    states = {_parse_condition(tokens)}
+    states = [_parse_condition(tokens)]
     while tokens.take("or"):
-        states.add(_parse_condition(tokens))
+        states.append(_parse_condition(tokens))
     tokens.expect("then")
     if not tokens.take("null", ";"):
         raise tokens.not_supported("an EXCEPTION handler with statements", _HINT)

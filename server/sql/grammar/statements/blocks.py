@@ -17,12 +17,15 @@ InBlock: TypeAlias = Definition | AlterTable | ConstrainDomain | CreateExtension
 
 @dataclass(frozen=True, slots=True)
 class DoBlock(Parsed):
-    """DO with a block of one statement. `handled`: the SQLSTATEs of errors that its EXCEPTION clause ignores."""
+    """DO with a block of one statement, whose offsets and positions are those in the block.
+
+    `handled`: the SQLSTATEs of errors that its EXCEPTION clause ignores.
+    """
 
     OTHERS: ClassVar[str] = "others"
 
     statement: InBlock
-    handled: frozenset[str]
+    handled: tuple[str, ...]
 
     def handles(self, state: SqlState) -> bool:
         """Whether the block ignores an error. WHEN OTHERS does not ignore that the statement was cancelled."""
