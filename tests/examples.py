@@ -1,7 +1,8 @@
-"""The number of examples of the property tests."""
+"""The number of examples of property tests, and the seeds of tests that kill processes."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hypothesis import settings
@@ -17,3 +18,12 @@ settings.register_profile("fast", deadline=None, max_examples=DEFAULT // 20)
 def examples(count: int, **options: Any) -> settings:
     """Returns settings for `count` examples, or for a twentieth of them with `--hypothesis-profile fast`."""
     return settings(max_examples=max(1, count * settings.default.max_examples // DEFAULT), **options)
+
+
+def seeds(count: int) -> range:
+    """Returns `count` seeds, times TIDEWIRE_EXAMPLES and at least one, from TIDEWIRE_SEED (0) on.
+
+    As parameters of a test, they are in its name, so that a failure shows its seed.
+    """
+    first, factor = int(os.environ.get("TIDEWIRE_SEED", "0")), float(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
+    return range(first, first + max(1, int(count * factor)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from protocol.avro.columns import UNAVAILABLE, Meaning
 from protocol.columnar.buffers import fixed_values, string_parts, validity
+from protocol.pgwire.datetime_output import DATE_INFINITY, DATE_MINUS_INFINITY, INFINITY, MINUS_INFINITY
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.json_values import parse_jsonb
 from protocol.pgwire.types import BARE_NUMERIC_SCALE, NUMERIC_PRECISION_MAX, parse_type
@@ -24,6 +25,25 @@ Converted = tuple[pa.Array, Mask | None]
 _DECIMAL_BYTES = 16
 _UNAVAILABLE = UNAVAILABLE.decode()
 _SCALE_MIN = 2 - NUMERIC_PRECISION_MAX  # of variable scales: the product then has at most 76 digits
+_PLUS_US, _MINUS_US = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
+"""Debezium's infinite timestamps in microseconds, also after a conversion from milliseconds. They are those of
+PostgreSQL's JDBC driver, and finite for PostgreSQL (year 294247). Nanoseconds have the limits of int64."""
+_INFINITE_DATES = {
+    -2_147_472_692: DATE_INFINITY,  # of changes: PostgreSQL's int32 plus the days from 1970 to 2000, which overflows
+    -2_147_472_691: DATE_MINUS_INFINITY,
+    -622_191_234: DATE_INFINITY,  # of snapshots and arrays: the driver's milliseconds as days, which overflow
+    -622_191_233: DATE_INFINITY,  # the same, if Java's time zone is east of UTC
+    -625_821_272: DATE_MINUS_INFINITY,
+    -625_821_271: DATE_MINUS_INFINITY,
+}
+"""Debezium's infinite dates. All are before 4713 BC, PostgreSQL's first year."""
+_INFINITE_TEXTS = {
+    "infinity": INFINITY,
+    "-infinity": MINUS_INFINITY,
+    "+292269055-12-02T23:00:00.000000Z": MINUS_INFINITY,  # in arrays
+}
+"""Debezium's infinite values of timestamptz."""
+_FIRST_DAY = -2_440_588  # 4713-11-24 BC
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 
@@ -95,7 +115,7 @@ def _integers(raw: pa.Array, target: pa.DataType) -> Converted:
     """Numbers as `target`: exact, or out of range."""
     if pa.types.is_date32(target):
         days, wrong = _integers(raw, pa.int32())
-        return days.view(pa.date32()), wrong
+        return _with_infinite_days(days).view(pa.date32()), wrong
     if pa.types.is_int32(target) and pa.types.is_int64(raw.type):
         values = fixed_values(raw, np.int64) if len(raw) else np.empty(0, np.int64)
         narrow = values.astype(np.int32)
@@ -103,6 +123,16 @@ def _integers(raw: pa.Array, target: pa.DataType) -> Converted:
         found = pa.Array.from_buffers(target, len(raw), [validity(raw), pa.py_buffer(narrow)], raw.null_count)
         return found, _valid(wrong, raw)
     return raw.cast(target, safe=False), None
+
+
+def _with_infinite_days(days: pa.Array) -> pa.Array:
+    values = fixed_values(days, np.int32) if len(days) else np.empty(0, np.int32)
+    if not len(values) or values.min() >= _FIRST_DAY:
+        return days
+    found = values.copy()
+    for given, infinite in _INFINITE_DATES.items():
+        found[values == given] = infinite
+    return pa.Array.from_buffers(days.type, len(days), [validity(days), pa.py_buffer(found)], days.null_count)
 
 
 _MILLISECONDS_MAX = (1 << 63) // 1000 - 1
@@ -116,7 +146,11 @@ def _in_microseconds(raw: pa.Array, kind: str, target: pa.DataType) -> Converted
         wrong = (values > _MILLISECONDS_MAX) | (values < -_MILLISECONDS_MAX)
         values = values * 1000
     elif unit == "ns":
-        values = values // 1000
+        limits = np.iinfo(np.int64)
+        values = np.select([values == limits.max, values == limits.min], [values, values], values // 1000)
+    if name == "timestamp" and len(values) and (values.max() >= _PLUS_US or values.min() <= _MINUS_US):
+        infinite = [values == _PLUS_US, values == _MINUS_US]
+        values = np.select(infinite, [np.int64(INFINITY), np.int64(MINUS_INFINITY)], values)
     if name == "time":
         wrong = wrong | (values < 0) | (values > 86_400_000_000)
     buffers = [validity(raw), pa.py_buffer(np.ascontiguousarray(values))]
@@ -171,6 +205,12 @@ def _zoned(text: pa.Array, wrong: Mask | None) -> Converted:
     try:
         return text.cast(target), wrong
     except pa.ArrowInvalid:
+        infinite = pc.is_in(text, pa.array(_INFINITE_TEXTS))
+        if pc.any(infinite).as_py():
+            finite, wrong = _zoned(pc.if_else(infinite, pa.scalar(None, pa.string()), text), wrong)
+            for given, value in _INFINITE_TEXTS.items():
+                finite = pc.if_else(pc.equal(text, given), pa.scalar(value, pa.int64()).cast(target), finite)
+            return finite, wrong
         if len(text) == 1:
             return pa.nulls(1, target), np.ones(1, np.bool_)
     parts = [_zoned(text.slice(i, 1), None) for i in range(len(text))]

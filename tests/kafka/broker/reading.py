@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from tests.kafka.registry import Registry
 
 AVRO = "FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION registry"
 Row = tuple[Any, ...]
-FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 MOMENTS = [
     "commit, before its transaction",
     "commit, a batch is inserted",

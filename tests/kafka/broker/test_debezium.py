@@ -1,6 +1,7 @@
 """Debezium reads a PostgreSQL that is written to, and repeats messages: the collections equal the tables.
 
-Debezium, PostgreSQL, the broker and the server are killed. TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
+Debezium, PostgreSQL, the broker and the server are killed.
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds, of which TIDEWIRE_SEED=<number> is the first.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from random import Random
 import psycopg
 import pytest
 
+from tests.examples import seeds
 from tests.fix_postgres import PostgresServer
 from tests.kafka.broker.bank import Bank, check_transactions
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.debezium import Debezium, create_tables, writing
-from tests.kafka.broker.reading import FACTOR, MOMENTS, Row, connected, serving
+from tests.kafka.broker.reading import MOMENTS, Row, connected, serving
 from tests.kafka.registry import Registry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -64,7 +66,7 @@ def drop_slot(upstream: PostgresServer, name: str) -> None:
             session.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine} AND NOT active".encode(), (name,))
 
 
-@pytest.mark.parametrize("seed", range(FACTOR))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_debezium_is_killed(
     upstream: PostgresServer,
     kafka: KafkaBroker,
@@ -82,7 +84,7 @@ def test_debezium_is_killed(
         check_transactions(connection, start, bank.until_equal(connection))
 
 
-@pytest.mark.parametrize("seed", range(FACTOR))
+@pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("victims", ["postgresql", "broker", "postgresql broker debezium"])
 def test_what_debezium_needs_is_killed(
     upstream: PostgresServer,
@@ -121,7 +123,7 @@ def test_what_debezium_needs_is_killed(
         check_transactions(connection, start, bank.until_equal(connection))
 
 
-@pytest.mark.parametrize("seed", range(FACTOR))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_the_server_is_killed(
     upstream: PostgresServer, kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int
 ) -> None:

@@ -1,6 +1,6 @@
 """kill -9 of the server and of the broker while messages are written: each message has its effect once.
 
-TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds, of which TIDEWIRE_SEED=<number> is the first.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from random import Random
 import psycopg
 import pytest
 
+from tests.examples import seeds
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.load import Load
-from tests.kafka.broker.reading import FACTOR, MOMENTS, connected, serving, until_status
+from tests.kafka.broker.reading import MOMENTS, connected, serving, until_status
 from tests.kafka.registry import Registry
 
 pytestmark = pytest.mark.kafka
 
 
-@pytest.mark.parametrize("seed", range(2 * FACTOR))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_the_server_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     load = Load(kafka, registry, f"server{seed}", random)
@@ -37,7 +38,7 @@ def test_the_server_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: 
         load.check(connection)
 
 
-@pytest.mark.parametrize("seed", range(FACTOR))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_the_broker_is_killed(kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int) -> None:
     load = Load(kafka, registry, f"broker{seed}", Random(seed))
     ended = threading.Event()

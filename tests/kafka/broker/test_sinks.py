@@ -1,6 +1,6 @@
 """Sinks into Apache Kafka: committed messages are exactly those of the history, although servers are killed.
 
-TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds.
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds, of which TIDEWIRE_SEED=<number> is the first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema
 from protocol.cdcv2.reader import Reader
 from server.egress.kafka.producer import DOWN_S
 from tests.docs.pages import PAGES
+from tests.examples import seeds
 from tests.kafka.broker.broker import KafkaBroker
-from tests.kafka.broker.reading import FACTOR, serving
+from tests.kafka.broker.reading import serving
 from tests.kafka.broker.sink_child import FORMATS
 from tests.kafka.registry import Registry
 from tests.kafka.sinks import (
@@ -59,7 +60,7 @@ _NO_ANSWER = (
 )
 
 
-@pytest.mark.parametrize("seed", range(2 * FACTOR))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_the_topics_have_each_change_although_the_server_is_killed(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int
 ) -> None:
@@ -73,7 +74,7 @@ def test_the_topics_have_each_change_although_the_server_is_killed(
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("seed", range(FACTOR))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_the_topics_have_each_change_although_the_broker_is_killed(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path, seed: int
 ) -> None:

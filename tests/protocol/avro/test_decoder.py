@@ -23,6 +23,7 @@ from protocol.avro.decoder import Decoded, Decoder, Wanted
 from protocol.avro.plain import DecodeError, PlainReader
 from protocol.avro.schema import SchemaError, parse_schema
 from protocol.avro.varints import varint_bytes
+from protocol.pgwire.datetime_output import INFINITE_DATES, INFINITE_TIMESTAMPS
 
 UTC = datetime.UTC
 CONNECT = "org.apache.kafka.connect.data."
@@ -252,6 +253,56 @@ def test_the_limits_of_timestamps(unit: str, failed: list[bool]) -> None:
     assert [value for value, bad in zip(read, failed, strict=True) if not bad] == [
         value for value, bad in zip(limits, failed, strict=True) if not bad
     ]
+
+
+MINUS, PLUS = "-infinity", "infinity"
+_BC = "+292269055-12-02T23:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("type", "values"),
+    [
+        (("int", f"{TIME}Date"), {-625_821_272: MINUS, 19_724: None, -622_191_234: PLUS}),
+        (("int", f"{CONNECT}Date"), {-2_147_472_691: MINUS, -2_147_472_692: PLUS, -2_147_472_690: None}),
+        (("long", f"{TIME}Timestamp"), {-9_223_372_036_832_400: MINUS, 9_223_372_036_825_200: PLUS, 1: None}),
+        (("long", f"{CONNECT}Timestamp"), {-9_223_372_036_832_400: MINUS, 9_223_372_036_825_200: PLUS}),
+        (
+            ("long", f"{TIME}MicroTimestamp"),
+            {-9_223_372_036_832_400_000: MINUS, 9_223_372_036_825_200_000: PLUS, 9_223_372_036_825_200_001: None},
+        ),
+        (
+            ("long", f"{TIME}NanoTimestamp"),
+            {-1 << 63: MINUS, (1 << 63) - 1: PLUS, (1 << 63) - 2: None, 1_704_153_600_000_000_000: None},
+        ),
+        (
+            ("string", f"{TIME}ZonedTimestamp"),
+            {MINUS: MINUS, "2024-01-02T00:00:00.000000Z": None, PLUS: PLUS, _BC: MINUS},
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_array", [False, True])
+def test_infinite_values_of_debezium(type: tuple[str, str], values: dict[Any, str | None], is_array: bool) -> None:
+    """What Debezium 3.6.3 writes for a PostgreSQL with infinite values, in each `time.precision.mode`."""
+    scalar = {"type": type[0], "connect.name": type[1]}
+    items = ["null", scalar]
+    given = [*values, None]
+    schema = record({"type": "array", "items": items} if is_array else items)
+    messages = encoded(schema, [{"f0": given}] if is_array else [{"f0": value} for value in given])
+    found = decoded(messages, schema)
+    assert not found.failed.any()
+    column = found.columns[("f0",)]
+    column = column.flatten() if is_array else column
+    is_date = column.type == pa.date32()
+    texts = INFINITE_DATES if is_date else INFINITE_TIMESTAMPS
+    numbers = column.view(pa.int32() if is_date else pa.int64()).to_pylist()
+    assert [texts.get(number) for number in numbers] == [*values.values(), None]
+    assert [number is None for number in numbers] == [value is None for value in given]
+
+
+def test_infinite_timestamps_of_debezium_do_not_hide_invalid_ones() -> None:
+    schema = record({"type": "string", "connect.name": f"{TIME}ZonedTimestamp"})
+    found = decoded(encoded(schema, [{"f0": value} for value in (PLUS, "no time", MINUS)]), schema)
+    assert found.failed.tolist() == [False, True, False]
 
 
 def test_the_unavailable_value_is_a_value_like_any_other() -> None:

@@ -1,6 +1,7 @@
 """kill -9 of the server and of PostgreSQL while sinks write.
 
 At any moment, each table has the rows of the collection as of its frontier, and in the end the latest ones.
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds, of which TIDEWIRE_SEED=<number> is the first.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import psycopg
 import pytest
 
 from catalog.objects import Timestamp
+from tests.examples import seeds
 from tests.fix_postgres import PostgresServer
 from tests.server.egress.child import running
 from tests.server.egress.postgres.child import SINKS, TABLE
@@ -60,7 +62,7 @@ def killed_at_exit(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             child.kill()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_the_tables_equal_the_collection_as_of_their_frontiers(
     tmp_path: Path, target: PostgresServer, seed: int
 ) -> None:

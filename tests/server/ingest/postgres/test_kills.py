@@ -1,12 +1,12 @@
 """kill -9 of the server and of PostgreSQL, both real processes, while clients transfer money between two tables.
 
 Subscribers resume after each kill. At every timestamp that they received, all money is there. In the end their rows,
-those of the server and those of PostgreSQL are the same. TIDEWIRE_EXAMPLES multiplies the number of seeds.
+those of the server and those of PostgreSQL are the same.
+TIDEWIRE_EXAMPLES=<factor> multiplies the number of seeds, of which TIDEWIRE_SEED=<number> is the first.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
@@ -18,13 +18,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.examples import seeds
 from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerProcess, server_without_spark
 from tests.resuming import WAIT_S, Subscriber, Updates
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 
-SEEDS = int(2 * float(os.environ.get("TIDEWIRE_EXAMPLES", "1")))
 VICTIMS = (("server",), ("postgres",), ("server",), ("postgres", "server"))  # killed in an order that the seed chooses
 CLIENTS = 3
 ACCOUNTS, BALANCE = 500, 1_000
@@ -87,7 +87,7 @@ def upstream() -> Iterator[PostgresServer]:
     server.stop()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_no_transfer_is_divided_lost_or_repeated(tmp_path: Path, upstream: PostgresServer, seed: int) -> None:
     choice = random.Random(seed)
     with psycopg.connect(upstream.dsn, autocommit=True) as connection:
