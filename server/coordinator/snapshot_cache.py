@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -31,7 +32,31 @@ CACHED_BYTES_MAX = 1024 * 1024 * 1024  # of cached rows; mapped files count, alt
 LOOP_POSITIONS_MAX = 256  # more rows are copied in a thread
 LOOP_COMMITS_MAX = 256  # more commits are read from the log in a thread
 SMALL_ROWS, OUTDATED_ROWS = 256, 16  # snapshots of at most 256 rows advance with every 16 changes
+CACHES = ((32, 4_096), (256, 512), (1_664, 64))
+"""How many schemas, and layouts, of tables of up to so many columns are cached."""
 SORTED_READS = 2  # after this number of reads by a column, its keys are sorted
+
+
+Others = ParamSpec("Others")
+Made = TypeVar("Made")
+
+
+def cached_by_width(
+    make: Callable[Concatenate[tuple[str, ...], Others], Made],
+) -> Callable[Concatenate[tuple[str, ...], Others], Made]:
+    """Keeps what was made last for tuples of types: the fewer, the longer they are. Each type takes up to 700 bytes.
+
+    ALTER TABLE makes new schemas with each action, of up to 1,600 columns.
+    """
+    caches = [(width, lru_cache(entries)(make)) for width, entries in CACHES]
+
+    def cached(types: tuple[str, ...], /, *others: Others.args, **named: Others.kwargs) -> Made:
+        for width, cache in caches:
+            if len(types) <= width:
+                return cache(types, *others, **named)  # type: ignore[arg-type]
+        return make(types, *others, **named)
+
+    return cached
 
 
 def collection_schema(collection: Collection | View) -> pa.Schema:
@@ -39,7 +64,7 @@ def collection_schema(collection: Collection | View) -> pa.Schema:
     return _schema(tuple(column.type for column in collection.columns))
 
 
-@lru_cache(4_096)
+@cached_by_width
 def _schema(types: tuple[str, ...]) -> pa.Schema:
     return updates.rows_schema([parse_type(type).arrow for type in types])
 
@@ -51,7 +76,7 @@ def layout_of(item: Item | None) -> Layout | None:
     return _layout(tuple(column.type for column in item.columns), item.numbering)
 
 
-@lru_cache(4_096)
+@cached_by_width
 def _layout(types: tuple[str, ...], numbering: Numbering) -> Layout:
     return Layout(_schema(types), numbering)
 

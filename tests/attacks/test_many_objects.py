@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,12 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from catalog.layout import Numbering
+from catalog.objects import Column, ObjectId, Table
+from server.coordinator.snapshot_cache import layout_of
 from server.execution.ddl.comments import BYTES_MAX as COMMENT_BYTES_MAX
 from server.sql.grammar.rules.objects import NAMES_MAX
-from tests.attacks.clients import watched
+from tests.attacks.clients import resident_bytes, watched
 from tests.fix_server import ServerProcess, server_without_spark
 
 pytestmark = pytest.mark.attacks
@@ -160,3 +164,15 @@ def test_lists_of_names_delay_no_other_session(
         connection.execute("ROLLBACK")
         if "IF EXISTS" in statement:
             connection.execute(statement.format(missing).encode())
+
+
+def test_the_columns_of_altered_tables_do_not_pile_up() -> None:
+    """Each action of ALTER TABLE makes a schema and a layout. Those of wide tables took gigabytes."""
+    before = resident_bytes(os.getpid())
+    columns = tuple(Column(f"c{n}", "int4") for n in range(1_500))
+    for width in range(1_000, 1_500):
+        numbering = Numbering.initial(width)
+        layout = layout_of(Table(ObjectId("u1"), ObjectId("u2"), "t", columns[:width], numbering=numbering))
+        assert layout is not None
+        assert len(layout.schema) == width
+    assert resident_bytes(os.getpid()) - before < 200 << 20
