@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pyarrow as pa
 
@@ -13,12 +13,12 @@ from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.runtime.threads import in_thread
 from server.session_state.context import Context
-from server.session_state.transaction import Transaction
 from server.sql.key_conditions import Wanted, selected
 from server.sql.plan import QueryPlan
 from server.sql.stored_query import plan_stored
 
 LOOP_ROWS_MAX = 256  # more changes are consolidated in a thread
+SEARCHED_ROWS_MAX = 16_384  # among more changes, wanted rows are searched in a thread
 
 ComputeRows = Callable[[Context, QueryPlan, Timestamp, tuple[object, ...]], Awaitable[pa.Table]]
 """`rows_at`."""
@@ -59,15 +59,22 @@ async def changed_rows(
         return rows
     if isinstance(item, Table):
         transaction.check_unaltered(item)
-    if sum(table.num_rows for table in tables) <= LOOP_ROWS_MAX and rows.num_rows <= LOOP_ROWS_MAX:
-        return _applied(rows, transaction, id, wanted)
-    return await asyncio.to_thread(_applied, rows, transaction, id, wanted)
+    if transaction.statement is None and transaction.must_merge(id):
+        await asyncio.to_thread(transaction.merge, id)
+        tables = transaction.visible_tables_of(id)
+    changed = sum(table.num_rows for table in tables)
+    if rows.num_rows <= LOOP_ROWS_MAX and changed <= (SEARCHED_ROWS_MAX if wanted else LOOP_ROWS_MAX):
+        changes = _wanted(tables, wanted)
+        if changes.num_rows <= LOOP_ROWS_MAX:
+            return _applied(rows, changes)
+        return await asyncio.to_thread(_applied, rows, changes)
+    return await asyncio.to_thread(lambda: _applied(rows, _wanted(tables, wanted)))
 
 
-def _applied(rows: pa.Table, transaction: Transaction, id: ObjectId, wanted: Wanted) -> pa.Table:
-    if transaction.statement is None:
-        transaction.merge(id)
-    changes = pa.concat_tables([updates.as_changes(table) for table in transaction.visible_tables_of(id)])
-    changes = selected(changes, wanted)
+def _wanted(tables: Sequence[pa.Table], wanted: Wanted) -> pa.Table:
+    return selected(pa.concat_tables([updates.as_changes(table) for table in tables]), wanted)
+
+
+def _applied(rows: pa.Table, changes: pa.Table) -> pa.Table:
     is_few = rows.num_rows + changes.num_rows <= updates.FEW_ROWS  # `apply` consolidates them
     return updates.apply(rows, changes if is_few else updates.consolidate(changes))

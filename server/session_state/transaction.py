@@ -161,8 +161,10 @@ class Transaction:
     statement: StatementSnapshot | None = None
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
     """The states of sequences that it has created or restarted, by id and generation."""
-    _merged: dict[ObjectId, tuple[int, pa.Table]] = field(default_factory=dict)
-    """The first `writes` of a table, consolidated, and their number."""
+    _merged: dict[ObjectId, tuple[int, list[pa.Table]]] = field(default_factory=dict)
+    """The number of the first `writes` of a table that are consolidated, and runs of these. Each run has less than half
+    the rows of the one before it, so that a change is consolidated at most as often as the logarithm of their number.
+    """
 
     @property
     def ends_later(self) -> bool:
@@ -278,9 +280,8 @@ class Transaction:
     def tables_of(self, id: ObjectId) -> list[pa.Table]:
         """The rows and changes of a table that are not committed."""
         tables = [self.rows[id].so_far()] if id in self.rows else []
-        count, merged = self._merged.get(id, (0, None))
-        if merged is not None:
-            tables.append(merged)
+        count, runs = self._merged.get(id, (0, []))
+        tables += runs
         tables += self.writes.get(id, [])[count:]
         return tables + [payload.table for table, payload in self.payloads if table == id]
 
@@ -306,15 +307,20 @@ class Transaction:
             relations,
         )
 
+    def must_merge(self, id: ObjectId) -> bool:
+        """Whether `merge` has something to do."""
+        return len(self.writes.get(id, [])) - self._merged.get(id, (0, []))[0] >= MERGED_TABLES
+
     def merge(self, id: ObjectId) -> None:
         """Prepares `tables_of` for a table with many changes. May run in a thread."""
-        writes = self.writes.get(id, [])
-        count, merged = self._merged.get(id, (0, None))
-        if len(writes) - count >= MERGED_TABLES:
-            tables = [updates.as_changes(table) for table in writes[count:]]
-            if merged is not None:
-                tables.append(merged)
-            self._merged[id] = (len(writes), updates.consolidate(pa.concat_tables(tables)))
+        if not self.must_merge(id):
+            return
+        writes = self.writes[id]
+        count, runs = self._merged.get(id, (0, []))
+        runs = [*runs, _consolidated(writes[count:])]
+        while len(runs) > 1 and runs[-2].num_rows <= 2 * runs[-1].num_rows:
+            runs[-2:] = [_consolidated(runs[-2:])]
+        self._merged[id] = (len(writes), runs)
 
     def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, pa.Table], dict[ObjectId, list[pa.Table]]]:
         """`rows` and `writes` by table.
@@ -462,3 +468,8 @@ class Transaction:
             if holder is not None:
                 holder.release()
         self.holder = self.beginning = None
+
+
+def _consolidated(tables: Sequence[pa.Table]) -> pa.Table:
+    """The sum of changes, in one chunk: most tables have a single row, and a search takes time for each chunk."""
+    return updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables])).combine_chunks()
