@@ -106,10 +106,15 @@ class Prepared:
 
 
 def plan_key(context: Context) -> tuple[object, ...]:
-    """A statement's plan is valid as long as this key is equal to that of the time of planning."""
+    """A statement's plan is valid as long as this key is equal to that of the time of planning.
+
+    All uncommitted catalogs of a transaction have the version that the next commit of others can have, too.
+    """
     own = context.process_id if context.has_temporary else 0
     role = context.settings.authorized or context.authenticated
-    return context.state.version, context.settings.naming, role, own
+    transaction = context.transaction
+    uncommitted = 0 if transaction.catalog is None else transaction.number_of_catalog()
+    return context.state.version, uncommitted, context.settings.naming, role, own
 
 
 TEXT_CHARS_MIN = 64

@@ -13,6 +13,7 @@ grow, so that a savepoint is the numbers of changes at the time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -54,6 +55,7 @@ SAVEPOINTS_MAX = 4_096
 BYTES_MAX = 256 << 20  # of `writes`
 MERGED_TABLES = 64  # so many changes are consolidated before they are read again
 
+_numbers = itertools.count(1)  # of uncommitted catalogs
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
 
 
@@ -165,6 +167,16 @@ class Transaction:
     """The number of the first `writes` of a table that are consolidated, and runs of these. Each run has less than half
     the rows of the one before it, so that a change is consolidated at most as often as the logarithm of their number.
     """
+
+    _numbered: tuple[CatalogState, int] | None = None
+    """The last uncommitted catalog that `number_of_catalog` has numbered."""
+
+    def number_of_catalog(self) -> int:
+        """Returns a number that no other uncommitted catalog of the process has had. `catalog` must not be None."""
+        assert self.catalog is not None
+        if self._numbered is None or self._numbered[0] is not self.catalog[1]:
+            self._numbered = (self.catalog[1], next(_numbers))
+        return self._numbered[1]
 
     @property
     def ends_later(self) -> bool:

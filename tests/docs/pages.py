@@ -144,7 +144,9 @@ def normalised(page: str) -> str:
     These are times, sizes, current timestamps, ids of objects, Spark's column ids, the name of the database, the
     width of plans that contain any of these, and notices about the progress of a statement that takes long.
     """
-    page = re.sub(r"^NOTICE:  (hydrating .* done|.* waits to be hydrated|waiting for Spark).*\n", "", page, flags=re.MULTILINE)
+    page = re.sub(
+        r"^NOTICE:  (hydrating .* done|.* waits to be hydrated|waiting for Spark).*\n", "", page, flags=re.MULTILINE
+    )
     page = re.sub(r"\b1[789]\d{11}\b", "<timestamp>", page)
     page = re.sub(r"<timestamp> \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\)", "<timestamp> (<clock>)", page)
     page = re.sub(r"\b(materialize|test_\d+)\.public\b", "<database>.public", page)
