@@ -60,7 +60,7 @@ async def changed_rows(
     if isinstance(item, Table):
         transaction.check_unaltered(item)
     if transaction.statement is None and transaction.must_merge(id):
-        await asyncio.to_thread(transaction.merge, id)
+        transaction.keep_merged(id, await asyncio.to_thread(transaction.merged, id))
         tables = transaction.visible_tables_of(id)
     changed = sum(table.num_rows for table in tables)
     if rows.num_rows <= LOOP_ROWS_MAX and changed <= (SEARCHED_ROWS_MAX if wanted else LOOP_ROWS_MAX):

@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -57,6 +58,11 @@ MERGED_TABLES = 64  # so many changes are consolidated before they are read agai
 
 _numbers = itertools.count(1)  # of uncommitted catalogs
 _UNDECIDED = Mode.UNDECIDED  # `has_begun` is read for each constant query, and reading a member of an enum is slow
+
+
+Merged: TypeAlias = tuple[int, list[pa.Table]]
+"""The number of the first `writes` of a table that are consolidated, and runs of these. Each run has less than half the
+rows of the one before it, so that a change is consolidated at most as often as the logarithm of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +169,7 @@ class Transaction:
     statement: StatementSnapshot | None = None
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
     """The states of sequences that it has created or restarted, by id and generation."""
-    _merged: dict[ObjectId, tuple[int, list[pa.Table]]] = field(default_factory=dict)
-    """The number of the first `writes` of a table that are consolidated, and runs of these. Each run has less than half
-    the rows of the one before it, so that a change is consolidated at most as often as the logarithm of their number.
-    """
+    _merged: dict[ObjectId, Merged] = field(default_factory=dict)
 
     _numbered: tuple[CatalogState, int] | None = None
     """The last uncommitted catalog that `number_of_catalog` has numbered."""
@@ -320,19 +323,21 @@ class Transaction:
         )
 
     def must_merge(self, id: ObjectId) -> bool:
-        """Whether `merge` has something to do."""
+        """Whether `merged` has something to do for a table."""
         return len(self.writes.get(id, [])) - self._merged.get(id, (0, []))[0] >= MERGED_TABLES
 
-    def merge(self, id: ObjectId) -> None:
-        """Prepares `tables_of` for a table with many changes. May run in a thread."""
-        if not self.must_merge(id):
-            return
+    def merged(self, id: ObjectId) -> Merged:
+        """Returns the `writes` of a table in few tables, for `keep_merged`. May run in a thread: it changes nothing."""
         writes = self.writes[id]
         count, runs = self._merged.get(id, (0, []))
         runs = [*runs, _consolidated(writes[count:])]
         while len(runs) > 1 and runs[-2].num_rows <= 2 * runs[-1].num_rows:
             runs[-2:] = [_consolidated(runs[-2:])]
-        self._merged[id] = (len(writes), runs)
+        return len(writes), runs
+
+    def keep_merged(self, id: ObjectId, merged: Merged) -> None:
+        """Has `tables_of` return what `merged` has returned. No change and no savepoint may be between the two."""
+        self._merged[id] = merged
 
     def changes(self) -> tuple[dict[ObjectId, RowBuffer], dict[ObjectId, pa.Table], dict[ObjectId, list[pa.Table]]]:
         """`rows` and `writes` by table.

@@ -44,7 +44,7 @@ def test_many_changes_are_few_tables_of_one_chunk(monkeypatch: pytest.MonkeyPatc
     for key in range(CHANGES):
         transaction.add(ID, [change(key, 1)])
         if transaction.must_merge(ID):
-            transaction.merge(ID)
+            transaction.keep_merged(ID, transaction.merged(ID))
     tables = transaction.tables_of(ID)
     assert len(tables) <= math.log2(CHANGES / MERGED_TABLES) + 1
     assert max(table.column(0).num_chunks for table in tables) == 1
@@ -58,6 +58,6 @@ def test_the_sum_of_changes_is_that_of_all_writes(changes: list[tuple[int, int]]
     tables = [change(*each) for each in changes]
     for number, table in enumerate(tables):
         transaction.add(ID, [table])
-        if number % every == 0:
-            transaction.merge(ID)
+        if number % every == 0 and transaction.must_merge(ID):
+            transaction.keep_merged(ID, transaction.merged(ID))
     assert sums(transaction.tables_of(ID)) == sums(tables)
