@@ -52,7 +52,10 @@ def test_many_changes_are_few_tables_of_one_chunk(monkeypatch: pytest.MonkeyPatc
     assert consolidated <= CHANGES * (math.log2(CHANGES / MERGED_TABLES) + 1)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from((-1, 1))), max_size=4 * MERGED_TABLES), st.integers(1, 99))
+CHANGED = st.tuples(st.integers(0, 3), st.sampled_from((-1, 1)))
+
+
+@given(st.lists(CHANGED, min_size=2 * MERGED_TABLES, max_size=4 * MERGED_TABLES), st.integers(1, MERGED_TABLES))
 def test_the_sum_of_changes_is_that_of_all_writes(changes: list[tuple[int, int]], every: int) -> None:
     transaction = Transaction(Settings())
     tables = [change(*each) for each in changes]
