@@ -16,15 +16,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
+import structlog
+
 from catalog import sequence_state
 from catalog.objects import ObjectId, Sequence
 from catalog.sequence_state import Position
-from catalog.store import Store
+from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError, SqlState
 
 AHEAD = 32
 AHEAD_MAX = 4_096
 QUICK_S = 1.0  # if a reservation is used up within this time, the next one is twice as large
+
+log = structlog.get_logger()
 
 
 def limit_reached(sequence: Sequence) -> PgError:
@@ -147,7 +151,7 @@ class Sequences:
             del self._states[key]
 
     async def close(self) -> None:
-        """Stores the last values that were returned, so that no reserved value is lost."""
+        """Stores the last values that were returned, so that no reserved value is lost. A full disk loses these."""
         states = [state for state in self._states.values() if state.remaining]
 
         def act(tx: sqlite3.Connection) -> None:
@@ -155,4 +159,7 @@ class Sequences:
                 sequence_state.save(tx, state.id, state.generation, state.position)
 
         if states:
-            await self._store.transaction(act)
+            try:
+                await self._store.transaction(act)
+            except (sqlite3.Error, MustEnd) as error:  # the reserved values are skipped, as after a crash
+                log.warning("values of sequences not stored", error=str(error))

@@ -13,15 +13,17 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from catalog.log import Log
-from catalog.objects import Column, MaterializedView, ObjectId, Table, Timestamp
+from catalog.objects import Column, MaterializedView, ObjectId, Sequence, Table, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import SqlState
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
+from server.coordinator.sequences import Sequences
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.computation import Hold
 from server.dataflow.runtime.dataflow import Dataflow
@@ -182,3 +184,23 @@ def test_failed_writes_to_stderr_are_ignored(monkeypatch: pytest.MonkeyPatch) ->
     print("x", file=_Stderr(), flush=True)
     with pytest.raises(OSError, match="No space"):
         full.close()
+
+
+async def test_a_shutdown_skips_reserved_values_of_sequences_that_cannot_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    sequences = Sequences(store)
+    sequence = Sequence(ObjectId("u4"), ObjectId("u2"), "s", ())
+    ((first, _),) = await sequences.state(sequence).take(sequence, 1)
+
+    async def full(self: Store, act: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched, capture_logs() as events:
+        patched.setattr(Store, "transaction", full)
+        await sequences.close()
+    assert [event["event"] for event in events] == ["values of sequences not stored"]
+    ((next_value, _),) = await Sequences(store).state(sequence).take(sequence, 1)
+    assert next_value > first
+    store.close()
