@@ -23,7 +23,6 @@ from protocol.pgwire.errors import SqlState
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact
 from server.coordinator.coordinator import Coordinator
-from server.coordinator.sequences import Sequences
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.computation import Hold
 from server.dataflow.runtime.dataflow import Dataflow
@@ -189,18 +188,26 @@ def test_failed_writes_to_stderr_are_ignored(monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_shutdown_skips_reserved_values_of_sequences_that_cannot_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(tmp_path)
-    sequences = Sequences(store)
     sequence = Sequence(ObjectId("u4"), ObjectId("u2"), "s", ())
-    ((first, _),) = await sequences.state(sequence).take(sequence, 1)
+
+    def opened() -> Coordinator:
+        return Coordinator(tmp_path, engine=PassingEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
 
     async def full(self: Store, act: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
+    coordinator = opened()
+    await coordinator.start()
+    before = coordinator.state
+    after = replace(before.with_item(sequence), version=before.version + 1)
+    await coordinator.commit(Request(catalog=(before, after)))
+    ((first, _),) = await coordinator.sequences.state(sequence).take(sequence, 1)
     with monkeypatch.context() as patched, capture_logs() as events:
         patched.setattr(Store, "transaction", full)
-        await sequences.close()
-    assert [event["event"] for event in events] == ["values of sequences not stored"]
-    ((next_value, _),) = await Sequences(store).state(sequence).take(sequence, 1)
-    assert next_value > first
-    store.close()
+        await coordinator.close()
+    assert "values of sequences not stored" in [event["event"] for event in events]
+    coordinator = opened()
+    await coordinator.start()
+    ((following, _),) = await coordinator.sequences.state(sequence).take(sequence, 1)
+    assert following > first
+    await coordinator.close()
