@@ -176,7 +176,7 @@ _ZONE_OFFSET_S_MAX = 16 * 3_600
 
 
 def _zone_offset_us(text: str) -> float | None:
-    """The offset from UTC that a number of hours or INTERVAL '...' stands for; None for the name of a time zone."""
+    """Returns the offset from UTC of a number of hours or of INTERVAL '...'; None for the name of a time zone."""
     interval = _ZONE_INTERVAL.fullmatch(text)
     if interval is not None:
         value = parse_interval(interval[1])

@@ -201,7 +201,7 @@ class ConstantQueries:
     def _parsed(self, message: bytes, known: Prepared | None) -> Prepared | None:
         """The plan of the statement of a Parse message, if there is one. `known`: that of the last such message."""
         context = self._dispatcher.context
-        if known is not None and context.transaction.catalog is None and known.key == plan_key(context):
+        if known is not None and known.key == plan_key(context):
             return known
         try:
             parse = Parse.parse(message, HEADER.size, len(message))

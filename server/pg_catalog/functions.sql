@@ -170,12 +170,8 @@ CREATE MACRO tw.regclass_oid(p_name) AS (tw.oid_or_error('relation', p_name, (
 CREATE MACRO tw.regtype_oid(p_name) AS (tw.oid_or_error('type', p_name, (
   SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.type_keys()) tw_k
   WHERE tw_k.tw_key = tw.relation_key(p_name))));
-CREATE MACRO tw.regnamespace_oid(p_name) AS (tw.oid_or_error('schema', p_name, (
-  SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
-  WHERE tw_n.tw_name = tw.name_part(p_name))));
-CREATE MACRO tw.regrole_oid(p_name) AS (tw.oid_or_error('role', p_name, (
-  SELECT min(tw_r.tw_oid) FROM (SELECT oid AS tw_oid, rolname AS tw_name FROM pg.pg_authid) tw_r
-  WHERE tw_r.tw_name = tw.name_part(p_name))));
+CREATE MACRO tw.regnamespace_oid(p_name) AS (tw.oid_or_error('schema', p_name, tw.schema_oid(tw.name_part(p_name))));
+CREATE MACRO tw.regrole_oid(p_name) AS (tw.oid_or_error('role', p_name, tw.role_oid(tw.name_part(p_name))));
 CREATE MACRO tw.column_number(p_relation, p_column) AS (
   CASE WHEN typeof(p_column) <> 'VARCHAR' THEN try_cast(p_column AS INTEGER) ELSE (
     SELECT min(tw_a.tw_number) FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number

@@ -119,6 +119,11 @@ def _type_oid(context: Context, text: str) -> int:
         raise PgError(SqlState.UNDEFINED_OBJECT, f'type "{spelling}" does not exist') from None
 
 
+def _timestamptz(us: int) -> exp.Expr:
+    text = datetime.fromtimestamp(us / 1_000_000, UTC).isoformat()
+    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
+
+
 Constant = Callable[[exp.Expr], Any]
 
 
@@ -139,8 +144,7 @@ def _session_value(
         case "pg_backend_pid":
             return exp.Literal.number(bindings.backend_pid)
         case "pg_postmaster_start_time":
-            started = datetime.fromtimestamp(bindings.started_us / 1_000_000, UTC).isoformat()
-            return exp.Cast(this=exp.Literal.string(started), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
+            return _timestamptz(bindings.started_us)
         case "pg_listening_channels" if not arguments:
             channels = [exp.Literal.string(channel) for channel in context.listening.channels if running]
             texts = exp.Cast(this=exp.Array(expressions=channels), to=exp.DataType.build("VARCHAR[]", dialect="duckdb"))
@@ -152,8 +156,7 @@ def _session_value(
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])
         case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
             # Planning always has the same time: otherwise each plan would be another query, whose columns are unknown.
-            moment = datetime.fromtimestamp(bindings.now_us / 1_000_000 if running else 0, UTC).isoformat()
-            return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb"))
+            return _timestamptz(bindings.now_us if running else 0)
         case "current_setting" if not any(isinstance(argument, exp.Column) for argument in arguments):
             values = [constant(argument) for argument in arguments]
             return _text(_setting(context, values) if running else "")

@@ -343,24 +343,8 @@ def test_a_call_with_the_parse_of_a_statement_follows_changes_of_the_catalog(ser
         [Query("DROP TABLE changed").serialize()],
     ]
     found = server.call(answers(server.app.listener, sent))
-    inserted = [b"INSERT 0 1" in answer for answer in found]
-    assert inserted == [
-        False,
-        True,
-        True,
-        True,
-        False,
-        False,
-        False,
-        True,
-        True,
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-    ]
+    assert len(found) == 15
+    assert [number for number, answer in enumerate(found) if b"INSERT 0 1" in answer] == [1, 2, 3, 7, 8, 9, 13]
     assert b'relation "changed" does not exist' in found[5]
     assert b"violates check constraint" in found[11]
 

@@ -37,8 +37,13 @@ def encode(table: pa.Table) -> bytes:
     return "".join(table.column(0).to_pylist()).encode()
 
 
+def opened() -> tuple[Sender, Socket]:
+    socket = Socket()
+    return Sender(Connection(), socket), socket  # type: ignore[arg-type]
+
+
 async def test_few_rows_wait_for_the_messages_after_them() -> None:
-    sender = Sender(Connection(), socket := Socket())  # type: ignore[arg-type]
+    sender, socket = opened()
     await sender.write_table(rows(3), encode)
     await sender.write_table(rows(0), encode)
     assert socket.writes == []
@@ -48,7 +53,7 @@ async def test_few_rows_wait_for_the_messages_after_them() -> None:
 
 
 async def test_queued_rows_are_bounded() -> None:
-    sender = Sender(Connection(), socket := Socket())  # type: ignore[arg-type]
+    sender, socket = opened()
     text, count, written = "x" * 1_000, 100, 0
     for number in range(1, count + 1):
         await sender.write_table(rows(1, text), encode)
@@ -60,7 +65,7 @@ async def test_queued_rows_are_bounded() -> None:
 
 
 async def test_chunks_before_the_last_one_are_written() -> None:
-    sender = Sender(Connection(), socket := Socket())  # type: ignore[arg-type]
+    sender, socket = opened()
     sender.connection.send_encoded(b"description")
     await sender.write_table(rows(20_001), encode)
     sender.flush()
