@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,13 +22,36 @@ WAIT_MAX_S = 5.0
 
 
 @contextmanager
+def meanwhile(*works: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Calls each function in a thread. Sets its event at the end of the block, and fails if one of them has failed."""
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def caught(work: Callable[[threading.Event], None]) -> None:
+        try:
+            work(done)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=caught, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures
+
+
+@contextmanager
 def watched(server: ServerProcess) -> Iterator[None]:
     """Fails if another session waited for PAUSE_MAX_S of the server's processor time, or WAIT_MAX_S."""
     worst, longest = 0.0, 0.0
-    ready, done = threading.Event(), threading.Event()
-    failures: list[BaseException] = []
+    ready = threading.Event()
 
-    def probe() -> None:
+    def probe(done: threading.Event) -> None:
         nonlocal worst, longest
         try:
             with psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -40,20 +63,12 @@ def watched(server: ServerProcess) -> Iterator[None]:
                     waited = time.monotonic() - begun
                     longest = max(longest, waited)
                     worst = max(worst, min(waited, cpu_s(server.process.pid) - used))
-        except BaseException as error:
-            failures.append(error)
         finally:
             ready.set()
 
-    thread = threading.Thread(target=probe)
-    thread.start()
-    ready.wait()  # a block that begins before the other session is connected would not be measured
-    try:
+    with meanwhile(probe):
+        ready.wait()  # a block that begins before the other session is connected would not be measured
         yield
-    finally:
-        done.set()
-        thread.join()
-    assert not failures, failures
     assert worst < PAUSE_MAX_S, f"another session waited for {worst:.1f} s of processor time"
     assert longest < WAIT_MAX_S, f"another session waited {longest:.1f} s"
 

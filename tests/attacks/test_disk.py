@@ -11,15 +11,14 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.attacks.clients import watched
-from tests.attacks.test_runaway_queries import await_removal, disk_bytes
+from tests.attacks.clients import meanwhile, watched
+from tests.attacks.test_runaway_queries import ROWS, await_removal, create_rows, disk_bytes
 from tests.fix_server import ServerProcess
 from tests.small_disk import small_disk
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 DISK_BYTES = 512 << 20  # a tenth of it is reserved: what Spark writes in a second
-ROWS = 100_000
 COMMIT_BYTES = 60_000
 
 
@@ -28,9 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with small_disk(tmp_path_factory.mktemp("mounts") / "disk", DISK_BYTES) as disk:
         server = ServerProcess(disk / "data", "--spark-memory", "1GB")
         with psycopg.connect(server.dsn, autocommit=True) as connection:
-            connection.execute("CREATE TABLE t (n int, v text)")
-            with connection.cursor().copy("COPY t FROM STDIN") as copy:
-                copy.write("".join(f"{n}\tvalue {n}\n" for n in range(ROWS)))
+            create_rows(connection)
             connection.execute("CREATE TABLE writes (n int, v text)")
             connection.execute("CREATE TABLE copied (v text)")
             assert connection.execute("SELECT count(*) FROM t WHERE n > 0").fetchone() == (ROWS - 1,)
@@ -49,32 +46,20 @@ def writing(server: ServerProcess) -> Iterator[None]:
 
     Fails if a commit fails, or is not there afterwards.
     """
-    done = threading.Event()
-    failures: list[BaseException] = []
     written = 0
 
-    def write() -> None:
+    def write(done: threading.Event) -> None:
         nonlocal written
-        try:
-            with psycopg.connect(server.dsn, autocommit=True) as connection:
-                while not done.wait(0.02 if free_bytes(server) < DISK_BYTES // 5 else 0.2):
-                    connection.execute(
-                        "INSERT INTO writes VALUES (%s, %s)", (written, os.urandom(COMMIT_BYTES // 2).hex())
-                    )
-                    written += 1
-        except BaseException as error:
-            failures.append(error)
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            while not done.wait(0.02 if free_bytes(server) < DISK_BYTES // 5 else 0.2):
+                value = os.urandom(COMMIT_BYTES // 2).hex()
+                connection.execute("INSERT INTO writes VALUES (%s, %s)", (written, value))
+                written += 1
 
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("TRUNCATE writes")
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
+        with meanwhile(write):
             yield
-        finally:
-            done.set()
-            thread.join()
-        assert not failures, failures
         found = connection.execute("SELECT n FROM writes").fetchall()
         assert sorted(found) == [(n,) for n in range(written)]
 

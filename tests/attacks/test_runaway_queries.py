@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.attacks.clients import resident_bytes, watched
+from tests.attacks.clients import meanwhile, resident_bytes, watched
 from tests.fix_server import ServerProcess
 
 pytestmark = [
@@ -56,13 +56,18 @@ EXHAUSTING = [
 ]
 
 
+def create_rows(connection: psycopg.Connection) -> None:
+    """Creates the table t with ROWS rows."""
+    connection.execute("CREATE TABLE t (n int, v text)")
+    with connection.cursor().copy("COPY t FROM STDIN") as copy:
+        copy.write("".join(f"{n}\tvalue {n}\n" for n in range(ROWS)))
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     server = ServerProcess(tmp_path_factory.mktemp("server"), "--spark-memory", "1GB")
     with psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (n int, v text)")
-        with connection.cursor().copy("COPY t FROM STDIN") as copy:
-            copy.write("".join(f"{n}\tvalue {n}\n" for n in range(ROWS)))
+        create_rows(connection)
         connection.execute("CREATE TABLE writes (n int)")
         connection.execute("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n FROM writes")
         connection.execute("SELECT * FROM total")  # it is hydrated
@@ -73,41 +78,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @contextmanager
 def neighbours(server: ServerProcess) -> Iterator[None]:
     """Others read, write and subscribe meanwhile. Fails if a statement of theirs fails, or a write is not received."""
-    done = threading.Event()
-    failures: list[BaseException] = []
     written = 0
 
-    def read() -> None:
+    def read(done: threading.Event) -> None:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             while not done.wait(0.05):
                 query = "SELECT count(*), sum(n) FROM t WHERE n % 7 = 1"
                 assert connection.execute(query.encode()).fetchone() == (14_286, 714_278_571)
 
-    def write() -> None:
+    def write(done: threading.Event) -> None:
         nonlocal written
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             while not (written and done.wait(0.05)):
                 connection.execute("INSERT INTO writes VALUES (1)")
                 written += 1
 
-    def caught(run: Callable[[], None]) -> None:
-        try:
-            run()
-        except BaseException as error:
-            failures.append(error)
-
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         ((before,),) = connection.execute("SELECT n FROM total").fetchall()
-    threads = [threading.Thread(target=caught, args=(run,)) for run in (read, write)]
-    for thread in threads:
-        thread.start()
-    try:
+    with meanwhile(read, write):
         yield
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
-    assert not failures, failures
     assert written
     with psycopg.connect(server.dsn) as connection:
         connection.execute("DECLARE c CURSOR FOR SUBSCRIBE total")

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.attacks.clients import meanwhile
 from tests.fix_server import ServerThread
 from tests.server.frontend.raw_client import query, raw_client
 from tests.server.slow_engine import PassingEngine
@@ -48,20 +49,15 @@ def resident_bytes() -> int:
 @contextmanager
 def bounded_memory() -> Iterator[None]:
     """Fails if the process's memory exceeds its initial memory by more than MEMORY_MAX at any time."""
-    before, most, ended = resident_bytes(), 0, threading.Event()
+    before, most = resident_bytes(), 0
 
-    def look() -> None:
+    def look(done: threading.Event) -> None:
         nonlocal most
-        while not ended.wait(0.01):
+        while not done.wait(0.01):
             most = max(most, resident_bytes())
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
+    with meanwhile(look):
         yield
-    finally:
-        ended.set()
-        looking.join()
     assert most - before < MEMORY_MAX
 
 
