@@ -6,10 +6,14 @@ Each case is a rate of commits, and a number of rows in each, over a table of `-
 from __future__ import annotations
 
 import argparse
+import io
 import time
 from typing import Any
 
+import numpy as np
 import psycopg
+import pyarrow as pa
+from pyarrow import csv
 
 from tests.bench.processes import cpu_s
 from tests.bench.servers import Servers, Table
@@ -70,20 +74,25 @@ class Written:
         connection.execute("CREATE TABLE f (id bigint NOT NULL, k int NOT NULL, x bigint, y double precision)")
         connection.execute("CREATE TABLE d (k int NOT NULL, name text)")
         connection.execute(f"INSERT INTO d SELECT g, 'n' || g FROM generate_series(0, {groups - 1}) g".encode())
-        self._copy((i, i % groups, i, i / 8) for i in range(base))
+        ids = np.arange(base)
+        self._copy(ids, ids % groups, ids)
 
     def commit(self, size: int) -> None:
-        ids = range(self._next, self._next + size)
+        ids = np.arange(self._next, self._next + size)
         self._next += size
-        rows = [(i, i * 7919 % self._groups, 3, i / 8) for i in ids]
+        keys = ids * 7919 % self._groups
         if size >= COPIED_ROWS:
-            self._copy(rows)
+            self._copy(ids, keys, np.full(size, 3))
         else:
+            rows = [(i, k, 3, i / 8) for i, k in zip(ids.tolist(), keys.tolist(), strict=True)]
             self._connection.execute(f"INSERT INTO f VALUES {','.join(map(str, rows))}".encode())
 
-    def _copy(self, rows: Any) -> None:
+    def _copy(self, ids: np.ndarray[Any, Any], keys: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> None:
+        text = io.BytesIO()
+        options = csv.WriteOptions(include_header=False, delimiter="\t")
+        csv.write_csv(pa.table({"id": ids, "k": keys, "x": x, "y": ids / 8}), text, options)
         with self._connection.cursor().copy("COPY f FROM STDIN") as copy:
-            copy.write("".join(f"{i}\t{k}\t{x}\t{y}\n" for i, k, x, y in rows))
+            copy.write(text.getbuffer())
 
 
 def _measured(
