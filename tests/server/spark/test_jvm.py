@@ -54,6 +54,16 @@ def test_the_threads_that_remove_broadcasts_are_limited(engine: SparkEngine) -> 
     assert len(found) <= 2 * CLEANING_THREADS
 
 
+@pytest.mark.cluster("embedded")
+async def test_large_results_of_tasks_do_not_go_through_a_socket(engine: SparkEngine) -> None:
+    """Spark starts threads with the name of its shuffle client when it fetches the first result from itself."""
+    got = await engine.run("SELECT id % 7 AS k, id FROM range(1000000) DISTRIBUTE BY k", {})
+    assert got.nbytes > 8 << 20
+    assert engine.jvm_pid is not None
+    names = thread_names(engine.jvm_pid)
+    assert not [name for name in names if name.startswith("shuffle-client")]
+
+
 @pytest.mark.crash
 async def test_memory_of_a_large_query_is_returned_when_spark_is_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
