@@ -82,7 +82,7 @@ class DistinctOperator(Operator):
         found = pa.table([*found.columns, pa.array(totals.versions[flips]), pa.array(signs)], schema=self.schema)
 
         changed = totals.is_last & (totals.after != totals.at_zero)
-        removed = held.filter(pa.array(np.isin(numbers[: held.num_rows], numbers[order[totals.ends[changed]]])))
+        removed = held.filter(pa.array(totals.of_rows(changed, order)[: held.num_rows]))
         added = np.flatnonzero(changed & (totals.after > 0))
         now = rows.take(pa.array(order[totals.ends[added]]))
         counted = pa.table([*now.columns, pa.array(totals.after[added])], schema=self._own[0].schema)
@@ -118,3 +118,13 @@ class RunningTotals:
         self.after = sums - np.append(0, sums[:-1])[first][row]
         self.before = np.where(begins_row, 0, np.append(0, self.after[:-1]))
         self.at_zero = np.where(self.versions[first] == 0, self.after[first], 0)[row]
+
+    def of_rows(self, pairs: NDArray[np.bool_], order: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """A mask of all changes of the rows of which the last pair is in the mask `pairs`.
+
+        `order`: the positions of the sorted changes. The result is in the order before they were sorted.
+        """
+        counts = np.diff(self.ends[self.is_last], prepend=-1)
+        changes = np.empty(len(order), np.bool_)
+        changes[order] = np.repeat(pairs[self.is_last], counts)
+        return changes

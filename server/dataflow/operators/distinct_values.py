@@ -90,7 +90,7 @@ class DistinctValuesOperator(Operator):
         emitted = pa.table([*columns, *map(pa.array, (member, version, sign))], schema=self.schema)
 
         of_last = order[totals.ends]
-        removed = held.filter(pa.array(np.isin(numbers[: held.num_rows], numbers[of_last[changed]])))
+        removed = held.filter(pa.array(totals.of_rows(changed, order)[: held.num_rows]))
         added = np.flatnonzero(changed & np.any([counts > 0 for counts in after], axis=0))
         now = rows.take(pa.array(of_last[added]))
         counted = pa.table([*now.columns, *(pa.array(c[added]) for c in after)], schema=self._own[0].schema)

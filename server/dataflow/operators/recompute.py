@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from catalog import updates
 from catalog.updates import DIFF
-from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
+from protocol.columnar.hashing import Hashes, are_among, distinct_hashes, key_codes
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.operator import (
@@ -74,7 +74,7 @@ class RecomputeOperator(ArrangingOperator):
         ]
         alone = [_alone(tick, key_hashes, number, apart, present) for number, apart in enumerate(node.apart)]
         every = _all(key_hashes)
-        asked = [np.setdiff1d(every, own, assume_unique=True) for own in alone]
+        asked = [every[~are_among(every, own)] for own in alone]
         if node.top_k is None and tick.since is not None:
             found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
@@ -91,7 +91,7 @@ class RecomputeOperator(ArrangingOperator):
         for number, (before, changes) in enumerate(zip(befores, branches, strict=True)):
             if len(alone[number]):
                 hashes = key_codes(changes, names_of(node.keys[number]))
-                own = changes.filter(pa.array(np.isin(hashes, alone[number])))
+                own = changes.filter(pa.array(are_among(hashes, alone[number])))
                 before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
             views[f"d{number}"] = await in_thread(self._versions, tick, number, before, changes, touched)
         if self._results is not None:
@@ -166,7 +166,8 @@ def _alone(
     others = [of_branch for i, of_branch in enumerate(key_hashes) if i != number]
     if isinstance(apart, DistinctRows):
         others.append(key_hashes_of(tick, [tuple(range(len(apart.positions)))], changes_of[apart]))
-    return np.setdiff1d(key_hashes[number], _all(others), assume_unique=True)
+    own = key_hashes[number]
+    return own[~are_among(own, _all(others))]
 
 
 def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from catalog import updates
 from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar.gather import rows_at
-from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
+from protocol.columnar.hashing import Hashes, are_among, distinct_hashes, key_codes
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, cut, first_codes
 from server.dataflow.operators.operator import VERSION_FIELD, Tick, consolidated, names_of, sorting_of
 from server.dataflow.plan.nodes import VERSION, TopK
@@ -77,7 +77,7 @@ def changed_rows(
     for number, (version, key_hashes) in enumerate((t.version, t.key_hashes) for t in touched):
         old, rest = current, None
         if key_hashes is not None:
-            has_changed = np.isin(key_codes(current, names_of(key)), key_hashes)
+            has_changed = are_among(key_codes(current, names_of(key)), key_hashes)
             old, rest = current.filter(pa.array(has_changed)), current.filter(pa.array(~has_changed))
         changed = changes if len(tick.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
         new = pa.concat_tables([old, changed.drop_columns([VERSION])])
@@ -211,7 +211,7 @@ class _Pairs:
         by_hash = np.argsort(self.entry_hashes, kind="stable")
         ordered, ordered_keys = self.entry_hashes[by_hash], keys[by_hash]
         shared = distinct_hashes(ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered_keys[1:] != ordered_keys[:-1])])
-        return (codes <= ends[group]) | np.isin(self.entry_hashes[entry], shared)
+        return (codes <= ends[group]) | are_among(self.entry_hashes[entry], shared)
 
 
 def first_rows(rows: pa.Table, key: tuple[int, ...], top_k: TopK | None) -> pa.Table:

@@ -14,7 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.columnar.hashing import LONG_BYTES, distinct_hashes, key_codes, key_hashes, order_codes, quick_hashes
+from protocol.columnar.hashing import (
+    LONG_BYTES,
+    are_among,
+    distinct_hashes,
+    key_codes,
+    key_hashes,
+    order_codes,
+    quick_hashes,
+)
 from tests.examples import examples
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -51,6 +59,13 @@ def column(draw: st.DrawFn, name: str) -> tuple[list[Any], pa.Array]:
     drawn = draw(st.lists(st.one_of(st.none(), values), max_size=12))
     array = pa.array([*drawn[:1], *drawn], type).slice(len(drawn[:1])) if draw(st.booleans()) else pa.array(drawn, type)
     return drawn, array
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 12)), st.sets(st.integers(0, 12)))
+def test_which_hashes_are_among_others(hashes: list[int], sought: set[int]) -> None:
+    found = are_among(np.array(hashes, np.uint64), np.array(sorted(sought), np.uint64))
+    assert found.tolist() == [each in sought for each in hashes]
 
 
 @pytest.mark.parametrize("name", TYPES)
