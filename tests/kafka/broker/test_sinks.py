@@ -181,7 +181,7 @@ async def test_a_sink_is_fenced_by_another_producer_with_its_identity(
     options = {"bootstrap.servers": kafka.address, "transactional.id": TRANSACTIONAL_ID_PREFIX + "id-fenced"}
     errors: list[str | None] = []
     async with started(tmp_path, kafka, registry, sink_of("fenced")) as (coordinator, sinks):
-        # The broker can also answer with another error, after which the sink begins again and fences the other producer.
+        # After another error of the broker the sink begins again, and fences the other producer.
         while 'another server writes to topic "fenced" for the same sink' not in errors:
             await until_written(coordinator, sinks)
             other = confluent_kafka.Producer(options)

@@ -14,12 +14,10 @@ VIEWS = {
     "neighbours": "SELECT id, sum(id) OVER (PARTITION BY i ORDER BY id % 3 GROUPS 1 PRECEDING) AS total FROM t",
     "placed": "SELECT rank(2) WITHIN GROUP (ORDER BY id), dense_rank(3) WITHIN GROUP (ORDER BY id) FROM t",
 }
-CHANGES = (
-    "INSERT INTO t VALUES (1, '1', '1 month'), (2, '1.0', '30 days'), (3, '{\"a\": 1}', '1 day'), (4, NULL, NULL)",
+CHANGES = (  # the views are compared after each line
+    "INSERT INTO t VALUES (1, '1', '1 month'), (2, '1.0', '30 days'), (3, '{\"a\": 1}', '1 day'), (4, NULL, NULL);"
     "INSERT INTO t VALUES (5, '1.00', '720 hours'), (6, '{\"a\": 1.0}', '24 hours'), (7, NULL, NULL)",
-    "DELETE FROM t WHERE id = 1",
-    "UPDATE t SET j = '2' WHERE id IN (2, 6)",
-    "DELETE FROM t WHERE j IS NULL",
+    "DELETE FROM t WHERE id = 1; UPDATE t SET j = '2' WHERE id IN (2, 6); DELETE FROM t WHERE j IS NULL",
 )
 
 
@@ -29,7 +27,8 @@ def test_views_follow_their_table(dsn: str) -> None:
         for name, query in VIEWS.items():
             connection.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}".encode())
         for change in CHANGES:
-            connection.execute(change.encode())
+            for statement in change.split(";"):
+                connection.execute(statement.encode())
             for name, query in VIEWS.items():
                 maintained = connection.execute(f"SELECT * FROM {name}".encode()).fetchall()
                 computed = connection.execute(query.encode()).fetchall()
