@@ -192,6 +192,44 @@ def test_arrays_with_and_without_sizes_of_blocks_are_the_same(seed: int, message
         assert [tuple(row.values()) for row in found.updates.to_pylist()] == expected
 
 
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_damaged_message_fails_alone(*, sized: bool) -> None:
+    """The others have the updates that they have without it, wherever it is cut or changed."""
+    random, columns = Random(7), columns_of("text", "int8")
+    decoder, schema = avro_decoder(columns), schema_text(columns)
+    numbers = [2**at for at in (6, 13, 48, 55, 62)]  # of one, two, seven, eight and nine bytes, and one more each
+    parts = [
+        [("y" * random.randrange(9), random.choice(numbers), random.choice(numbers), 1) for _ in range(count)]
+        for count in (3, 40, 5, 1, 33, 2, 64, 4, 9, 8)
+    ]
+    messages = [message for part in parts for message in AvroEncoder(columns).updates(table_of(columns, part))]
+    if not sized:
+        records = [[{"data": {"f0": a, "f1": b}, "time": t, "diff": d} for a, b, t, d in part] for part in parts]
+        messages = by_fastavro(schema, *records).to_pylist()
+    assert len(messages) == len(parts)
+    whole, victim = decoder.decode(pa.array(messages, pa.binary())).updates, 2
+    start, stop = (sum(map(len, parts[:end])) for end in (victim, victim + 1))
+    others = pa.concat_tables([whole.slice(0, start), whole.slice(stop)]).combine_chunks()
+    message, failures = messages[victim], 0
+    for at in range(0, len(message), 2):
+        for damaged in (
+            message[:at],
+            message[:at] + bytes([message[at] ^ random.choice([1, 2, 128])]) + message[at + 1 :],
+        ):
+            alone = decoder.decode(pa.array([damaged], pa.binary()))
+            given = [*messages[:victim], damaged, *messages[victim + 1 :]]
+            found = decoder.decode(pa.array(given, pa.binary()))
+            expected = [row == victim and bool(alone.failed[0]) for row in range(len(messages))]
+            assert found.failed.tolist() == expected
+            count = alone.updates.num_rows
+            own = found.updates.slice(start, count)
+            rest = pa.concat_tables([found.updates.slice(0, start), found.updates.slice(start + count)])
+            assert own.equals(alone.updates)
+            assert rest.combine_chunks().equals(others)
+            failures += bool(alone.failed[0])
+    assert failures > len(message) / 2
+
+
 def test_progress_is_read_by_fastavro() -> None:
     encoder, schema = AvroEncoder([]), fastavro.parse_schema(json.loads(schema_text([])))
     for statement in (progress({3: 1, 9: 2**40}), progress({}, [7], []), progress({}, [], [])):
