@@ -30,8 +30,9 @@ from protocol.pgwire.types import parse_type
 
 NAMESPACE = "com.materialize.cdc"
 BLOCK_UPDATES = 32  # updates of a block of its array
-LANES_MIN = 8  # of fewer arrays, the items are found one by one
-_LONGS = (Primitive("long"), Primitive("int"))
+LANES_MIN = 8  # the blocks of fewer arrays, and the items of fewer blocks, are found one by one
+_LONG = Primitive("long")
+_LONGS = (_LONG, Primitive("int"))
 
 
 # -- schema -----------------------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class AvroDecoder:
         """The message, begin and end of each item, in their order."""
         every, found = arrays, []
         blocks: list[tuple[NDArray[Any], ...]] = []  # of known size: message, begin, end, number of items
-        while len(arrays):
+        while len(arrays) >= LANES_MIN:
             counts = cursor.longs(arrays)
             sized = counts < 0
             if sized.any():
@@ -198,6 +199,8 @@ class AvroDecoder:
                 cursor.move(rows, end)
             cursor.fail(arrays, cursor.position[arrays] > cursor.end[arrays])
             arrays = arrays[(counts != 0) & ~cursor.failed[arrays]]
+        for array in arrays.tolist():
+            self._walk(cursor, array, blocks, found)
         cursor.fail(every, cursor.position[every] != cursor.end[every])
         if blocks:
             rows, begin, end, counts = (np.concatenate(part) for part in zip(*blocks, strict=True))
@@ -217,6 +220,37 @@ class AvroDecoder:
             good = ~cursor.failed[owners]
             owners, begin, end = owners[good], begin[good], end[good]
         return owners, begin, end
+
+    def _walk(self, cursor: Cursor, array: int, blocks: list[tuple[NDArray[Any], ...]], found: list[_Items]) -> None:
+        """Adds the blocks of known size of one array, and the items of its other blocks, which are read one by one."""
+        start = int(cursor.position[array])
+        reader = PlainReader(cursor.data[start : int(cursor.end[array])].tobytes())
+        sized: list[tuple[int, int, int]] = []
+        begin: list[int] = []
+        end: list[int] = []
+        try:
+            while count := reader.read(_LONG):
+                if count > 0:
+                    for _ in range(count):
+                        begin.append(reader.position)
+                        reader.read(self._schema.update)
+                        end.append(reader.position)
+                    continue
+                size = reader.read(_LONG)
+                if not -count <= size <= reader.end - reader.position:
+                    raise DecodeError("a block is longer than its message")
+                sized.append((reader.position, reader.position + size, -count))
+                reader.position += size
+        except DecodeError:
+            cursor.fail(np.array([array]), np.ones(1, np.bool_))
+            return
+        cursor.position[array] = start + reader.position
+        if sized:
+            begins, ends, counts = np.array(sized).T
+            blocks.append((np.full(len(sized), array), start + begins, start + ends, counts))
+        if begin:
+            found.append(_Items(np.array([array]), np.array([len(begin)])))
+            found[-1].begin[:], found[-1].end[:] = np.array(begin) + start, np.array(end) + start
 
     def _move(
         self, cursor: Cursor, items: _Items, position: NDArray[np.int64], limit: NDArray[np.int64]

@@ -192,6 +192,25 @@ def test_arrays_with_and_without_sizes_of_blocks_are_the_same(seed: int, message
         assert [tuple(row.values()) for row in found.updates.to_pylist()] == expected
 
 
+def test_blocks_of_one_message_are_found_as_those_of_many() -> None:
+    """Those of few messages are found one by one, because a message may have many of them."""
+    random, columns = Random(3), columns_of("int4", nullable=False)
+    parts, numbers = [varint_bytes(0)], list[int]()
+    while len(numbers) < 300:
+        items = [random.randrange(1_000) for _ in range(random.randint(1, 3))]
+        data = b"".join(varint_bytes(number, 1, 1) for number in items)
+        parts += [varint_bytes(len(items)) if random.random() < 0.5 else varint_bytes(-len(items), len(data)), data]
+        numbers += items
+    message = b"".join([*parts, varint_bytes(0)])
+    for count in (1, 20):
+        found = avro_decoder(columns).decode(pa.array([message] * count, pa.binary()))
+        assert not found.failed.any()
+        assert found.updates["c0"].to_pylist() == numbers * count
+    longer = message.replace(next(part for part in parts if part[:1] == b"\1"), varint_bytes(-1, 2**62), 1)
+    for count in (1, 20):
+        assert avro_decoder(columns).decode(pa.array([longer] * count, pa.binary())).failed.all()
+
+
 @pytest.mark.parametrize("sized", [True, False])
 def test_a_damaged_message_fails_alone(*, sized: bool) -> None:
     """The others have the updates that they have without it, wherever it is cut or changed."""
