@@ -3,6 +3,7 @@
 `schema`     the types of a schema
 `columns`    the SQL columns of a schema, with the logical types of Avro, Kafka Connect and Debezium
 `cursor`     primitive values of many messages, read together with numpy
+`skipper`    the ends of many values of one type, without decoding them
 `decoder`    messages with a writer's schema to the columns of a reader's schema
 `encoder`    rows of a table to records
 `varints`    integers of many messages

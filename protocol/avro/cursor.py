@@ -1,7 +1,7 @@
 """Reads primitive values of many messages together: one position per message, one numpy operation for all of them.
 
-A message whose bytes end too early or whose lengths are invalid is marked in `failed`; it then reads zeros. `rows` are
-the messages to read, as row numbers; None means all.
+A message whose bytes end too early or whose lengths are invalid is marked in `failed`, at the latest by `finish`. It
+then reads zeros. `rows` are the messages to read, as row numbers; None means all.
 """
 
 from __future__ import annotations
@@ -20,11 +20,20 @@ Integers = NDArray[np.int64]
 
 _PADDING = 16  # zeros after the last message, so that reading a word never leaves the buffer
 _HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BITS = ~_HIGH_BITS
 _INLINE = 12  # bytes of a value that a binary view contains itself
 
 
 def _u(value: int) -> np.uint64:
     return np.uint64(value)
+
+
+# Pairs of groups of 7, 14 and 28 bits are merged: the distance, and the masks of the lower and of the upper groups.
+_MERGES = (
+    (_u(1), _u(0x007F007F007F007F), _u(0x7F007F007F007F00)),
+    (_u(2), _u(0x00003FFF00003FFF), _u(0x3FFF00003FFF0000)),
+    (_u(4), _u(0x000000000FFFFFFF), _u(0x0FFFFFFF00000000)),
+)
 
 
 class Cursor:
@@ -40,7 +49,8 @@ class Cursor:
         self._words: NDArray[np.uint64] = np.lib.stride_tricks.as_strided(
             self.data[:8].view("<u8"), (len(self.data) - 7,), (1,), writeable=False
         )
-        self._zeros = last - first
+        self.size = last - first
+        """The number of bytes of all messages. The bytes of `data` after them are 0."""
         self.end = offsets[1:].astype(np.int64) - first
         self.position = np.minimum(offsets[:-1].astype(np.int64) - first + skip, self.end)
         self.failed = np.zeros(count, np.bool_)
@@ -75,7 +85,7 @@ class Cursor:
             failed = np.flatnonzero(wrong) if rows is None else rows[wrong]
             self.failed[failed] = True
             self.position = self.position.copy()
-            self.position[failed] = self.end[failed] = self._zeros
+            self.position[failed] = self.end[failed] = self.size
 
     def mark(self, rows: Rows, wrong: NDArray[np.bool_], field: str) -> None:
         """Marks some of `rows` as failed because of the value of a field, which has been read."""
@@ -91,8 +101,8 @@ class Cursor:
         stop = start + lengths
         wrong = (stop > end) | (stop < start)
         if wrong.any():
-            stop = np.where(wrong, self._zeros, stop)
-            start = np.where(wrong, self._zeros, start)
+            stop = np.where(wrong, self.size, stop)
+            start = np.where(wrong, self.size, start)
             self.move(rows, stop)
             self.fail(rows, wrong)
         else:
@@ -103,42 +113,76 @@ class Cursor:
 
     def longs(self, rows: Rows) -> Integers:
         """Values of the types int and long: zigzag varints of at most ten bytes."""
-        position = np.minimum(self.at(rows), self._zeros)
-        first = self.data[position]
-        if not (first & 0x80).any():
-            self.move(rows, position + 1)
-            narrow = first.astype(np.int64)
-            short: Integers = (narrow >> 1) ^ -(narrow & 1)
-            return short
-        word = self._words[position]
-        ends = ~word & _HIGH_BITS
-        last = ends & (~ends + _u(1))  # the lowest bit: the high bit of the first byte without a continuation
-        keep = last | (last - _u(1))
-        count = (np.bitwise_count(keep) >> 3).astype(np.int64)
-        x = word & keep & ~_HIGH_BITS
-        x = (x & _u(0x007F007F007F007F)) | ((x & _u(0x7F007F007F007F00)) >> _u(1))
-        x = (x & _u(0x00003FFF00003FFF)) | ((x & _u(0x3FFF00003FFF0000)) >> _u(2))
-        x = (x & _u(0x000000000FFFFFFF)) | ((x & _u(0x0FFFFFFF00000000)) >> _u(4))
-        wrong = None
-        if (long := ends == 0).any():  # nine or ten bytes
-            where = np.flatnonzero(long)
-            at = position[where] + 8
-            low = self._words[position[where]] & ~_HIGH_BITS
-            low = (low & _u(0x007F007F007F007F)) | ((low & _u(0x7F007F007F007F00)) >> _u(1))
-            low = (low & _u(0x00003FFF00003FFF)) | ((low & _u(0x3FFF00003FFF0000)) >> _u(2))
-            low = (low & _u(0x000000000FFFFFFF)) | ((low & _u(0x0FFFFFFF00000000)) >> _u(4))
-            ninth = self.data[np.minimum(at, self._zeros)].astype(np.uint64)
-            tenth = self.data[np.minimum(at + 1, self._zeros)].astype(np.uint64)
-            more = ninth >= _u(0x80)
-            x[where] = low | ((ninth & _u(0x7F)) << _u(56)) | np.where(more, tenth << _u(63), _u(0))
-            count[where] = 9 + more
-            wrong = np.zeros(len(x), np.bool_)
-            wrong[where] = more & (tenth > _u(1))
-        self.move(rows, position + count)
-        value: Integers = (x >> _u(1)).astype(np.int64) ^ -(x & _u(1)).astype(np.int64)
-        if wrong is not None:
-            self.fail(rows, wrong)
+        value, position = self.longs_at(self.at(rows))
+        self.move(rows, position)
         return value
+
+    def longs_at(self, position: Integers) -> tuple[Integers, Integers]:
+        """The values of type int or long at these positions, and the positions after them.
+
+        What is after all bytes is 0. A value of more than 64 bits ends after all bytes.
+        """
+        first = self.data.take(position, mode="clip")
+        if not len(first) or first.max() < 0x80:
+            narrow = first.astype(np.int64)
+            return (narrow >> 1) ^ -(narrow & 1), position + 1
+        word, keep, count = self._first_bytes(position)
+        word &= keep
+        word &= _LOW_BITS
+        longest = count.max()
+        for shift, low, high in _MERGES[: 1 + (longest > 2) + (longest > 4)]:
+            upper = word & high
+            upper >>= shift
+            word &= low
+            word |= upper
+        stop = position + count
+        if longest == 8:
+            long, ninth, tenth, stop[long] = self._long(position, count)
+            word[long] |= (ninth & _u(0x7F)) << _u(56)
+            word[long] |= np.where(ninth >= _u(0x80), tenth << _u(63), _u(0))
+        value = word.view(np.int64)
+        sign = -(value & 1)
+        word >>= _u(1)
+        value ^= sign
+        return value, stop
+
+    def after_longs(self, position: Integers) -> Integers:
+        """The positions of `longs_at`, without the values."""
+        first = self.data.take(position, mode="clip")
+        if not len(first) or first.max() < 0x80:
+            return position + 1
+        _, _, count = self._first_bytes(position)
+        stop: Integers = position + count
+        if count.max() == 8:
+            long, _, _, stop[long] = self._long(position, count)
+        return stop
+
+    def _first_bytes(self, position: Integers) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
+        """Eight bytes at these positions, a mask of those that belong to the value there, and their number."""
+        word = self._words[np.minimum(position, self.size)]
+        ends = ~word
+        ends &= _HIGH_BITS
+        keep = ends - _u(1)
+        keep ^= ends  # up to the high bit of the first byte without a continuation
+        return word, keep, np.bitwise_count(keep) >> 3
+
+    def _long(
+        self, position: Integers, count: NDArray[np.uint8]
+    ) -> tuple[Rows, NDArray[np.uint64], NDArray[np.uint64], Integers]:
+        """The rows of values of nine or ten bytes, the ninth and tenth bytes, and where the values end."""
+        rows = np.flatnonzero(count == 8)
+        rows = rows[self.data[np.minimum(position[rows] + 7, self.size)] >= 0x80]
+        after = position[rows] + 8
+        ninth, tenth = (self.data[np.minimum(after + more, self.size)].astype(np.uint64) for more in (0, 1))
+        more = ninth >= _u(0x80)
+        stop: Integers = np.where(more & (tenth > _u(1)), self.size + 1, after + 1 + more)
+        return rows, ninth, tenth, stop
+
+    def common_long_at(self, position: Integers) -> int | None:
+        """The value of type int or long at all these positions, if it is the same and has one byte."""
+        first = self.data.take(position, mode="clip")
+        value = int(first[0]) if len(first) else 0x80
+        return (value >> 1) ^ -(value & 1) if value < 0x80 and (first == value).all() else None
 
     def fixed(self, rows: Rows, dtype: str) -> NDArray[Any]:
         """Values of float and double (`<f4`, `<f8`), and booleans (`u1`)."""
@@ -146,7 +190,7 @@ class Cursor:
         start = self.advance(rows, size)
         if size == 1:
             return self.data[start]
-        word = self._words[np.minimum(start, self._zeros)]
+        word = self._words[np.minimum(start, self.size)]
         return word.view(dtype) if size == 8 else word.astype(np.uint32).view(dtype)
 
     def strings(self, rows: Rows) -> pa.BinaryArray:

@@ -30,6 +30,7 @@ from protocol.avro.schema import (
     Union,
     describe,
 )
+from protocol.avro.skipper import Skipper
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.json_values import printed_jsonb
 from protocol.pgwire.types import parse_type
@@ -114,16 +115,6 @@ class Decoder:
         return f"field {field}: value is out of range or invalid for its column"
 
 
-class Skipper:
-    """Moves over values of a type without decoding them."""
-
-    def __init__(self, type: Type) -> None:
-        self._nodes = _Record(_skipped(type), None)
-
-    def skip(self, cursor: Cursor, rows: Rows) -> None:
-        self._nodes.run(cursor, rows)
-
-
 # -- nodes ----------------------------------------------------------------------------------------------------------
 
 
@@ -150,22 +141,13 @@ class _Missing:
 class _Skipped:
     """A value that the reader does not want."""
 
-    type: Type
+    skipper: Skipper
 
     def run(self, cursor: Cursor, rows: Rows) -> Columns:
-        match self.type:
-            case Primitive("null"):
-                pass
-            case Primitive("int" | "long") | Enum():
-                cursor.longs(rows)
-            case Primitive("bytes" | "string"):
-                cursor.advance(rows, cursor.longs(rows))
-            case Primitive(name):
-                cursor.advance(rows, {"boolean": 1, "float": 4, "double": 8}[name])
-            case Fixed(_, size):
-                cursor.advance(rows, size)
-            case _:
-                _plain_values(cursor, rows, self.type)
+        limit = cursor.end if rows is None else cursor.end[rows]
+        end = self.skipper.ends(cursor, cursor.at(rows), limit)
+        cursor.move(rows, end)
+        cursor.fail(rows, end > limit)
         return {}
 
 
@@ -254,6 +236,13 @@ class _Union:
     types: Mapping[Path, pa.DataType]
 
     def run(self, cursor: Cursor, rows: Rows) -> Columns:
+        position = cursor.at(rows)
+        common = cursor.common_long_at(position)
+        if common is not None and 0 <= common < len(self.branches):
+            cursor.move(rows, position + 1)
+            found = self.branches[common].run(cursor, rows)
+            count = len(position)
+            return {path: found[path] if path in found else pa.nulls(count, t) for path, t in self.types.items()}
         index = cursor.longs(rows)
         wrong = (index < 0) | (index >= len(self.branches))
         if wrong.any():
@@ -262,11 +251,7 @@ class _Union:
         count = len(index)
         parts: list[tuple[NDArray[np.intp], Columns]] = []
         for number, branch in enumerate(self.branches):
-            own = index == number
-            if own.all() and count:
-                found = branch.run(cursor, rows)
-                return {path: found[path] if path in found else pa.nulls(count, t) for path, t in self.types.items()}
-            where = np.flatnonzero(own)
+            where = np.flatnonzero(index == number)
             if len(where):
                 parts.append((where, branch.run(cursor, where if rows is None else rows[where])))
         return {path: _scattered(path, type, parts, count) for path, type in self.types.items()}
@@ -306,7 +291,7 @@ def _record_node(writer: Type, wanted: Wanted) -> _Node:
     for own in writer.fields:
         part = wanted.fields.get(own.name)
         if part is None:
-            nodes += _skipped(own.type)
+            nodes.append(_Skipped(Skipper(own.type)))
         elif isinstance(part, Wanted):
             nodes.append(_record_node(own.type, part))
         else:
@@ -315,16 +300,6 @@ def _record_node(writer: Type, wanted: Wanted) -> _Node:
         if writer.field(name) is None:
             nodes.append(_default(part, wanted.path))
     return _Record(nodes, wanted.path if wanted.nullable else None)
-
-
-def _skipped(type: Type) -> list[_Node]:
-    """Nodes that skip a value. Records are skipped field by field, and unions branch by branch."""
-    match type:
-        case Record(_, fields):
-            return [node for own in fields for node in _skipped(own.type)]
-        case Union(branches):
-            return [_Union([_Record(_skipped(branch), None) for branch in branches], {})]
-    return [_Skipped(type)]
 
 
 def _columns_node(writer: Type, columns: tuple[AvroColumn, ...], path: Path, name: str) -> _Node:
@@ -348,7 +323,7 @@ def _branch_node(branch: Type, columns: tuple[AvroColumn, ...], path: Path, name
     except SchemaError:
         if len(columns) == 1 and isinstance(branch, Primitive | Fixed | Enum):
             raise  # almost always a changed type, which is better reported at once
-        return _Record([*_skipped(branch), _Missing({}, ".".join((*path, columns[0].name)))], None)
+        return _Record([_Skipped(Skipper(branch)), _Missing({}, ".".join((*path, columns[0].name)))], None)
 
 
 def _column_node(writer: Type, columns: tuple[AvroColumn, ...], path: Path, name: str) -> _Node:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from protocol.avro.cursor import Cursor
-from protocol.avro.decoder import Skipper
 from protocol.avro.plain import DecodeError, PlainReader
 from protocol.avro.schema import Array, Map, Record, Type, Union
+from protocol.avro.skipper import Skipper
 from protocol.columnar.buffers import starts_of
 
 LANES_MIN = 8  # of fewer sequences, the values are found one by one
@@ -64,14 +64,13 @@ class _Found:
         cursor, skipper = Cursor(data), Skipper(self._type)
         lanes: NDArray[np.intp] = np.flatnonzero(self._counts > 0)
         while len(lanes) >= LANES_MIN:
-            begin = cursor.position[lanes].copy()
-            skipper.skip(cursor, lanes)
-            cursor.fail(lanes, cursor.position[lanes] > self._end[lanes])
-            good = ~cursor.failed[lanes]
-            lanes, begin = lanes[good], begin[good]
-            self._starts[self._first[lanes] + self._done[lanes]] = begin
+            begin = self._position[lanes]
+            end = skipper.ends(cursor, begin, self._end[lanes])
+            good = end <= self._end[lanes]
+            lanes = lanes[good]
+            self._starts[self._first[lanes] + self._done[lanes]] = begin[good]
             self._done[lanes] += 1
-            self._position[lanes] = cursor.position[lanes]
+            self._position[lanes] = end[good]
             lanes = lanes[self._done[lanes] < self._counts[lanes]]
 
     def unfinished(self) -> list[int]:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from protocol.avro.columns import AvroColumn, columns_of
 from protocol.avro.cursor import Cursor
-from protocol.avro.decoder import Decoder, Skipper, Wanted
+from protocol.avro.decoder import Decoder, Wanted
 from protocol.avro.encoder import EncodedColumn, encoded_records, fields_of
 from protocol.avro.plain import DecodeError, PlainReader
 from protocol.avro.schema import Array, Primitive, Record, SchemaError, Type, Union, describe
+from protocol.avro.skipper import Skipper
 from protocol.avro.varints import decoded_varints, encoded_varints, varint_bytes
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.messages import DIFF, DIFF_FIELD, END, TIME, TIME_FIELD, MessageError, Progress, message_bounds
@@ -29,8 +30,9 @@ from protocol.pgwire.types import parse_type
 
 NAMESPACE = "com.materialize.cdc"
 BLOCK_UPDATES = 32  # updates of a block of its array
-LANES_MIN = 8  # of fewer arrays, the items are found one by one
-_LONGS = (Primitive("long"), Primitive("int"))
+LANES_MIN = 8  # the blocks of fewer arrays, and the items of fewer blocks, are found one by one
+_LONG = Primitive("long")
+_LONGS = (_LONG, Primitive("int"))
 
 
 # -- schema -----------------------------------------------------------------------------------------------------------
@@ -176,9 +178,9 @@ class AvroDecoder:
         self, cursor: Cursor, arrays: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
         """The message, begin and end of each item, in their order."""
-        found, every = _Items(), arrays
+        every, found = arrays, []
         blocks: list[tuple[NDArray[Any], ...]] = []  # of known size: message, begin, end, number of items
-        while len(arrays):
+        while len(arrays) >= LANES_MIN:
             counts = cursor.longs(arrays)
             sized = counts < 0
             if sized.any():
@@ -188,45 +190,101 @@ class AvroDecoder:
                 cursor.fail(rows, (sizes < 0) | (-counts[sized] > sizes) | (counts[sized] == np.iinfo(np.int64).min))
                 good = ~cursor.failed[rows]
                 blocks.append((rows[good], begin[good], (begin + sizes)[good], -counts[sized][good]))
-            self._step(cursor, arrays[counts > 0], counts[counts > 0], arrays[counts > 0], found)
+            cursor.fail(arrays, counts > cursor.end[arrays] - cursor.position[arrays])  # an item has two bytes or more
+            unsized = (counts > 0) & ~cursor.failed[arrays]
+            if unsized.any():
+                rows = arrays[unsized]
+                found.append(_Items(rows, counts[unsized]))
+                end = self._move(cursor, found[-1], cursor.position[rows], cursor.end[rows])
+                cursor.move(rows, end)
             cursor.fail(arrays, cursor.position[arrays] > cursor.end[arrays])
             arrays = arrays[(counts != 0) & ~cursor.failed[arrays]]
-        cursor.failed[every[cursor.position[every] != cursor.end[every]]] = True
+        for array in arrays.tolist():
+            self._walk(cursor, array, blocks, found)
+        cursor.fail(every, cursor.position[every] != cursor.end[every])
         if blocks:
             rows, begin, end, counts = (np.concatenate(part) for part in zip(*blocks, strict=True))
-            inner = cursor.over(begin.copy(), end.copy())
-            self._step(inner, np.arange(len(rows)), counts, rows, found)
-            cursor.failed[rows[inner.failed | (inner.position != end)]] = True
-        return found.in_order()
+            order = np.argsort(begin, kind="stable")
+            rows, begin, end, counts = rows[order], begin[order], end[order], counts[order]
+            found.append(_Items(rows, counts))
+            cursor.fail(rows, self._move(cursor, found[-1], begin, end) != end)
+        if not found:
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing, nothing
+        owners, begin, end = found[0].columns()
+        if len(found) > 1:
+            owners, begin, end = (np.concatenate(part) for part in zip(*map(_Items.columns, found), strict=True))
+            order = np.argsort(begin, kind="stable")
+            owners, begin, end = owners[order], begin[order], end[order]
+        if cursor.failed.any():
+            good = ~cursor.failed[owners]
+            owners, begin, end = owners[good], begin[good], end[good]
+        return owners, begin, end
 
-    def _step(
-        self, cursor: Cursor, lanes: NDArray[np.intp], left: NDArray[np.int64], owners: NDArray[np.intp], found: _Items
-    ) -> None:
-        """Moves over `left` items of each lane, one of each lane at a time."""
-        while len(lanes) >= LANES_MIN:
-            begin = cursor.position[lanes].copy()
-            self._skipper.skip(cursor, lanes)
-            cursor.fail(lanes, cursor.position[lanes] > cursor.end[lanes])
-            good = ~cursor.failed[lanes]
-            found.add(owners[good], begin[good], cursor.position[lanes[good]])
-            going = good & (left > 1)
-            lanes, left, owners = lanes[going], left[going] - 1, owners[going]
-        if not len(lanes):
+    def _walk(self, cursor: Cursor, array: int, blocks: list[tuple[NDArray[Any], ...]], found: list[_Items]) -> None:
+        """Adds the blocks of known size of one array, and the items of its other blocks, which are read one by one."""
+        start = int(cursor.position[array])
+        reader = PlainReader(cursor.data[start : int(cursor.end[array])].tobytes())
+        sized: list[tuple[int, int, int]] = []
+        begin: list[int] = []
+        end: list[int] = []
+        try:
+            while count := reader.read(_LONG):
+                if count > 0:
+                    for _ in range(count):
+                        begin.append(reader.position)
+                        reader.read(self._schema.update)
+                        end.append(reader.position)
+                    continue
+                size = reader.read(_LONG)
+                if not -count <= size <= reader.end - reader.position:
+                    raise DecodeError("a block is longer than its message")
+                sized.append((reader.position, reader.position + size, -count))
+                reader.position += size
+        except DecodeError:
+            cursor.fail(np.array([array]), np.ones(1, np.bool_))
             return
-        data = cursor.data.tobytes()
-        for lane, count, owner in zip(lanes.tolist(), left.tolist(), owners.tolist(), strict=True):
-            reader = PlainReader(data, int(cursor.position[lane]), int(cursor.end[lane]))
-            positions = [reader.position]
+        cursor.position[array] = start + reader.position
+        if sized:
+            begins, ends, counts = np.array(sized).T
+            blocks.append((np.full(len(sized), array), start + begins, start + ends, counts))
+        if begin:
+            found.append(_Items(np.array([array]), np.array([len(begin)])))
+            found[-1].begin[:], found[-1].end[:] = np.array(begin) + start, np.array(end) + start
+
+    def _move(
+        self, cursor: Cursor, items: _Items, position: NDArray[np.int64], limit: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Finds the items of blocks that begin at `position`, one of each block at a time. Returns the blocks' ends.
+
+        A block whose items are invalid or beyond `limit`, the end of its bytes, ends after all bytes.
+        """
+        found = np.full(len(position), cursor.size + 1)
+        lanes, left, slots = np.arange(len(position)), items.counts.copy(), items.first.copy()
+        while len(lanes) >= LANES_MIN:
+            items.begin[slots] = position
+            position = self._skipper.ends(cursor, position, limit)
+            slots += 1
+            left -= 1
+            going = (left > 0) & (position <= limit)
+            if not going.all():
+                done = (left == 0) & (position <= limit)
+                found[lanes[done]] = position[done]
+                lanes, left, slots = lanes[going], left[going], slots[going]
+                position, limit = position[going], limit[going]
+        rest = (part.tolist() for part in (lanes, left, slots, position, limit))
+        for lane, count, slot, begin, end in zip(*rest, strict=True):
+            reader = PlainReader(cursor.data[begin:end].tobytes())
             try:
-                for _ in range(count):
+                for at in range(slot, slot + count):
+                    items.begin[at] = begin + reader.position
                     reader.read(self._schema.update)
-                    positions.append(reader.position)
             except DecodeError:
-                cursor.fail(np.array([lane]), np.ones(1, np.bool_))
                 continue
-            cursor.position[lane] = reader.position
-            bounds = np.array(positions)
-            found.add(np.full(count, owner), bounds[:-1], bounds[1:])
+            found[lane] = begin + reader.position
+        items.end[:-1] = items.begin[1:]
+        items.end[items.first + items.counts - 1] = found
+        return found
 
     def _reason(self, message: bytes | None, skip: int) -> str:
         if message is None:
@@ -244,21 +302,19 @@ class AvroDecoder:
 
 
 class _Items:
-    """Items of arrays, collected in any order."""
+    """The items of blocks. `owners`, `counts`: by block, its message and the number of its items.
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[NDArray[Any], ...]] = []
+    `begin`, `end`: the places of the items. `first`: by block, the index of its first item.
+    """
 
-    def add(self, owners: NDArray[np.intp], begin: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        self._parts.append((owners, begin, end))
+    def __init__(self, owners: NDArray[np.intp], counts: NDArray[np.int64]) -> None:
+        ends = np.cumsum(counts)
+        self.owners, self.counts, self.first = owners, counts, ends - counts
+        self.begin, self.end = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
 
-    def in_order(self) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-        if not self._parts:
-            nothing = np.empty(0, np.int64)
-            return nothing, nothing, nothing
-        owners, begin, end = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-        order = np.argsort(begin, kind="stable")
-        return owners[order], begin[order], end[order]
+    def columns(self) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+        """The message, begin and end of each item. Those of failed messages are arbitrary."""
+        return np.repeat(self.owners, self.counts), self.begin, self.end
 
 
 def decoded_progress(data: bytes) -> Progress:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +23,7 @@ from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
 from server.egress.kafka import producer, progress, row_topic
+from server.egress.kafka.output import TopicOutput
 from server.egress.kafka.producer import TopicProducer
 from server.egress.kafka.progress import record_key, record_value
 from server.egress.kafka.row_topic import RowTopic
@@ -30,6 +33,7 @@ from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.upstream import UpstreamError
 from tests.kafka.mock_cluster import Api, MockCluster
 from tests.kafka.records import Record
+from tests.kafka.sinks import read_topic
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,26 @@ def definition(kafka: MockCluster) -> SinkDefinition:
         ("n",),
         identity="x",
     )
+
+
+async def test_changes_are_written_to_the_partitions_in_turn(kafka: MockCluster) -> None:
+    """librdkafka would choose one partition for all messages of 10 ms."""
+    kafka.create_topic("turns", 4)
+    format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
+    output = TopicOutput(replace(definition(kafka), options={"topic": "turns"}, format=format, key=()))
+    await output.open(is_new=False)
+    try:
+        for start in range(0, 40, 5):
+            assert await output.append(b"%02d" % number for number in range(start, start + 5)) == (5, 10)
+        await output.flush()
+    finally:
+        await output.close()
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for read in read_topic(kafka.address, "turns"):
+        numbers[read.partition].append(int(read.value or b""))
+    first = {partition: own[0] for partition, own in numbers.items()}
+    assert sorted(first.values()) == [0, 1, 2, 3]
+    assert numbers == {partition: list(range(number, 40, 4)) for partition, number in first.items()}
 
 
 async def test_a_deleted_topic_is_not_created_again(kafka: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

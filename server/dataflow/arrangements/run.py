@@ -385,7 +385,7 @@ def gathered(found: Sequence[tuple[Run, NDArray[np.intp]]], schema: pa.Schema, a
 
 def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
     """The consolidated union of changes found in different runs: one may contain retractions of another's rows."""
-    found = pa.concat_tables([u.with_diff(schema.empty_table(), 1), *parts])
+    found = pa.concat_tables(parts) if parts else u.with_diff(schema.empty_table(), 1)
     return u.consolidate(found) if (found[u.DIFF].to_numpy() < 0).any() else found
 
 

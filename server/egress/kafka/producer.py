@@ -114,12 +114,15 @@ class TopicProducer:
         self,
         values: Iterable[bytes | None],
         keys: Iterable[bytes | None] | None = None,
-        partitions: Sequence[int] | None = None,
+        partitions: Iterable[int] | None = None,
         headers: Sequence[Headers] | None = None,
         *,
         topic: str | None = None,
     ) -> None:
-        """Sends messages. `values` is iterated in the producer's thread. `topic`: instead of the producer's own."""
+        """Sends messages. `values` is iterated in the producer's thread. `topic`: instead of the producer's own.
+
+        `partitions` may have more items than `values` if there are no keys and no headers.
+        """
         await self._run(lambda: self._send(topic or self.topic, values, keys, partitions, headers))
 
     async def commit(self) -> None:
@@ -163,13 +166,13 @@ class TopicProducer:
         topic: str,
         values: Iterable[bytes | None],
         keys: Iterable[bytes | None] | None,
-        partitions: Sequence[int] | None,
+        partitions: Iterable[int] | None,
         headers: Sequence[Headers] | None,
     ) -> None:
         produce, begun = self._producer.produce, monotonic()
         rows: Iterable[tuple[bytes | None, bytes | None, int, Headers | None]]
-        if keys is None and partitions is None and headers is None:
-            rows = ((value, None, -1, None) for value in values)  # which may be encoded meanwhile
+        if keys is None and headers is None:  # the values may be encoded meanwhile
+            rows = ((value, None, at, None) for value, at in zip(values, partitions or repeat(-1), strict=False))
         else:
             values = list(values)
             rows = zip(

@@ -37,6 +37,8 @@ POLLS = 5  # in this time, because `close` waits for the one in progress
 MESSAGES_MAX = 50_000  # of one poll
 QUEUE_WAIT_MS = 10  # until a full queue is filled again; librdkafka's default of 1 s is longer than reading the queue
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
+FETCH_BYTES = 1 << 20  # of all partitions in one answer of a broker, if they advance together
+PARTITION_FETCH_BYTES_MIN = 128 * 1024  # of each of them
 _FIRST_MESSAGES = 100  # of the first poll, before the size of messages is known
 
 Result = TypeVar("Result")
@@ -122,8 +124,12 @@ class TopicConsumer:
         *,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
         fetch_wait_s: float = FETCH_WAIT_S,
+        evenly: bool = False,
     ) -> None:
-        """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid."""
+        """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid.
+
+        `evenly`: fetches a small part of each partition in turn, so that all partitions advance together.
+        """
         self.topic = topic
         self._is_closing = False
         self._messages_max = _FIRST_MESSAGES
@@ -144,14 +150,15 @@ class TopicConsumer:
         }
         self._brokers = Brokers(connection, self._configuration)
         self._request_brokers = Brokers(connection, self._configuration)
+        self._evenly = evenly
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka")
         self._requests = ThreadPoolExecutor(1, thread_name_prefix="kafka-requests")
-        try:
-            self._consumer = confluent_kafka.Consumer(
-                {**self._options, "error_cb": self._brokers.failed}, logger=_logger
+        self._consumer: confluent_kafka.Consumer | None = None  # until partitions are assigned
+        try:  # requests about the topic are not those of an AdminClient, which could create the topic
+            self._requester = confluent_kafka.Consumer(
+                {**self._options, "error_cb": self._request_brokers.failed}, logger=_logger
             )
         except KafkaException as error:
-            self._thread.shutdown()
             raise PgError(
                 SqlState.INVALID_PARAMETER_VALUE, f"Kafka connection is invalid: {error.args[0].str()}"
             ) from None
@@ -226,12 +233,6 @@ class TopicConsumer:
         return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
 
     @cached_property
-    def _requester(self) -> confluent_kafka.Consumer:
-        """A client for requests about the topic. Those of an AdminClient could create the topic."""
-        options = {**self._options, "error_cb": self._request_brokers.failed}
-        return confluent_kafka.Consumer(options, logger=_logger)
-
-    @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient({**self._configuration}, logger=_logger)
 
@@ -241,7 +242,12 @@ class TopicConsumer:
         await self._run(lambda: self._assign(places))
 
     def _assign(self, places: list[TopicPartition]) -> None:
-        if not self._consumer.assignment():
+        if self._consumer is None:
+            options = {**self._options, "error_cb": self._brokers.failed}
+            if self._evenly:
+                share = FETCH_BYTES // max(len(places), 1)
+                options["max.partition.fetch.bytes"] = max(share, PARTITION_FETCH_BYTES_MIN)
+            self._consumer = confluent_kafka.Consumer(options, logger=_logger)
             # Without it, the first fetch waits for up to a second until the consumer looks for the leaders.
             self._consumer.list_topics(self.topic, REQUEST_S)
         self._consumer.incremental_assign(places)
@@ -258,6 +264,7 @@ class TopicConsumer:
         return found
 
     def _poll(self, with_headers: bool) -> Poll | None:
+        assert self._consumer is not None
         first = None
         for _ in range(POLLS):
             if first is None and not self._is_closing:
@@ -288,17 +295,16 @@ class TopicConsumer:
         loop = asyncio.get_running_loop()
         self._is_closing = True
         try:
-            await loop.run_in_executor(self._thread, self._consumer.close)
+            await loop.run_in_executor(self._thread, self._end_consumer)
         except RuntimeError:  # closed already
             return
         self._thread.shutdown(wait=False)
-        self._requests.submit(self._end_requests)
+        self._requests.submit(self._requester.close)  # after the request in progress
         self._requests.shutdown(wait=False)
 
-    def _end_requests(self) -> None:
-        """Called after the request in progress."""
-        if "_requester" in self.__dict__:
-            self._requester.close()
+    def _end_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         """Runs a blocking call of the consumer. UpstreamError if it fails."""

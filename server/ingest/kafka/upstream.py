@@ -169,7 +169,8 @@ class KafkaUpstream:
             for key, value in state.items()
             if key.startswith(f"{prefix}offset/") and value is not None
         }
-        consumer = TopicConsumer(definition.connection, name, self._group)
+        is_history = format.envelope is EnvelopeKind.MATERIALIZE
+        consumer = TopicConsumer(definition.connection, name, self._group, evenly=is_history)
         try:
             partitions = await consumer.partitions()
             if partitions is None:

@@ -35,6 +35,11 @@ class Layout:
     def schema(self) -> pa.Schema:
         return updates.rows_schema([type.arrow for type in self.types])
 
+    @cached_property
+    def no_rows(self) -> pa.Table:
+        """An empty table with all columns."""
+        return self.schema.empty_table()
+
     def key_of(self, relation: Relation) -> tuple[int, ...]:
         """The positions of the columns of the replica identity; () if it is not a key of the collection."""
         names = [column.name for column in self.columns]
@@ -96,6 +101,8 @@ def typed(layout: Layout, relation: Relation, data: bytes, starts: Positions, en
 
 def _rows(layout: Layout, tuples: Tuples, columns: Sequence[int], wanted: Sequence[int]) -> Rows:
     """The wanted columns of the collection. `columns`: the position of each in the relation."""
+    if not len(tuples.messages):  # as two of the three kinds of most messages
+        return Rows(tuples.messages, layout.no_rows.select(wanted), (None,) * len(wanted))
     arrays, masks = [], []
     for position in wanted:
         texts, unchanged = tuples.columns[columns[position]], tuples.unchanged[columns[position]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import confluent_kafka
 import psycopg
 import pytest
 
+from server.ingest.kafka.consumer import FETCH_BYTES, TopicConsumer
 from tests.kafka.broker.broker import KafkaBroker
 from tests.kafka.broker.reading import AVRO, connected, serving, until, until_status
 from tests.kafka.debezium import envelope_schema
@@ -43,6 +45,28 @@ def test_partitions_that_are_added_later_are_read(kafka: KafkaBroker, connection
     for partition in range(5):
         kafka.produce("growing", texts(range(100 + partition, 200 + partition, 10), partition))
     until(connection, "growing", rows(range(30), *(range(100 + n, 200 + n, 10) for n in range(5))))
+
+
+async def test_partitions_advance_together(kafka: KafkaBroker) -> None:
+    """By default, a consumer receives a megabyte of one partition before the first message of another one."""
+    count, size, partitions = 96, 16 * 1024, 4
+    share = FETCH_BYTES // partitions // size  # messages
+    kafka.create_topic("even", partitions)
+    for partition in range(partitions):
+        records = [Record(None, os.urandom(size), partition) for _ in range(count)]
+        kafka.produce("even", records, **{"batch.size": 2 * size, "batch.num.messages": 1})
+    consumer = TopicConsumer({"broker": kafka.address}, "even", "test", evenly=True)
+    read, furthest = [0] * partitions, 0
+    try:
+        await consumer.assign(dict.fromkeys(range(partitions), 0))
+        while sum(read) < count * partitions:
+            poll = await consumer.poll(4 << 20)
+            for partition in [] if poll is None else poll.messages.partitions.tolist():
+                read[partition] += 1
+                furthest = max(furthest, max(read) - min(read))
+    finally:
+        await consumer.close()
+    assert furthest <= 3 * share < FETCH_BYTES // size
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

@@ -192,6 +192,63 @@ def test_arrays_with_and_without_sizes_of_blocks_are_the_same(seed: int, message
         assert [tuple(row.values()) for row in found.updates.to_pylist()] == expected
 
 
+def test_blocks_of_one_message_are_found_as_those_of_many() -> None:
+    """Those of few messages are found one by one, because a message may have many of them."""
+    random, columns = Random(3), columns_of("int4", nullable=False)
+    parts, numbers = [varint_bytes(0)], list[int]()
+    while len(numbers) < 300:
+        items = [random.randrange(1_000) for _ in range(random.randint(1, 3))]
+        data = b"".join(varint_bytes(number, 1, 1) for number in items)
+        parts += [varint_bytes(len(items)) if random.random() < 0.5 else varint_bytes(-len(items), len(data)), data]
+        numbers += items
+    message = b"".join([*parts, varint_bytes(0)])
+    for count in (1, 20):
+        found = avro_decoder(columns).decode(pa.array([message] * count, pa.binary()))
+        assert not found.failed.any()
+        assert found.updates["c0"].to_pylist() == numbers * count
+    longer = message.replace(next(part for part in parts if part[:1] == b"\1"), varint_bytes(-1, 2**62), 1)
+    for count in (1, 20):
+        assert avro_decoder(columns).decode(pa.array([longer] * count, pa.binary())).failed.all()
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_damaged_message_fails_alone(*, sized: bool) -> None:
+    """The others have the updates that they have without it, wherever it is cut or changed."""
+    random, columns = Random(7), columns_of("text", "int8")
+    decoder, schema = avro_decoder(columns), schema_text(columns)
+    numbers = [2**at for at in (6, 13, 48, 55, 62)]  # of one, two, seven, eight and nine bytes, and one more each
+    parts = [
+        [("y" * random.randrange(9), random.choice(numbers), random.choice(numbers), 1) for _ in range(count)]
+        for count in (3, 40, 5, 1, 33, 2, 64, 4, 9, 8)
+    ]
+    messages = [message for part in parts for message in AvroEncoder(columns).updates(table_of(columns, part))]
+    if not sized:
+        records = [[{"data": {"f0": a, "f1": b}, "time": t, "diff": d} for a, b, t, d in part] for part in parts]
+        messages = by_fastavro(schema, *records).to_pylist()
+    assert len(messages) == len(parts)
+    whole, victim = decoder.decode(pa.array(messages, pa.binary())).updates, 2
+    start, stop = (sum(map(len, parts[:end])) for end in (victim, victim + 1))
+    others = pa.concat_tables([whole.slice(0, start), whole.slice(stop)]).combine_chunks()
+    message, failures = messages[victim], 0
+    for at in range(0, len(message), 2):
+        for damaged in (
+            message[:at],
+            message[:at] + bytes([message[at] ^ random.choice([1, 2, 128])]) + message[at + 1 :],
+        ):
+            alone = decoder.decode(pa.array([damaged], pa.binary()))
+            given = [*messages[:victim], damaged, *messages[victim + 1 :]]
+            found = decoder.decode(pa.array(given, pa.binary()))
+            expected = [row == victim and bool(alone.failed[0]) for row in range(len(messages))]
+            assert found.failed.tolist() == expected
+            count = alone.updates.num_rows
+            own = found.updates.slice(start, count)
+            rest = pa.concat_tables([found.updates.slice(0, start), found.updates.slice(start + count)])
+            assert own.equals(alone.updates)
+            assert rest.combine_chunks().equals(others)
+            failures += bool(alone.failed[0])
+    assert failures > len(message) / 2
+
+
 def test_progress_is_read_by_fastavro() -> None:
     encoder, schema = AvroEncoder([]), fastavro.parse_schema(json.loads(schema_text([])))
     for statement in (progress({3: 1, 9: 2**40}), progress({}, [7], []), progress({}, [], [])):
