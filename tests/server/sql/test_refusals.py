@@ -156,7 +156,7 @@ OF_POSTGRESQL = [
     "server/execution/planning.py: refuse_subquery",
     "server/execution/prepare.py: plan_copy",
     "server/execution/with_writes.py: _check_returning",
-    "server/frontend/dispatch.py: _check_row_locks",
+    "server/frontend/cursors.py: _check_row_locks",
     "server/frontend/dispatch.py: revalidated",
     "server/settings.py: reset",
     "server/sql/bind/paths.py: step_tree",
