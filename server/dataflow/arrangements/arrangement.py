@@ -38,6 +38,7 @@ from server.dataflow.arrangements.run import (
     ByKeyAndOrder,
     Run,
     Sorting,
+    all_rows,
     first,
     first_of,
     gathered,
@@ -96,7 +97,7 @@ class Arrangement(Protocol):
     async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
         """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
 
-    async def whole(self, as_of: int) -> pa.Table:
+    async def all_rows(self, as_of: int) -> pa.Table:
         """All rows at `as_of`, consolidated."""
 
     async def first(self, count: int, as_of: int) -> pa.Table:
@@ -266,8 +267,8 @@ class ServerArrangement:
             return await asyncio.to_thread(gathered, found, self.schema, as_of)
         return gathered(found, self.schema, as_of)
 
-    async def whole(self, as_of: int) -> pa.Table:
-        return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)
+    async def all_rows(self, as_of: int) -> pa.Table:
+        return await asyncio.to_thread(all_rows, self.runs_at(as_of), self.schema, as_of)
 
     async def first(self, count: int, as_of: int) -> pa.Table:
         return first(self.runs_at(as_of), self.schema, count, as_of)

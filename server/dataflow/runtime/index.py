@@ -304,5 +304,5 @@ class IndexSink:
 
 
 async def _found(arrangement: Arrangement, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table:
-    found = await (arrangement.whole(as_of) if key_hashes is None else arrangement.probe(key_hashes, as_of))
+    found = await (arrangement.all_rows(as_of) if key_hashes is None else arrangement.probe(key_hashes, as_of))
     return await in_thread(updates.expand, found)
