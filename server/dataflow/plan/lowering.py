@@ -33,7 +33,6 @@ from server.dataflow.plan.late_columns import late_form
 from server.dataflow.plan.nodes import (
     MEMBER,
     AccumulableAggregate,
-    Apart,
     Concat,
     Constant,
     DistinctBranch,
@@ -41,6 +40,7 @@ from server.dataflow.plan.nodes import (
     DistinctValues,
     InnerJoin,
     Linear,
+    NeededRows,
     Node,
     Recompute,
     Rows,
@@ -295,15 +295,15 @@ class _Planner:
         what = f"{join.kind.lower()} join"
         node = self._recomputed(join, whole, [join.left, join.right], keys, what, distinct=(False, exists))
         one_side = {JoinKind.RIGHT: 1, JoinKind.FULL: None}.get(join.kind, 0)
-        apart: list[Apart] = []
+        needed_rows: list[NeededRows] = []
         for number, (side, branch) in enumerate(zip((join.left, join.right), node.branches, strict=True)):
             if number == one_side:
-                apart.append(Rows.CHANGED)
-            elif exists or named(keyed.rest) & ids(side.columns):
-                apart.append(Rows.ALL)
+                needed_rows.append(Rows.CHANGED)
+            elif exists or named(keyed.further_conditions) & ids(side.columns):
+                needed_rows.append(Rows.ALL)
             else:
-                apart.append(self._distinct_rows(branch, keys[number]))
-        return replace(node, apart=tuple(apart))
+                needed_rows.append(self._distinct_rows(branch, keys[number]))
+        return replace(node, needed_rows=tuple(needed_rows))
 
     # -- aggregates -------------------------------------------------------------------------------------------------
 
