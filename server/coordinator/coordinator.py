@@ -364,7 +364,9 @@ class Coordinator:
     def _errors_kept(self, id: ObjectId) -> Timestamp:
         """The least time at which a collection, or a materialized view that reads it, can be read."""
         floors = self.frontiers.floors
-        return min(self.frontiers.kept(reader) for reader in self.dataflows.dependent_views(id) if reader in floors)
+        return min(
+            self.frontiers.log_start(reader) for reader in self.dataflows.dependent_views(id) if reader in floors
+        )
 
 
 def _access(state: CatalogState) -> tuple[object, ...]:
