@@ -87,11 +87,11 @@ class Computation(Protocol):
         """The progress of `hydrate`, or the outcome of the last one."""
         ...
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         """Computes the state at `as_of`, which replaces any previous state, and returns the rows.
 
         After an error nothing of the new state is kept.
-        `known`: the rows at `as_of`, if the caller has them. They are returned, and need not be computed.
+        `stored`: the rows at `as_of`, if the sink has stored them. They are returned, and need not be computed.
         """
         ...
 
@@ -245,7 +245,7 @@ class Recomputation:
         self.fingerprint = plan.fingerprint
         self.hydration = Hydration()
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         self._reads.check_errors(self.inputs, (as_of,))
         hydration = self.hydration
 
@@ -255,7 +255,7 @@ class Recomputation:
             return rows
 
         with hydration.running(as_of, 1, sum(self._reads.log_row_count(id, 0, as_of + 1) for id in self.inputs)):
-            self._rows = await self._computed(as_of, read) if known is None else known
+            self._rows = await self._computed(as_of, read) if stored is None else stored
             hydration.operators_done = 1
         return self._rows
 
