@@ -135,25 +135,25 @@ class Computation(Protocol):
 
 @dataclass(slots=True)
 class Ticks:
-    """The number and the durations of a dataflow's steps. `together`: the histogram over all dataflows."""
+    """The number and the durations of a dataflow's steps. `histogram`: the metric of all dataflows together."""
 
-    together: Histogram | None = None
-    own: Durations = field(default_factory=Durations)
+    histogram: Histogram | None = None
+    durations: Durations = field(default_factory=Durations)
     count: int = 0
     last_s: float = 0.0
     max_s: float = 0.0
 
     @property
     def total_s(self) -> float:
-        return self.own.total_s
+        return self.durations.total_s
 
     def add(self, seconds: float) -> None:
         self.count += 1
         self.last_s = seconds
         self.max_s = max(self.max_s, seconds)
-        self.own.add(seconds)
-        if self.together is not None:
-            self.together.observe(seconds)
+        self.durations.add(seconds)
+        if self.histogram is not None:
+            self.histogram.observe(seconds)
 
 
 async def advanced(
