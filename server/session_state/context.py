@@ -59,7 +59,7 @@ def nobody_to_notify(error: PgError) -> None:
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """A session's state, without the protocol. One statement runs at a time. `client_user`: the name from the client.
+    """A session's state, without the protocol. One statement runs at a time. The context owns the session's locks.
 
     It is the owner of the session's locks.
     """
@@ -190,7 +190,7 @@ class Context:
         )
 
     def observation(self) -> Observation:
-        """What the session does now."""
+        """The activity of the session at this moment, for pg_stat_activity."""
         transaction, query = self.transaction, self.query
         is_block = transaction.explicit or transaction.failed
         if query.is_active:
@@ -439,7 +439,7 @@ class Context:
             self.transaction.add(table.id, changes)
 
     def _layout(self, id: ObjectId) -> Layout | None:
-        """That of the transaction's changes of a table. Those before DDL of the transaction itself were converted."""
+        """The layout of the transaction's changes of a table. DDL in the transaction has converted earlier changes."""
         written = None if self.transaction.catalog is not None else self.transaction.tables.get(id)
         return layout_of(written or self.state.items.get(id))
 
@@ -512,7 +512,7 @@ class Context:
         return coordinator.submit(request)
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
-        """As the end of `commit`, when the future of `begin_commit` is done."""
+        """Ends what `begin_commit` began. `commit`: its result, which is done."""
         try:
             commit.result()
         except BaseException as error:

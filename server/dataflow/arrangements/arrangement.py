@@ -45,7 +45,6 @@ from server.dataflow.arrangements.run import (
     merged,
     probed,
     sorted_run,
-    whole,
 )
 from server.runtime.threads import THREAD_ROWS, in_thread
 
@@ -302,7 +301,7 @@ class ServerArrangement:
 
 
 def _count(sizes: Sequence[int]) -> int:
-    """How many of the first sizes have at most 1.5 times the sum of those before them."""
+    """The length of the longest prefix in which each size is at most 1.5 times the sum of the sizes before it."""
     entries = 0
     for number, size in enumerate(sizes):
         if entries and 2 * size > 3 * entries:
@@ -312,7 +311,7 @@ def _count(sizes: Sequence[int]) -> int:
 
 
 def _count_similar(sizes: Sequence[int]) -> int:
-    """How many of the first sizes have at most SIMILAR times the greatest of those before them."""
+    """The length of the longest prefix in which each size is at most SIMILAR times the greatest size before it."""
     greatest = 0
     for number, size in enumerate(sizes):
         if greatest and size > SIMILAR * greatest:
