@@ -1,7 +1,8 @@
 """Runs: updates sorted by a code for each row, so that the rows of a few keys are found by binary search.
 
-The code is a uint32 hash of the key, or for `ByOrder` a uint64 in the order of ORDER BY. `ByKeyAndOrder` also sorts the
-rows of one hash by an order code, which is not stored but computed again when needed. Runs are immutable. `merged`
+The code is a uint32 hash of the key, or for `ByOrder` a uint64 in the order of ORDER BY. Parameters and fields with
+the name `key_hashes` are codes of both kinds. `ByKeyAndOrder` also sorts the rows of one hash by an order code, which
+is not stored but computed again when needed. Runs are immutable. `merged`
 makes one run of several: it advances times before `since` to `since` and drops updates that cancel.
 
 An arrangement consists of runs, in the server's memory or in files. The functions here search runs in the server and in
