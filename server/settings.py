@@ -585,7 +585,10 @@ class Settings(Mapping[str, str]):
 
     @property
     def naming(self) -> tuple[str, str, str, str, InputStyle]:
-        """What affects names and literals in a statement: database, search_path, TimeZone, role, the style of input."""
+        """The settings on which the meaning of names and literals depends.
+
+        These are database, search_path, TimeZone and role, and the style of input.
+        """
         if self._naming is None:
             _, order = self["DateStyle"].split(", ")
             style = InputStyle(order, self["IntervalStyle"] == "sql_standard")

@@ -133,6 +133,12 @@ def test_decisions_are_numbered_without_gaps_and_listed() -> None:
     assert [title[2:5] for title in titles] == numbers
 
 
+def test_links_to_decisions_name_their_number() -> None:
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        for named, linked in re.findall(r"\[[Dd]ecision\s+(\d+)\]\([^)]*?(\d+)-", page.read_text()):
+            assert named == linked, f"{page.relative_to(ROOT)}: decision {named}"
+
+
 def test_lines_of_prose_have_at_most_130_characters() -> None:
     """Tables, headings, index entries of decisions, code, and what is generated may be longer."""
     pages = {page for page in (ROOT / "docs").rglob("*.md") if page.name != "functions.md"}

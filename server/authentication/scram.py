@@ -24,7 +24,7 @@ class WrongProof(Exception):
 
 
 class ScramExchange:
-    """One exchange: `first` with the client's first message, then `final` with its second."""
+    """One exchange. Call `first` with the client's first message, then `final` with the second one."""
 
     def __init__(self, verifier: Verifier, binding: bytes | None) -> None:
         """`binding`: the hash of the server's certificate. None without TLS."""
@@ -34,7 +34,7 @@ class ScramExchange:
 
     @property
     def mechanisms(self) -> Sequence[str]:
-        """Those to offer, the preferred one first."""
+        """The mechanisms to offer to the client, the preferred one first."""
         return (SCRAM,) if self._binding is None else (SCRAM_PLUS, SCRAM)
 
     def first(self, mechanism: str, data: bytes | None) -> bytes:

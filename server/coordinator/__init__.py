@@ -11,7 +11,7 @@
   the `system_table_history`.
 - `dataflows` runs the dataflows. `computations` creates what they compute. They belong to materialized `views`, which
   write to the log (`log_sink`, `log_writer`), to `indexes`, or to subscribed `queries`. `arrangements` store their
-  state.
+  state. `catalog_dataflows` starts and stops those of views and indexes when the catalog changes.
 - `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
 - `notifications`: delivers NOTIFY to the sessions that listen.
 - `activity`: the connected sessions. `tasks`: the background tasks.

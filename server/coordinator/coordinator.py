@@ -28,9 +28,7 @@ from catalog.objects import (
     DerivedRelation,
     Hold,
     Index,
-    MaterializedView,
     ObjectId,
-    Relation,
     Schema,
     Sequence,
     Table,
@@ -44,13 +42,12 @@ from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.store import Store, explained
-from protocol.pgwire.enums import without_name
-from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.backpressure import Backpressure
+from server.coordinator.catalog_dataflows import CatalogDataflows
 from server.coordinator.collection_feeds import CollectionFeeds
-from server.coordinator.committer import Commit, Committer, Conflict, Request, altered_tables, index_created
+from server.coordinator.committer import Commit, Committer, Conflict, Request, index_created
 from server.coordinator.compaction import compact, compact_errors
 from server.coordinator.computations import Computations
 from server.coordinator.dataflows import Dataflows
@@ -64,7 +61,7 @@ from server.coordinator.locks import TableLocks
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.notifications import Notifications
 from server.coordinator.queries import Queries
-from server.coordinator.reads import DataflowInputs, Reads, altered_error, error_of
+from server.coordinator.reads import DataflowInputs, Reads, error_of
 from server.coordinator.sequences import Sequences
 from server.coordinator.snapshot_cache import SnapshotCache, layout_of
 from server.coordinator.subscriptions import Subscriptions
@@ -155,7 +152,7 @@ class Coordinator:
             self.log, frontiers, tasks, self.latest_time, committer.last_write, partial(key_tables, engine)
         )
         committer.key_indexes = self.key_indexes
-        self._snapshots = snapshots = SnapshotCache(self.log, scratch)
+        snapshots = SnapshotCache(self.log, scratch)
         self.system_tables = SystemTableHistory(
             frontiers,
             {id: SystemTableRows(partial(s.rows, self), partial(s.revision, self)) for id, s in system_tables.items()},
@@ -174,8 +171,11 @@ class Coordinator:
         writer = LogWriter(store, self.log, frontiers, feeds, self.backpressure, dataflows.resting)
         self.upstream_times = UpstreamTimes(store, self.log, committer, frontiers, writer, clock)
         """Writes sources with the timestamps of their upstream."""
-        self._views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
+        views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
         self.indexes = Indexes(dataflows, self.computations, tasks, frontiers, reads, inputs, self.arrangements)
+        self._catalog_dataflows = CatalogDataflows(
+            committer, dataflows, views, self.indexes, snapshots, self.arrangements.shared, feeds, self.queries
+        )
         self.subscriptions = Subscriptions(committer, self.log, frontiers, reads, dataflows, feeds, self.queries)
         self._hold_lag = HoldLag(store, committer, self.holds, metrics, interval_s=interval_s)
 
@@ -207,7 +207,7 @@ class Coordinator:
             self.holds.created(hold, position)
         for restore in self.restoring:
             restore()
-        self._start_dataflows()
+        self._catalog_dataflows.start()
         try:
             await self._committer.close_times()
             await self._hold_lag.add_downtime(self.latest_time() - self._was_up_until if self._was_up_until else 0)
@@ -334,9 +334,7 @@ class Coordinator:
     def _committed(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:
         if self.state is not self._state_seen:
             before, self._state_seen = self._state_seen, self.state
-            self._stop_dataflows(before)
-            self._restart_dataflows(before)
-            self._start_dataflows()
+            self._catalog_dataflows.follow(before)
             self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
@@ -366,74 +364,11 @@ class Coordinator:
     def _errors_kept(self, id: ObjectId) -> Timestamp:
         """The least time at which a collection, or a materialized view that reads it, can be read."""
         floors = self.frontiers.floors
-        return min(self.frontiers.kept(found) for found in self.dataflows.dependent_views(id) if found in floors)
-
-    def _stop_dataflows(self, old: CatalogState) -> None:
-        """Stops what maintains or reads the items that were dropped since `old`."""
-        for id in old.items.keys() - self.state.items.keys():
-            self.indexes.stop(id)
-            self.dataflows.stop(id)
-            self._snapshots.forget(id)
-            name = ".".join(old.full_name(old.items[id]))
-            error = PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
-            self.feeds.fail([id], error)
-            self.queries.fail([id], error)
-
-    def _restart_dataflows(self, old: CatalogState) -> None:
-        """Starts the dataflows again that read tables whose columns have changed since `old`. Ends subscriptions."""
-        state = self.state
-        if not (tables := [*altered_tables(old, state), *_retyped_views(old, state)]):
-            return
-        for id in tables:
-            self._snapshots.forget(id)
-            self.arrangements.shared.forget(id)
-            error = altered_error(".".join(state.full_name(state.items[id])))
-            self.feeds.fail([id], error)
-            self.queries.fail([id], error)
-        altered = {*tables, *(id for id, item in state.items.items() if _has_other_nulls(old.items.get(id), item))}
-        for item in [*state.items_of(MaterializedView), *state.items_of(Index)]:
-            read = state.collections(item.depends_on)
-            if isinstance(item, Index) and item.id in self.indexes.arranged and not altered.isdisjoint(read):
-                self.indexes.stop(item.id)
-            elif item.id in self.dataflows.running and not altered.isdisjoint(read):
-                self.dataflows.restart(item.id, partial(self._start_view, item.id))
-
-    def _start_view(self, id: ObjectId) -> None:
-        item = self.state.items.get(id)
-        if isinstance(item, MaterializedView):
-            self._views.start(item)
-
-    def _start_dataflows(self) -> None:
-        """Starts the dataflows of the views and indexes that have none."""
-        started = self.dataflows.running.keys() | self.dataflows.restarting
-        for id, item in self.state.items.items():
-            if isinstance(item, MaterializedView) and id not in started:
-                self._views.start(item)
-        for id, item in self.state.items.items():
-            if isinstance(item, Index) and id not in self.indexes.arranged:
-                self.indexes.start(item, self.state)
-
-
-def _retyped_views(old: CatalogState, new: CatalogState) -> list[ObjectId]:
-    """The materialized views with a column of a type whose labels have changed."""
-    if old.items is new.items:
-        return []
-    return [
-        view.id
-        for view in new.items_of(MaterializedView)
-        if (before := old.items.get(view.id)) is not view
-        and isinstance(before, MaterializedView)
-        and [without_name(c.type) for c in before.columns] != [without_name(c.type) for c in view.columns]
-    ]
-
-
-def _has_other_nulls(before: object, after: object) -> bool:
-    """Whether a relation's columns are nullable in another way than before."""
-    if before is after or not (isinstance(before, Relation) and isinstance(after, Relation)):
-        return False
-    return [column.nullable for column in before.columns] != [column.nullable for column in after.columns]
+        return min(
+            self.frontiers.log_start(reader) for reader in self.dataflows.dependent_views(id) if reader in floors
+        )
 
 
 def _access(state: CatalogState) -> tuple[object, ...]:
-    """What privileges follow from. Equal for most changes of definitions, which keep these objects."""
+    """The parts of the catalog that determine privileges. Most changes of definitions leave all of them unchanged."""
     return (state.roles, state.memberships, state.owners, state.privileges, state.column_privileges)

@@ -49,9 +49,9 @@ class LogSink:
         """As `Sink.rows`."""
         return None if self.is_new else await self._snapshots.rows(self._view, self.upper - 1)
 
-    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+    async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
         """As `Sink.begin`. Writes nothing if the log ends at `time`."""
-        old = rows.slice(0, 0) if known is None else known
+        old = rows.slice(0, 0) if stored is None else stored
         changes = await asyncio.to_thread(updates.difference, rows, old)
         if changes.num_rows:
             await self.write(max(time, self.upper), changes)

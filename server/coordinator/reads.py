@@ -131,7 +131,7 @@ class Reads:
         return [time for found in self._with_errors((id,)) for time in self._errors.times(found, lower, upper)]
 
     def _with_errors(self, ids: Iterable[ObjectId]) -> Iterator[ObjectId]:
-        """Those of the collections, and of the ones that they are computed from, whose errors are to be checked."""
+        """The collections, and those from which they are computed; nothing if no collection has an error."""
         if self._errors:
             yield from self._committer.state.collections(ids, through=DerivedRelation)
 

@@ -11,6 +11,7 @@ insert_on_conflict.py  ON CONFLICT; `own_changes`: what a transaction sees of it
 row_rules.py     generated columns and CHECK of new rows; `second_digits`: timestamp(n) and the like
 create_table_as.py  CREATE TABLE AS and SELECT INTO
 alter_table.py   ALTER TABLE, with `add_check` and `add_key`; `alter_domain`: ALTER DOMAIN that checks rows
+add_column.py    its action ADD COLUMN; `drop_column`, `set_column_type`; `altered_columns`: functions that they share
 lock_tables.py   LOCK TABLE
 maintenance.py   VACUUM, ANALYZE, REINDEX, REFRESH; `set_constraints`, `extensions`: others that only check names
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer

@@ -53,7 +53,7 @@ async def check_all(context: Context, table: Table, checked: Table) -> None:
     await context.admit((id,))
     await context.lock((id,))
     is_new = id not in context.coordinator.state.items
-    time = context.hold_latest(frozenset(() if is_new else (id,)))
+    time = context.read_times.hold_latest(frozenset(() if is_new else (id,)))
     if not is_new:
         transaction.depend_on(id, time)
     rows = await relation_rows_at(context, id, time)

@@ -92,7 +92,7 @@ async def enforce(context: Context, table: Table, key: EnforcedKey | None, requi
     await context.admit((id,))
     await context.lock((id,))
     is_new = id not in coordinator.state.items
-    time = context.hold_latest(frozenset(() if is_new else (id,)))
+    time = context.read_times.hold_latest(frozenset(() if is_new else (id,)))
     if not is_new:
         transaction.depend_on(id, time)
     has_changes = is_changed(context, id)

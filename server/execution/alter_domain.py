@@ -65,7 +65,7 @@ async def _check_columns(context: Context, table: Table, domain: Domain) -> None
     await context.admit((id,))
     await context.lock((id,))
     is_new = id not in context.coordinator.state.items
-    time = context.hold_latest(frozenset(() if is_new else (id,)))
+    time = context.read_times.hold_latest(frozenset(() if is_new else (id,)))
     if not is_new:
         transaction.depend_on(id, time)
     rows = await relation_rows_at(context, id, time)

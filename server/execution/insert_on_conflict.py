@@ -41,6 +41,7 @@ from server.session_state.context import Context
 from server.session_state.key_checks import are_taken, check_keys, load_keys
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import KEYS_MAX, Mode
+from server.session_state.transaction_errors import serialization_failure
 from server.sql.conflict_plan import CONFLICTS, RETURNED, ConflictPlan
 from server.sql.key_conditions import Wanted
 from server.sql.write_plan import WritePlan
@@ -146,7 +147,7 @@ async def _source(
 async def _hold(context: Context, ids: frozenset[ObjectId]) -> Timestamp:
     """The time at which the statement reads."""
     known = frozenset(id for id in ids if id in context.coordinator.state.items)
-    return context.hold_latest(known) if context.transaction.is_shared else context.coordinator.latest_time()
+    return context.read_times.hold_latest(known) if context.transaction.is_shared else context.coordinator.latest_time()
 
 
 def _locked_keys(keys: Sequence[EnforcedKey], new: pa.Table) -> Keys | None:
@@ -276,7 +277,7 @@ async def _check_keys(
         is_arbiter = error.sqlstate is SqlState.UNIQUE_VIOLATION and error.constraint_name in conflict.keys
         read = {table.id: time} if table.id in context.coordinator.state.items else {}
         if is_arbiter and context.coordinator.changed(read, {}) is not None:
-            raise context.serialization_failure(table.id) from None
+            raise serialization_failure(context.state, table.id) from None
         raise
 
 

@@ -48,5 +48,5 @@ async def lock_tables(context: Context, statement: LockTable) -> Result:
         except Unavailable:
             message = f'could not obtain lock on relation "{table.name}"'
             raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
-    context.hold_latest(frozenset(table.id for table in tables))
+    context.read_times.hold_latest(frozenset(table.id for table in tables))
     return Result("LOCK TABLE")

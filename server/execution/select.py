@@ -25,10 +25,11 @@ from server.execution.times import timestamp_of
 from server.execution.volatile import completed_rows, constant_rows, divided_rows
 from server.execution.waiting import rows_after_waiting
 from server.runtime.trace import step
-from server.session_state.context import Context, not_readable
+from server.session_state.context import Context
 from server.session_state.progress import reporting
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import KEYS_MAX, Mode
+from server.session_state.transaction_errors import not_readable
 from server.sql.constant import Bindings
 from server.sql.grammar.statements.queries import AsOf
 from server.sql.key_conditions import Wanted
@@ -53,7 +54,7 @@ async def select(context: Context, plan: QueryPlan, as_of: AsOf | None, paramete
     if locks is not None and not await _lock_rows(context, plan, locks, Bindings(parameters)):
         schema = updates.rows_schema([field.type.arrow for field in plan.columns])
         return Result("SELECT {}", TableRows(plan.columns, schema.empty_table()))
-    time = context.hold(plan.inputs)
+    time = context.read_times.hold(plan.inputs)
     if context.transaction.is_shared:
         depend_on(context, plan, time, parameters)
     with reporting(context, lambda: preparation_of(context, plan)):
@@ -78,7 +79,7 @@ async def _lock_rows(context: Context, plan: QueryPlan, wanted: RowLocks, bindin
             name = context.state.items[table].name
             message = f'could not obtain lock on row in relation "{name}"'
             raise PgError(SqlState.LOCK_NOT_AVAILABLE, message) from None
-    context.hold_latest(plan.inputs)
+    context.read_times.hold_latest(plan.inputs)
     return True
 
 
@@ -89,7 +90,7 @@ async def rows_without_inputs(
 
     `time`: the time of its AS OF.
     """
-    bindings = context.bindings(parameters, mz_now=context.read_time if time is None else time)
+    bindings = context.bindings(parameters, mz_now=context.read_times.current if time is None else time)
     with step("evaluate" if plan.constant is not None else "spark") as computing:
         if plan.volatile is not None and plan.constant is not None:
             rows = await constant_rows(context, plan, bindings)

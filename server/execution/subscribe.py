@@ -34,11 +34,12 @@ from server.execution.show_query import show_query
 from server.execution.times import refuse_parameters, timestamp_of
 from server.runtime.errors import evaluation_error, to_pg_error
 from server.runtime.offload import offload
-from server.session_state.context import Context, not_readable
+from server.session_state.context import Context
 from server.session_state.prepared import SubscribePlan
 from server.session_state.progress import reporting
 from server.session_state.results import Result, SubscriptionRows
 from server.session_state.transaction import Mode
+from server.session_state.transaction_errors import not_readable
 from server.sql.direct_scan import DirectScan
 from server.sql.grammar.statements.parts import Ident, Name, Query
 from server.sql.grammar.statements.subscribe import (

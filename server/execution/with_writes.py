@@ -239,7 +239,7 @@ async def _parts(
     context: Context, transaction: Transaction, plan: WithWritesPlan, parameters: tuple[object, ...]
 ) -> Result:
     assert transaction.statement is not None
-    given = transaction.statement.given
+    rows_of = transaction.statement.rows_of
     removed: dict[ObjectId, pa.Table] = {}
     for part in plan.parts:
         mark = _Mark(transaction)
@@ -247,7 +247,7 @@ async def _parts(
         await _check_changed_once(context, part.plan, mark, removed)
         if part.rows is not None:
             assert result.rows is not None
-            given[part.rows.id] = shaped(await result.rows.take(None), collection_schema(part.rows))
+            rows_of[part.rows.id] = shaped(await result.rows.take(None), collection_schema(part.rows))
     if isinstance(plan.main, QueryPlan):
         return await select(context, plan.main, None, parameters)
     mark = _Mark(transaction)

@@ -45,10 +45,11 @@ from server.execution.select import (
 from server.runtime.offload import in_decoding_thread
 from server.runtime.trace import step
 from server.session_state.constraints import check_not_null, check_violation
-from server.session_state.context import Context, not_readable
+from server.session_state.context import Context
 from server.session_state.key_checks import check_keys, check_row_keys, load_keys
 from server.session_state.results import Result, TableRows
 from server.session_state.transaction import Mode
+from server.session_state.transaction_errors import not_readable
 from server.sql.constant import Bindings, NotCheap
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
@@ -226,7 +227,7 @@ async def rows_to_write(
     await context.admit(written)
     await context.lock(written | read, keys)
     if transaction.is_shared:
-        time = context.hold_latest(query.inputs)
+        time = context.read_times.hold_latest(query.inputs)
         rows = await rows_at(context, query, time, parameters)
     else:
         time = coordinator.latest_time()
@@ -330,7 +331,7 @@ async def truncate(context: Context, tables: list[Table], *, restarts: bool = Fa
     ids = frozenset(table.id for table in tables)
     await context.admit(ids)
     await context.lock(ids)
-    time = context.hold_latest(ids) if transaction.is_shared else context.coordinator.latest_time()
+    time = context.read_times.hold_latest(ids) if transaction.is_shared else context.coordinator.latest_time()
     for table in tables:
         rows = await relation_rows_at(context, table.id, time)
         check_table_unaltered(context, table)

@@ -272,7 +272,7 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
     time = context.coordinator.latest_time()
     if plan.inputs:
         await context.enter(Mode.READ, "EXPLAIN")
-        time = context.hold(plan.inputs)
+        time = context.read_times.hold(plan.inputs)
         views = {id: await input_rows(context, id, time) for id in plan.inputs}
     bindings = context.bindings(mz_now=time)
     views = dict(await with_recursive_views(plan, bindings, context.engine, views))

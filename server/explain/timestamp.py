@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from catalog.objects import TIMESTAMP_MAX, Collection
 from server.execution.select import hold_at
 from server.execution.times import timestamp_of
-from server.session_state.context import Context, with_clock
+from server.session_state.context import Context
+from server.session_state.transaction_errors import with_clock
 from server.sql.grammar.statements.queries import AsOf
 from server.sql.plan import QueryPlan
 

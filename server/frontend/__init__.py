@@ -9,7 +9,7 @@ constant_queries.py  queries of constants, answered without a task
 query_cache.py       plans and constant answers by text, shared by all sessions
 portal_runner.py     runs portals and sends their rows; `copy`: COPY; `current_rows`: WHERE CURRENT OF
 dispatch.py          executes statements by their class, with the modules of `execution`
-transactions.py      begins and ends transactions
+transactions.py      begins and ends transactions; `cursors`: DECLARE to CLOSE; `set_statements`: SET
 statement_task.py    the task of a message that must wait; `responses`: errors and ReadyForQuery
 notification_sender.py  sends notifications between transactions
 """

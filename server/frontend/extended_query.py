@@ -156,7 +156,7 @@ class ExtendedQuery:
             statement = cursor.prepared.statement
             assert statement is not None
             try:
-                at_once(statement.text, self._dispatcher.plan_cursor, cursor)
+                at_once(statement.text, self._dispatcher.cursors.plan, cursor)
             except Stopped:
                 return self._describe_in_thread(message, cursor)
         self._describe(message)
@@ -164,7 +164,7 @@ class ExtendedQuery:
 
     async def _describe_in_thread(self, message: Describe, cursor: Portal) -> None:
         """Plans a cursor's statement in a thread, then describes it."""
-        await self._context.described(lambda: in_stoppable_thread(self._dispatcher.plan_cursor, cursor))
+        await self._context.described(lambda: in_stoppable_thread(self._dispatcher.cursors.plan, cursor))
         self._describe(message)
 
     def _described_cursor(self, message: Describe) -> Portal | None:

@@ -62,8 +62,8 @@ class PortalRunner:
                 case s.CopyFrom():
                     portal.result = await copy_from(context, sender, self._data_received, statement)
                 case s.Fetch():
-                    self._dispatcher.check_fetch_limit(statement, limit)
-                    portal.result = await context.described(lambda: self._dispatcher.fetch(statement))
+                    self._dispatcher.cursors.check_limit(statement, limit)
+                    portal.result = await context.described(lambda: self._dispatcher.cursors.fetch(statement))
                 case _:
                     portal.result = await self._execute(portal, describe=describe)
             sender.send_notices(context.notices)

@@ -91,7 +91,7 @@ class SimpleQuery:
         prepared = await self._context.described(lambda: offload(statement.text, self._prepare, statement, text))
         if prepared.parameters:
             raise PgError(SqlState.UNDEFINED_PARAMETER, "there is no parameter $1")
-        portal = Portal(prepared, formats=self._dispatcher.formats_of(prepared.statement))
+        portal = Portal(prepared, formats=self._dispatcher.cursors.formats(prepared.statement))
         try:
             await self._runner.run(portal, 0, describe=True)
         finally:

@@ -91,7 +91,7 @@ class Transactions:
                         context.transaction.settings = transaction.settings
                     # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
                     context.transaction.explicit = True
-                    context.hold_all()
+                    context.read_times.hold_all()
                 self._set_modes(modes)
                 return Result(tag)
             case s.Commit(chain=chain):

@@ -98,7 +98,7 @@ def operators(coordinator: Coordinator) -> Iterator[Row]:
 
 def tick_durations(coordinator: Coordinator) -> Iterator[Row]:
     for id, flow in coordinator.dataflows.running.items():
-        durations = flow.ticks.own
+        durations = flow.ticks.durations
         for bound, count in zip((*SECONDS, None), durations.buckets, strict=True):
             if count:
                 yield id, None if bound is None else bound * 1e3, count

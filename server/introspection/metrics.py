@@ -208,7 +208,7 @@ class ServerCollector(Collector):
             yield _gauges(f"tidewire_source_{name}", f"{description} Absent if unknown.", "source", known)
 
     def _egress(self) -> Iterator[Metric]:
-        """Of each sink by name, and the number of sinks by status."""
+        """The metrics of each sink, by name, and the number of sinks by status."""
         state = self._coordinator.state
         tasks = {
             ".".join(state.full_name(item)): task

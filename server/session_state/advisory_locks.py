@@ -16,7 +16,7 @@ LOCKS_MAX = 10_000  # per session
 
 
 class Advisory(NamedTuple):
-    """What a session has locked. `name`: of the server's lock."""
+    """A lock that a session holds. `name`: the name of the lock in `TableLocks`."""
 
     name: str
     mode: Mode
@@ -36,13 +36,13 @@ def locked_numbers(name: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 class AdvisoryLocks:
-    """Those of one session, the `owner`. `held`: how often each is locked until it is unlocked."""
+    """The advisory locks of one session, which is their `owner`."""
 
     def __init__(self, locks: TableLocks, owner: Owner) -> None:
         self._locks = locks
         self._owner = owner
-        self._held: Counter[Advisory] = Counter()
-        self._modes: dict[str, Mode] = {}  # of each lock of the server
+        self._held: Counter[Advisory] = Counter()  # the number of unlocks after which each is free
+        self._modes: dict[str, Mode] = {}  # the mode in which the session holds each lock of the server
 
     async def lock(self, lock: Advisory, timeout_s: float | None, until_end: dict[Advisory, None] | None) -> bool:
         """Locks a number. `until_end`: what the transaction has locked, for a lock until its end.

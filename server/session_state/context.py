@@ -7,7 +7,6 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -38,13 +37,15 @@ from server.session_state import key_checks
 from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.current_query import CurrentQuery
 from server.session_state.listening import Listening, Pending
+from server.session_state.read_times import ReadTimes
 from server.session_state.transaction import Mode, Savepoint, Transaction
+from server.session_state.transaction_errors import serialization_failure
 from server.session_state.volatile_functions import VolatileFunctions
 from server.settings import MESSAGE_LEVELS, SERVER_VERSION, TRANSACTION_MODES, Settings, checked_value
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext, QueryPlan
-from server.timeline.frontiers import Holder, NotReadable
+from server.timeline.frontiers import Holder
 
 Planned = TypeVar("Planned")
 
@@ -59,9 +60,9 @@ def nobody_to_notify(error: PgError) -> None:
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """A session's state, without the protocol. One statement runs at a time. `client_user`: the name from the client.
+    """A session's state, without the protocol. One statement runs at a time. The context owns the session's locks.
 
-    It is the owner of the session's locks.
+    `client_user`: the user name that the client has sent.
     """
 
     coordinator: Coordinator
@@ -89,12 +90,14 @@ class Context:
     """Whether the session has created temporary objects."""
     volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
+    read_times: ReadTimes = field(init=False)
     query: CurrentQuery = field(default_factory=CurrentQuery)
 
     def __post_init__(self) -> None:
         self.advisory_locks = AdvisoryLocks(self.coordinator.locks, self)
         self.volatile = VolatileFunctions(self)
         self.listening = Listening(self.coordinator.notifications)
+        self.read_times = ReadTimes(self)
 
     @property
     def state(self) -> CatalogState:
@@ -161,7 +164,7 @@ class Context:
     def short_bindings(self, plan: QueryPlan, parameters: tuple[object, ...], mz_now: Timestamp | None) -> Bindings:
         """As `bindings`, with only the values that the plan needs."""
         if plan.uses_session:
-            return self.bindings(parameters, self.read_time if mz_now is None else mz_now)
+            return self.bindings(parameters, self.read_times.current if mz_now is None else mz_now)
         if plan.volatile is not None:
             return Bindings(parameters, volatile=self.volatile)
         return Bindings(parameters)
@@ -190,7 +193,7 @@ class Context:
         )
 
     def observation(self) -> Observation:
-        """What the session does now."""
+        """The activity of the session at this moment, for pg_stat_activity."""
         transaction, query = self.transaction, self.query
         is_block = transaction.explicit or transaction.failed
         if query.is_active:
@@ -362,71 +365,6 @@ class Context:
         if self.transaction.mode is not Mode.UNDECIDED:
             await self.commit()
 
-    def hold(self, ids: frozenset[ObjectId]) -> Timestamp:
-        """Returns the transaction's read timestamp, at which `ids` are readable and held. Its first call chooses it.
-
-        In a transaction of several statements that call holds all collections, for the statements to come. PgError if
-        one of `ids` is not readable.
-        """
-        transaction, frontiers = self.transaction, self.coordinator.frontiers
-        if transaction.read_time is None:
-            self._read_at(self.coordinator.read_time(ids), ids)
-        time = transaction.read_time
-        assert time is not None
-        for id in ids:
-            if id in frontiers.floors and time < frontiers.readable(id):
-                raise not_readable(self, NotReadable(id, frontiers.readable(id)), time)
-        holder = transaction.holder
-        if holder is not None and not transaction.explicit and not ids <= holder.collections:
-            transaction.holder = frontiers.hold(holder.collections | ids, time)
-            holder.release()
-        return time
-
-    def hold_latest(self, ids: frozenset[ObjectId]) -> Timestamp:
-        """As `hold`, for a block's statement that writes what it reads: moves the read timestamp to the latest time.
-
-        PgError 40001 if something that the block has read was written since then.
-        """
-        transaction, latest = self.transaction, self.coordinator.latest_time()
-        if transaction.read_time is None or transaction.read_time < latest:
-            changed = self.coordinator.changed(transaction.unchanged, transaction.keys)
-            if changed is not None:
-                raise self.serialization_failure(changed)
-            before = transaction.holder
-            floors = self.coordinator.frontiers.floors
-            if before is not None and len(before.collections) == len(floors) and ids <= before.collections:
-                before.advance(latest)  # it holds all collections
-                transaction.read_time = latest
-            else:
-                transaction.holder = None
-                self._read_at(latest, ids)
-                if before is not None:
-                    before.release()
-            transaction.unchanged = dict.fromkeys(transaction.unchanged, latest)
-        return self.hold(ids)
-
-    def hold_all(self) -> None:
-        """Holds all collections for a block that has begun with the reads of an implicit transaction."""
-        transaction = self.transaction
-        if transaction.read_time is not None:
-            before = transaction.holder
-            self._read_at(transaction.read_time, frozenset())
-            if before is not None:
-                before.release()
-
-    def _read_at(self, time: Timestamp, ids: frozenset[ObjectId]) -> None:
-        transaction, frontiers = self.transaction, self.coordinator.frontiers
-        transaction.read_time = time
-        held = frozenset(frontiers.floors) if transaction.explicit or transaction.is_shared else ids
-        readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= time)
-        transaction.holder = frontiers.hold(readable, time)
-
-    @property
-    def read_time(self) -> Timestamp:
-        """mz_now() of a query that reads no relation: the transaction's read timestamp, or the latest time."""
-        time = self.transaction.read_time
-        return time if time is not None else self.coordinator.latest_time()
-
     async def add_changes(self, table: Table, changes: Sequence[pa.Table]) -> None:
         """Adds changes of a table to the transaction, as computed for this definition. Large ones are written to files.
 
@@ -439,7 +377,7 @@ class Context:
             self.transaction.add(table.id, changes)
 
     def _layout(self, id: ObjectId) -> Layout | None:
-        """That of the transaction's changes of a table. Those before DDL of the transaction itself were converted."""
+        """The layout of the transaction's changes of a table. DDL in the transaction has converted earlier changes."""
         written = None if self.transaction.catalog is not None else self.transaction.tables.get(id)
         return layout_of(written or self.state.items.get(id))
 
@@ -512,7 +450,7 @@ class Context:
         return coordinator.submit(request)
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
-        """As the end of `commit`, when the future of `begin_commit` is done."""
+        """Ends what `begin_commit` began. `commit`: its result, which is done."""
         try:
             commit.result()
         except BaseException as error:
@@ -591,24 +529,13 @@ class Context:
         """
         match error:
             case Conflict():
-                return self.serialization_failure(error.relation)
+                return serialization_failure(self.state, error.relation)
             case Duplicate() if error.key.id in self.transaction.arbiters:
-                return self.serialization_failure(error.table)
+                return serialization_failure(self.state, error.table)
             case Duplicate():
                 return key_checks.committed_duplicate(self, error.table, error.key, error.code, values)
             case _:
                 return error
-
-    def serialization_failure(self, relation: ObjectId | None) -> PgError:
-        """`relation`: what was changed; None: the definition of an object."""
-        item = None if relation is None else self.state.items.get(relation)
-        changed = "An object" if item is None else f'{item.kind.capitalize()} "{item.name}"'
-        return PgError(
-            SqlState.SERIALIZATION_FAILURE,
-            "could not serialize access due to concurrent update",
-            detail=f"{changed} was changed by another transaction after this one had read it.",
-            hint="The transaction might succeed if retried.",
-        )
 
     def restore(self, number: int) -> None:
         """Undoes what the block has done since a savepoint, which is kept. `number`: that of `find_savepoint`."""
@@ -695,34 +622,3 @@ def _written(request: Request, table: ObjectId) -> list[pa.Table]:
 
 def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
     holder.release()
-
-
-def not_readable(context: Context, error: NotReadable, as_of: int) -> PgError:
-    """Returns the error for an AS OF before the readable times, in Materialize's words."""
-    item = context.state.items.get(error.collection)
-    name = ".".join(context.state.full_name(item)) if item is not None else error.collection
-    hint = f"Read at {error.since} or later."
-    ahead = context.coordinator.holds.ahead_of(error.collection, as_of)
-    if ahead is not None and (hold := context.coordinator.state.items.get(ahead)) is not None:
-        at = context.coordinator.holds.positions[ahead].at
-        hold_name = ".".join(context.coordinator.state.full_name(hold))
-        hint = f'The hold "{hold_name}" is at {at}, after the requested time. {hint}'
-    return PgError(
-        SqlState.DATA_EXCEPTION,
-        "could not find a valid timestamp for the query",
-        detail=f"Constraints:\nlower:\n  (Storage inputs: [{error.collection}]): [{with_clock(error.since)}]\n"
-        f"upper:\n  (Query's AS OF): [{with_clock(as_of)}]\n"
-        f'That is, the earliest readable time of "{name}" is {error.since}.',
-        hint=hint,
-    )
-
-
-_DATETIME_END_MS = 253_402_300_800_000  # the year 10000
-
-
-def with_clock(time: int) -> str:
-    """Milliseconds since 1970, followed by the time in UTC if `datetime` can represent it."""
-    if time >= _DATETIME_END_MS:
-        return str(time)
-    clock = datetime.fromtimestamp(time / 1_000, UTC)
-    return f"{time} ({clock:%Y-%m-%d %H:%M:%S}.{time % 1_000:03})"

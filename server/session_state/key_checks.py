@@ -29,7 +29,7 @@ from server.settings import Settings
 
 
 class Session(Protocol):
-    """What is used of a `Context`."""
+    """The part of a `Context` that the checks use. `context` imports this module, not the other way round."""
 
     @property
     def coordinator(self) -> Coordinator: ...

@@ -21,9 +21,9 @@ from server.session_state.results import Result, SubscriptionRows
 
 @dataclass(slots=True)
 class Portal:
-    """`formats`: the result formats that Bind specified, or for FETCH from a cursor. `result` is None until it has run.
+    """A prepared statement with parameters, and its result once it has run. `cursor`: a statement of SQL declared it.
 
-    `hold`: it is a cursor WITH HOLD.
+    `formats`: the result formats that Bind specified, or that FETCH from a cursor uses. `hold`: a cursor WITH HOLD.
     """
 
     prepared: Prepared
@@ -43,9 +43,9 @@ class Portal:
     """The error for the next FETCH, if the stream was cancelled between two of them."""
     _formats: list[int] | None = None
     kept_bytes: int = 0
-    """Of its name and parameters, if it is open and has a name."""
+    """The size of the name and the parameters while the portal is open; 0 for the unnamed portal."""
     rows_bytes: int = 0
-    """Of the rows that it keeps in memory between two statements."""
+    """The size of the rows that the portal keeps in memory between two statements."""
 
     @property
     def is_unplanned(self) -> bool:
@@ -81,11 +81,12 @@ class Portal:
 
 
 ROWS_BYTES_MAX = 8 << 20
-"""Of the rows of a session's cursors and suspended portals that are kept in memory. Others are kept on disk."""
+"""The greatest size of the rows that the cursors and suspended portals of a session keep in memory together. Further
+rows are kept on disk."""
 PORTALS_BYTES_MAX = 64 << 20
-"""Of a session's named portals."""
+"""The greatest size of the names and parameters of a session's portals."""
 PORTAL_BYTES_MIN = 1_024
-"""What a named portal counts for at least."""
+"""The least size that is assumed for a named portal."""
 
 
 def size_of(value: object) -> int:

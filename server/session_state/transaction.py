@@ -40,7 +40,7 @@ from server.timeline.frontiers import Holder
 
 
 class Mode(Enum):
-    """What a transaction does, as its statements have determined."""
+    """The kind of statements that a transaction executes: that of its first statement that does more than read."""
 
     UNDECIDED = "undecided"
     READ = "read"
@@ -51,7 +51,7 @@ class Mode(Enum):
 
 _MIXED = frozenset((Mode.UNDECIDED, Mode.READ, Mode.WRITE, Mode.DEFINE))
 _OF_ROWS = {Mode.READ, Mode.WRITE}
-KEYS_MAX = 64  # a transaction that reads more keys of a table depends on the whole table
+KEYS_MAX = 64  # a transaction that reads more keys of a table conflicts with every write of the table
 SAVEPOINTS_MAX = 4_096
 BYTES_MAX = 256 << 20  # of `writes`
 MERGED_TABLES = 64  # so many changes are consolidated before they are read again
@@ -98,11 +98,11 @@ class _Unaltered:
 
 @dataclass(frozen=True, slots=True)
 class StatementSnapshot:
-    """What the parts of a statement that has several writes see of the transaction's own changes: those before it.
+    """The transaction's own changes before a statement that has several writes (WITH). All parts of it read these.
 
     `rows`, `writes`, `payloads`: the numbers of changes, as in `Savepoint`. `defines`: whether the transaction had
-    changed the catalog. `relations`: the relations that exist only in the statement; `given` has the rows of those that
-    are known.
+    changed the catalog. `relations`: the relations that exist only in the statement, such as the results of RETURNING.
+    `rows_of`: the rows of those relations whose part of the statement has been executed.
     """
 
     rows: dict[ObjectId, int]
@@ -110,65 +110,78 @@ class StatementSnapshot:
     payloads: int
     defines: bool
     relations: frozenset[ObjectId]
-    given: dict[ObjectId, pa.Table] = field(default_factory=dict)
+    rows_of: dict[ObjectId, pa.Table] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """`explicit`: between BEGIN and COMMIT. An implicit transaction ends with its query string, or at Sync.
-
-    `becomes_explicit`: a BEGIN follows in the same query string, whose block includes what is done before it.
-    `spans_statements`: other statements of the query string or pipeline may belong to an implicit transaction.
-
-    `settings`: the session's settings before the transaction, which ROLLBACK restores.
-    `local`: the settings before SET LOCAL, which COMMIT restores.
-    `unchanged`, `keys`: as in `Request`. `locked`: the locks that it holds. `advisory`: its advisory locks, in order.
-    `pending`: what LISTEN, UNLISTEN and NOTIFY do at COMMIT.
-    `rows`, `writes`, `payloads`: the changes of tables: rows of small INSERTs, Arrow tables, and files.
-    `bytes`: the size of `writes`. `tables`: the written tables, as they were defined at the last write.
-    `altered`: the changes of altered tables before they were converted, for ROLLBACK TO.
-    `key_changes`, `new_keys`: as in `Request`. A table of which the former has nothing was not written yet, or its
-    changes of keys have to be computed again.
-    `arbiters`: the ids of enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures.
-    `has_queried`: whether a statement was executed before which PostgreSQL takes a snapshot.
-    `read_time`: the time of its reads. `holder`: keeps the history at that time.
-    `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
-    `savepoints`: those that are not released, in order.
-    `statement`: while a statement with several writes is executed, what its parts see.
-    """
+    """The state of one transaction, from its first statement until COMMIT or ROLLBACK."""
 
     settings: Settings
+    """The session's settings before the transaction, which ROLLBACK restores."""
+    local: Settings | None = None
+    """The settings before the first SET LOCAL, which COMMIT restores."""
+
     explicit: bool = False
+    """Whether the transaction is a block. An implicit transaction ends with its query string, or at Sync."""
     becomes_explicit: bool = False
+    """Whether a BEGIN follows in the same query string. Its block includes the statements before the BEGIN."""
     spans_statements: bool = False
+    """Whether an implicit transaction may include other statements of the query string or pipeline."""
     failed: bool = False
     mode: Mode = Mode.UNDECIDED
     read_only: bool = False
     has_queried: bool = False
+    """Whether a statement was executed for which PostgreSQL takes a snapshot."""
+
     read_time: Timestamp | None = None
+    """The time of all reads. None: no statement has read yet."""
     holder: Holder | None = None
-    bytes: int = 0
-    rows: dict[ObjectId, RowBuffer] = field(default_factory=dict)
-    writes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
-    payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
+    """Keeps the history at `read_time`."""
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    """As in `Request`: the times at which relations were read that must not have changed at COMMIT."""
     keys: dict[ObjectId, Keys] = field(default_factory=dict)
-    key_changes: dict[ObjectId, dict[str, OwnKeys]] = field(default_factory=dict)
-    new_keys: dict[str, KeyCounts] = field(default_factory=dict)
-    arbiters: set[str] = field(default_factory=set)
-    locked: tuple[str, ...] = ()
-    advisory: dict[Advisory, None] = field(default_factory=dict)
-    pending: Pending = field(default_factory=Pending)
-    catalog: tuple[CatalogState, CatalogState] | None = None
-    begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
-    beginning: Holder | None = None
-    local: Settings | None = None
-    savepoints: list[Savepoint] = field(default_factory=list)
+    """As in `Request`: the keys of the relations in `unchanged` of which only some rows were read."""
+
+    rows: dict[ObjectId, RowBuffer] = field(default_factory=dict)
+    """The rows of small INSERTs, by table."""
+    writes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
+    """Further changes by table, which are in memory."""
+    bytes: int = 0
+    """The size of `writes`."""
+    payloads: list[tuple[ObjectId, Payload]] = field(default_factory=list)
+    """Large changes, which are in files."""
     tables: dict[ObjectId, Table] = field(default_factory=dict)
+    """The written tables, as they were defined at the last write."""
     altered: list[_Unaltered] = field(default_factory=list)
+    """The changes of altered tables before DDL converted them, for ROLLBACK TO."""
     statement: StatementSnapshot | None = None
+    """Set while a statement with several writes is executed: what its parts see."""
+
+    key_changes: dict[ObjectId, dict[str, OwnKeys]] = field(default_factory=dict)
+    """As in `Request`. A table without an entry was not written yet, or its changes of keys must be computed again."""
+    new_keys: dict[str, KeyCounts] = field(default_factory=dict)
+    """As in `Request`."""
+    arbiters: set[str] = field(default_factory=set)
+    """The ids of the enforced keys that ON CONFLICT names. Their duplicates at COMMIT are serialization failures."""
+
+    locked: tuple[str, ...] = ()
+    """The locks that the transaction holds."""
+    advisory: dict[Advisory, None] = field(default_factory=dict)
+    """The advisory locks of the transaction, in the order in which they were taken."""
+    savepoints: list[Savepoint] = field(default_factory=list)
+    """The savepoints that are not released, in order."""
+    pending: Pending = field(default_factory=Pending)
+    """The LISTEN, UNLISTEN and NOTIFY that take effect at COMMIT."""
+
+    catalog: tuple[CatalogState, CatalogState] | None = None
+    """The catalog before and after the transaction's DDL. None without DDL."""
+    begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    """The times at which the history of new objects begins."""
+    beginning: Holder | None = None
+    """Keeps the history from the times in `begins` on."""
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
-    """The states of sequences that it has created or restarted, by id and generation."""
+    """The states of the sequences that the transaction has created or restarted, by id and generation."""
     _merged: dict[ObjectId, Merged] = field(default_factory=dict)
 
     _numbered: tuple[CatalogState, int] | None = None
@@ -305,8 +318,8 @@ class Transaction:
         statement = self.statement
         if statement is None:
             return self.tables_of(id)
-        if id in statement.given:
-            return [statement.given[id]]
+        if id in statement.rows_of:
+            return [statement.rows_of[id]]
         count = statement.rows.get(id, 0)
         tables = [self.rows[id].so_far().slice(0, count)] if count else []
         tables += self.writes.get(id, [])[: statement.writes.get(id, 0)]

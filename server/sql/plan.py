@@ -81,61 +81,68 @@ class Permitted:
     role: ObjectId | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class QueryPlan:
-    """A planned query.
-
-    `inputs`: the collections and system tables that it reads, with all views expanded.
-    `scanned`: the relations that its Spark SQL reads. These are `inputs`, except that an indexed view is read from its
-    index and is not expanded.
-    `expanded`: plans the query with indexed views expanded, for when the index cannot be read; None if there are none.
-    `uses`: the relations that its text names. `types`: the user-defined types.
-    `reads`: the columns that its text names, by relation and number.
-    `lookups`: the scanned relations of which only rows with given keys are needed, so that an index can serve them.
-    `key_filters`: the scanned relations of which only rows that meet key conditions are needed.
-    `rowwise`: set if each output row is computed by Spark from one row of the only relation that is read.
-    `stored_text`: the text with relations named by id, so that it keeps its meaning when relations are renamed.
-    `direct_scan`: set if the plan returns rows of one relation unchanged, so that no Spark is needed.
-    `constant`: set if the query reads no relation and needs no Spark.
-    `uses_session`: the rows depend on the session or the clock.
-    `row_locks`: set if it locks rows that it reads.
-    `template`: the Spark SQL with placeholders for values that are bound at execution; empty for a constant.
-    `is_bound`: there are no values to bind.
-    `tables`: the tables among `inputs`, as they are defined.
-    `waits`: it is a constant that calls a function of `waiting`.
-    `recursive`: the recursive queries with UNION, whose rows are computed before those of the plan.
-    `volatile`: set if it calls a function of `volatile` that Spark does not evaluate.
-    `sequences`: those that its text names as arguments of nextval() and similar functions.
-    `permitted`: see `server.authorization.privileges.require_query`. `replace` does not copy it.
-    `size`: the number of columns and expressions, those of views included.
-    """
+    """A planned query."""
 
     columns: tuple[Field, ...]
+    """The columns of the result."""
     parameters: tuple[PgType, ...]
-    inputs: frozenset[ObjectId]
-    scanned: frozenset[ObjectId]
-    uses: frozenset[ObjectId]
-    lookups: Mapping[ObjectId, Lookup]
-    key_filters: Mapping[ObjectId, tuple[KeyCondition, ...]]
-    rowwise: RowwisePlan | None
-    stored_text: str
+    """The types of the parameters $1, $2, ..."""
     relation: Relation
-    direct_scan: DirectScan | None
-    constant: Constant | None
+    """The query as relational nodes."""
     template: str
+    """The Spark SQL, with placeholders for the values that are bound at execution. Empty for a constant."""
     is_bound: bool
-    uses_session: bool
-    reads: frozenset[tuple[ObjectId, int]] = frozenset()
-    waits: bool = False
-    recursive: tuple[Recursive, ...] = ()
-    volatile: VolatilePlan | None = None
-    sequences: frozenset[ObjectId] = frozenset()
-    row_locks: RowLocks | None = None
-    expanded: Callable[[], QueryPlan] | None = None
-    tables: tuple[Table, ...] = ()
-    types: frozenset[ObjectId] = frozenset()
+    """Whether there are no values to bind."""
+    stored_text: str
+    """The text with relations named by id, so that it keeps its meaning when relations are renamed."""
     size: int = 0
+    """The number of columns and expressions, those of views included."""
+
+    # What the query names and reads
+    inputs: frozenset[ObjectId]
+    """The collections and system tables that the query reads, with all views expanded."""
+    scanned: frozenset[ObjectId]
+    """The relations that the Spark SQL reads: `inputs`, except that an indexed view is read from its index."""
+    expanded: Callable[[], QueryPlan] | None = None
+    """Plans the query with indexed views expanded, for when the index cannot be read. None if it reads no such view."""
+    uses: frozenset[ObjectId]
+    """The relations that the text names."""
+    types: frozenset[ObjectId] = frozenset()
+    """The user-defined types that the text names."""
+    sequences: frozenset[ObjectId] = frozenset()
+    """The sequences that the text names as arguments of nextval() and similar functions."""
+    reads: frozenset[tuple[ObjectId, int]] = frozenset()
+    """The columns that the text names, by relation and number."""
+    tables: tuple[Table, ...] = ()
+    """The tables among `inputs`, as they are defined."""
+    row_locks: RowLocks | None = None
+    """Set if the query locks rows that it reads."""
     permitted: Permitted = field(default_factory=Permitted, init=False)
+    """See `server.authorization.privileges.require_query`. `replace` does not copy it."""
+
+    # How the query can be computed with less work
+    constant: Constant | None
+    """Set if the query reads no relation and needs no Spark."""
+    direct_scan: DirectScan | None
+    """Set if the query returns rows of one relation unchanged, so that no Spark is needed."""
+    rowwise: RowwisePlan | None
+    """Set if Spark computes each output row from one row of the only relation that is read."""
+    lookups: Mapping[ObjectId, Lookup]
+    """The scanned relations of which only rows with given keys are needed, so that an index can serve them."""
+    key_filters: Mapping[ObjectId, tuple[KeyCondition, ...]]
+    """The scanned relations of which only rows that meet key conditions are needed."""
+
+    # What the execution must do in addition
+    uses_session: bool
+    """Whether the rows depend on the session or the clock."""
+    waits: bool = False
+    """Whether the query is a constant that calls a function of `waiting`."""
+    volatile: VolatilePlan | None = None
+    """Set if the query calls a function of `volatile` that Spark does not evaluate."""
+    recursive: tuple[Recursive, ...] = ()
+    """The recursive queries with UNION, whose rows are computed before those of the plan."""
 
     def spark_sql(self, bindings: Bindings | None = None, *, single_partition: bool = True) -> str:
         """The Spark SQL, with parameters and session values as literals.

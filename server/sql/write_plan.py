@@ -81,38 +81,39 @@ class MergeColumns:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A planned write to `table`. The slices `old`, `new` and `returning` divide the query's columns.
-
-    `old` is None for INSERT, `new` for DELETE, `returning` without RETURNING. The query's `uses` are the other
-    relations that the statement names; its `reads` also have the columns of the table that a condition, a new value or
-    RETURNING names. `inserts`, `updates`: the numbers of the columns to which it gives values in new or in existing
-    rows; None if it has no part that inserts or updates.
-    `conflict`: for an INSERT with ON CONFLICT. Then `returning` is None, and `conflict` has the plan of RETURNING.
-    `merge`: for a MERGE. Each row of the query has then a row before and after, of which its clause uses one or both.
-    `assigned`: the numbers of the columns that an UPDATE assigns.
-    `added`: for an INSERT of cheap constants without RETURNING, the query's rows.
-    `rules`: those of the table; None if it has none, and for DELETE.
-    `literals`: for an INSERT of many literal rows, the given columns by their number in the table; the query then has
-    only the first row.
-    """
+    """A planned write to a table."""
 
     table: ObjectId
     query: QueryPlan
+    """Computes the rows. Its `uses` are the other relations that the statement names. Its `reads` also have the columns
+    of the table that a condition, a new value or RETURNING names.
+    """
     old: slice | None
+    """The columns of `query` with the row before the change. None for INSERT."""
     new: slice | None
+    """The columns of `query` with the row after the change. None for DELETE."""
     returning: slice | None
+    """The columns of `query` for RETURNING. None without RETURNING, and with `conflict`, which has the plan of it."""
     inserts: frozenset[int] | None = None
+    """The numbers of the columns to which the write gives values in new rows. None if no part of it inserts."""
     updates: frozenset[int] | None = None
+    """The numbers of the columns to which the write gives values in existing rows. None if no part of it updates."""
     added: AddedRows | None = None
+    """The rows of an INSERT of cheap constants without RETURNING."""
     literals: Mapping[int, pa.ChunkedArray] | None = None
+    """The values of an INSERT of many literal rows, by column number. `query` then has only the first row."""
     assigned: frozenset[int] = frozenset()
+    """The numbers of the columns that an UPDATE assigns."""
     rules: RowRules | None = None
+    """The rules of the table for new rows. None if it has none, and for DELETE."""
     conflict: ConflictPlan | None = None
+    """Set for an INSERT with ON CONFLICT."""
     merge: MergeColumns | None = None
+    """Set for a MERGE. Each row of `query` has a row before and one after, of which its clause uses one or both."""
 
     @property
     def given(self) -> frozenset[int]:
-        """The numbers of the columns to which it gives values."""
+        """The numbers of the columns to which the write gives values, in new or existing rows."""
         return (self.inserts or frozenset()) | (self.updates or frozenset())
 
     @property

@@ -206,8 +206,8 @@ class Frontiers:
     def _reachable(self, id: ObjectId) -> Timestamp:
         return min(map(self.since, self.ways(id)))
 
-    def kept(self, id: ObjectId) -> Timestamp:
-        """The time at which the log of `id` must begin, for its readers and for indexes on views over it."""
+    def log_start(self, id: ObjectId) -> Timestamp:
+        """The time from which the log must keep the history of `id`, for readers and for indexes on views over `id`."""
         made = (self.since(index) for index, inputs in self._made_from.items() if id in inputs)
         return min((self._reachable(id), *made))
 

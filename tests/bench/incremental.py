@@ -182,7 +182,7 @@ async def _state_of(followed: Followed) -> tuple[int, int, int]:
     entries = size = plain = 0
     for arrangement in {id(a): a for _, a in followed.computation.arrangements}.values():
         await arrangement.settle()
-        rows = updates.expand(await arrangement.whole(followed.growing.now))
+        rows = updates.expand(await arrangement.all_rows(followed.growing.now))
         entries += arrangement.rows
         size += arrangement.bytes
         plain += rows.combine_chunks().nbytes

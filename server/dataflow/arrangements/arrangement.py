@@ -38,13 +38,13 @@ from server.dataflow.arrangements.run import (
     ByKeyAndOrder,
     Run,
     Sorting,
+    all_rows,
     first,
     first_of,
     gathered,
     merged,
     probed,
     sorted_run,
-    whole,
 )
 from server.runtime.threads import THREAD_ROWS, in_thread
 
@@ -96,7 +96,7 @@ class Arrangement(Protocol):
     async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
         """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
 
-    async def whole(self, as_of: int) -> pa.Table:
+    async def all_rows(self, as_of: int) -> pa.Table:
         """All rows at `as_of`, consolidated."""
 
     async def first(self, count: int, as_of: int) -> pa.Table:
@@ -266,8 +266,8 @@ class ServerArrangement:
             return await asyncio.to_thread(gathered, found, self.schema, as_of)
         return gathered(found, self.schema, as_of)
 
-    async def whole(self, as_of: int) -> pa.Table:
-        return await asyncio.to_thread(whole, self.runs_at(as_of), self.schema, as_of)
+    async def all_rows(self, as_of: int) -> pa.Table:
+        return await asyncio.to_thread(all_rows, self.runs_at(as_of), self.schema, as_of)
 
     async def first(self, count: int, as_of: int) -> pa.Table:
         return first(self.runs_at(as_of), self.schema, count, as_of)
@@ -301,7 +301,7 @@ class ServerArrangement:
 
 
 def _count(sizes: Sequence[int]) -> int:
-    """How many of the first sizes have at most 1.5 times the sum of those before them."""
+    """The length of the longest prefix in which each size is at most 1.5 times the sum of the sizes before it."""
     entries = 0
     for number, size in enumerate(sizes):
         if entries and 2 * size > 3 * entries:
@@ -311,7 +311,7 @@ def _count(sizes: Sequence[int]) -> int:
 
 
 def _count_similar(sizes: Sequence[int]) -> int:
-    """How many of the first sizes have at most SIMILAR times the greatest of those before them."""
+    """The length of the longest prefix in which each size is at most SIMILAR times the greatest size before it."""
     greatest = 0
     for number, size in enumerate(sizes):
         if greatest and size > SIMILAR * greatest:

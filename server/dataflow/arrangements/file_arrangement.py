@@ -34,6 +34,7 @@ from protocol.columnar.hashing import Hashes
 from server.dataflow.arrangements.arrangement import Arrangement, ServerArrangement, Storage
 from server.dataflow.arrangements.run import ByKeyAndOrder, Sorting, cut, first, merged, sorted_run, together
 from server.dataflow.arrangements.run_files import (
+    AllRows,
     First,
     FirstOf,
     Merge,
@@ -41,7 +42,6 @@ from server.dataflow.arrangements.run_files import (
     RunFile,
     RunFiles,
     Task,
-    Whole,
     files_of,
     written,
     written_sorted,
@@ -292,10 +292,10 @@ class FileArrangement:
                 tasks.append(Probe(files, own, as_of))
         return await self._together(tasks, await head.probe(key_hashes, as_of))
 
-    async def whole(self, as_of: int) -> pa.Table:
+    async def all_rows(self, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)
-        tasks = [Whole(files, low, end, as_of) for low, end, files in _ranges(runs)]
-        return await self._together(tasks, await head.whole(as_of))
+        tasks = [AllRows(files, low, end, as_of) for low, end, files in _ranges(runs)]
+        return await self._together(tasks, await head.all_rows(as_of))
 
     async def first(self, count: int, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)

@@ -16,53 +16,53 @@ from server.runtime.threads import in_thread
 
 
 class ProjectedArrangement:
-    """A read-only `Arrangement`. Inserts go to the `whole` arrangement. `columns`: names of columns in `whole`."""
+    """The columns with these names of another arrangement, as a read-only `Arrangement`."""
 
-    def __init__(self, whole: Arrangement, columns: Sequence[str], schema: pa.Schema, sorted_by: Sorting) -> None:
+    def __init__(self, arrangement: Arrangement, columns: Sequence[str], schema: pa.Schema, sorted_by: Sorting) -> None:
         """`schema` and `sorted_by` use the names of the projected columns."""
         self.schema = schema
         self.sorted_by = sorted_by
-        self._whole = whole
+        self._arrangement = arrangement
         self._columns = [*columns, updates.DIFF]
 
     @property
     def since(self) -> int:
-        return self._whole.since
+        return self._arrangement.since
 
     @property
     def upper(self) -> int:
-        return self._whole.upper
+        return self._arrangement.upper
 
     @property
     def rows(self) -> int:
-        return self._whole.rows
+        return self._arrangement.rows
 
     @property
     def bytes(self) -> int:
-        return self._whole.bytes
+        return self._arrangement.bytes
 
     @property
     def memory_bytes(self) -> int:
-        return self._whole.memory_bytes
+        return self._arrangement.memory_bytes
 
     @property
     def probed_by(self) -> str:
-        return self._whole.probed_by
+        return self._arrangement.probed_by
 
     def entries(self, key_hashes: Hashes) -> int:
-        return self._whole.entries(key_hashes)
+        return self._arrangement.entries(key_hashes)
 
     async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
-        return await self._projected(await self._whole.probe(key_hashes, as_of))
+        return await self._projected(await self._arrangement.probe(key_hashes, as_of))
 
-    async def whole(self, as_of: int) -> pa.Table:
-        return await self._projected(await self._whole.whole(as_of))
+    async def all_rows(self, as_of: int) -> pa.Table:
+        return await self._projected(await self._arrangement.all_rows(as_of))
 
     async def first(self, count: int, as_of: int) -> pa.Table:
-        return await self._projected(await self._whole.first(count, as_of))
+        return await self._projected(await self._arrangement.first(count, as_of))
 
     async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
-        return await self._projected(await self._whole.first_of(key_hashes, counts, as_of))
+        return await self._projected(await self._arrangement.first_of(key_hashes, counts, as_of))
 
     async def _projected(self, found: pa.Table) -> pa.Table:
         """The projected changes, consolidated: rows that differ only in other columns become equal."""
@@ -70,13 +70,13 @@ class ProjectedArrangement:
         return await in_thread(updates.consolidate, named)
 
     async def insert(self, changes: pa.Table, time: int, times: NDArray[np.int64] | None = None) -> None:
-        raise AssertionError("it is written to as a whole")
+        raise AssertionError("the arrangement with all columns is written to")
 
     def advance(self, since: int) -> None:
-        self._whole.advance(since)
+        self._arrangement.advance(since)
 
     async def settle(self) -> None:
-        await self._whole.settle()
+        await self._arrangement.settle()
 
     def close(self) -> None:
         """Does nothing: the owner of the whole arrangement closes it."""

@@ -1,7 +1,8 @@
 """Runs: updates sorted by a code for each row, so that the rows of a few keys are found by binary search.
 
-The code is a uint32 hash of the key, or for `ByOrder` a uint64 in the order of ORDER BY. `ByKeyAndOrder` also sorts the
-rows of one hash by an order code, which is not stored but computed again when needed. Runs are immutable. `merged`
+The code is a uint32 hash of the key, or for `ByOrder` a uint64 in the order of ORDER BY. Parameters and fields with
+the name `key_hashes` are codes of both kinds. `ByKeyAndOrder` also sorts the rows of one hash by an order code, which
+is not stored but computed again when needed. Runs are immutable. `merged`
 makes one run of several: it advances times before `since` to `since` and drops updates that cancel.
 
 An arrangement consists of runs, in the server's memory or in files. The functions here search runs in the server and in
@@ -216,7 +217,7 @@ def probed(runs: Sequence[Run], schema: pa.Schema, key_hashes: Hashes, as_of: in
     return gathered([(run, run.spans(key_hashes)) for run in runs], schema, as_of)
 
 
-def whole(runs: Sequence[Run], schema: pa.Schema, as_of: int) -> pa.Table:
+def all_rows(runs: Sequence[Run], schema: pa.Schema, as_of: int) -> pa.Table:
     """All rows at `as_of`, consolidated."""
     return gathered([(run, np.arange(len(run.key_hashes))) for run in runs], schema, as_of)
 
@@ -264,14 +265,14 @@ def first_of(
         ]
         # Behind the last entry that was read of any run the result may be incomplete.
         ends = np.min([part.ends for part in parts], axis=0) if parts else np.zeros(len(wanted), np.uint64)
-        whole = np.all([part.whole for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
+        is_complete = np.all([part.is_complete for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
         sums = np.zeros(len(wanted), np.int64)
         kept = []
         for part in parts:
-            known = whole[part.keys] | (part.orders < ends[part.keys])
+            known = is_complete[part.keys] | (part.orders < ends[part.keys])
             kept.append(known)
             np.add.at(sums, part.keys[known], part.diffs[known])
-        done = whole | (sums >= counts[wanted])
+        done = is_complete | (sums >= counts[wanted])
         found += [
             run.changes(part.places[known & done[part.keys]])
             for run, part, known in zip(runs, parts, kept, strict=True)
@@ -342,8 +343,8 @@ class _Beginning:
     """The first entries of each key in a run.
 
     Per entry: `places`, its position in the run, `keys`, the index of its key, `orders`, its order code, and `diffs`.
-    Per key: `whole`, whether all of its entries were read, and `ends`, the order code of the last entry that was read,
-    or the maximum if all were.
+    Per key: `is_complete`, whether all of its entries were read, and `ends`, the order code of the last entry that was
+    read, or the maximum if all were.
     """
 
     places: NDArray[np.intp]
@@ -351,7 +352,7 @@ class _Beginning:
     orders: Hashes
     diffs: NDArray[np.signedinteger]
     ends: Hashes
-    whole: NDArray[np.bool_]
+    is_complete: NDArray[np.bool_]
 
 
 def _beginning(

@@ -35,12 +35,12 @@ from server.dataflow.arrangements.run import (
     ByKeyAndOrder,
     Run,
     Sorting,
+    all_rows,
     first,
     first_of,
     merged,
     probed,
     sorted_run,
-    whole,
 )
 
 FUNCTION = "arrangement_task"
@@ -105,7 +105,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class AllRows:
     """The rows whose codes are in [low, end) at `as_of`, consolidated."""
 
     files: RunFiles
@@ -119,7 +119,7 @@ class Whole:
 
     def answer(self) -> pa.Table:
         runs = [_mapped(file).between(self.low, self.end) for file in self.files]
-        return whole(runs, runs[0].rows.schema, self.as_of)
+        return all_rows(runs, runs[0].rows.schema, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Tick:
 
 @dataclass(frozen=True, eq=False)
 class OperatorContext:
-    """What operators are created with: engine, inputs, shared arrangements and the time of their hydration."""
+    """The arguments that all operators of a dataflow share. `as_of`: the time of the hydration."""
 
     engine: Runner
     inputs: Inputs
@@ -84,7 +84,7 @@ class Operator(ABC):
 
     @property
     def arrangements(self) -> list[tuple[str, Arrangement]]:
-        """Its arrangements, own and shared, each with the names of its key columns."""
+        """The arrangements that the operator uses, its own and shared ones, each with the names of its key columns."""
         return []
 
     @property

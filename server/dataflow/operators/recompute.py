@@ -32,7 +32,7 @@ from server.dataflow.operators.versions import (
     touched_keys,
 )
 from server.dataflow.plan.description import column_names
-from server.dataflow.plan.nodes import VERSION, Apart, DistinctRows, Node, Recompute, Rows, Statement
+from server.dataflow.plan.nodes import VERSION, DistinctRows, NeededRows, Node, Recompute, Rows, Statement
 from server.runtime.threads import in_thread
 
 STORED_ROW_COST = 1.0  # of a row that is stored and not read by a statement, in units of `StepCost`
@@ -72,7 +72,7 @@ class RecomputeOperator(ArrangingOperator):
         key_hashes = [
             await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(branches, node.keys, strict=True)
         ]
-        alone = [_alone(tick, key_hashes, number, apart, present) for number, apart in enumerate(node.apart)]
+        alone = [_alone(tick, key_hashes, number, needed, present) for number, needed in enumerate(node.needed_rows)]
         every = _all(key_hashes)
         asked = [every[~are_among(every, own)] for own in alone]
         if node.top_k is None and tick.since is not None:
@@ -92,7 +92,7 @@ class RecomputeOperator(ArrangingOperator):
             if len(alone[number]):
                 hashes = key_codes(changes, names_of(node.keys[number]))
                 own = changes.filter(pa.array(are_among(hashes, alone[number])))
-                before = pa.concat_tables([before, _rows_that_changed(own, node.apart[number])])
+                before = pa.concat_tables([before, _rows_that_changed(own, node.needed_rows[number])])
             views[f"d{number}"] = await in_thread(self._versions, tick, number, before, changes, touched)
         if self._results is not None:
             return await self._replaced(tick, self._results, every, touched, views)
@@ -158,26 +158,26 @@ def _all(key_hashes: Sequence[Hashes]) -> Hashes:
 
 
 def _alone(
-    tick: Tick, key_hashes: Sequence[Hashes], number: int, apart: Apart, changes_of: Mapping[Node, pa.Table]
+    tick: Tick, key_hashes: Sequence[Hashes], number: int, needed: NeededRows, changes_of: Mapping[Node, pa.Table]
 ) -> Hashes:
-    """The keys touched by branch `number` only, for which its changed rows suffice (see `Apart`)."""
-    if apart is Rows.ALL:
+    """The keys touched by branch `number` only, for which its changed rows suffice (see `NeededRows`)."""
+    if needed is Rows.ALL:
         return key_hashes[number][:0]
     others = [of_branch for i, of_branch in enumerate(key_hashes) if i != number]
-    if isinstance(apart, DistinctRows):
-        others.append(key_hashes_of(tick, [tuple(range(len(apart.positions)))], changes_of[apart]))
+    if isinstance(needed, DistinctRows):
+        others.append(key_hashes_of(tick, [tuple(range(len(needed.positions)))], changes_of[needed]))
     own = key_hashes[number]
     return own[~are_among(own, _all(others))]
 
 
-def _rows_that_changed(changes: pa.Table, apart: Apart) -> pa.Table:
+def _rows_that_changed(changes: pa.Table, needed: NeededRows) -> pa.Table:
     """A substitute for the old rows of keys for which the changed rows suffice: the rows that `changes` retract.
 
     With these, no multiplicity becomes negative. Copies that are not in the old state are present in every version and
     cancel. With a `DistinctRows`, each changed row is added once more, so that the key is present in every version.
     """
     retracted = updates.negate(changes.filter(pc.less(changes[DIFF], 0)).drop_columns([VERSION]))
-    if not isinstance(apart, DistinctRows):
+    if not isinstance(needed, DistinctRows):
         return retracted
     shown = updates.with_diff(changes.drop_columns([VERSION, DIFF]), 1)
     return pa.concat_tables([retracted, shown])

@@ -28,13 +28,11 @@ import pyarrow as pa
 from catalog import updates
 from catalog.objects import ObjectId
 from protocol.pgwire.types import BOOL, INT8, is_row
-from server.dataflow.plan.accumulable import Totals, held_or_change
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
 from server.dataflow.plan.late_columns import late_form
 from server.dataflow.plan.nodes import (
     MEMBER,
     AccumulableAggregate,
-    Apart,
     Concat,
     Constant,
     DistinctBranch,
@@ -42,6 +40,7 @@ from server.dataflow.plan.nodes import (
     DistinctValues,
     InnerJoin,
     Linear,
+    NeededRows,
     Node,
     Recompute,
     Rows,
@@ -53,14 +52,14 @@ from server.dataflow.plan.nodes import (
 )
 from server.dataflow.plan.partitions import moved, partitioned, passed_on
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
+from server.dataflow.plan.totals_statements import TotalsStatements
 from server.sql.columns import NewColumns, ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts
 from server.sql.direct_scan import direct_scan
-from server.sql.expressions import Aggregate as AggregateCall
-from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, SortKey, WindowCall, walk
+from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, walk
 from server.sql.functions import syntax
 from server.sql.functions.exact_sums import MIDDLE
-from server.sql.functions.table import OPERATORS, Function, Kind
+from server.sql.functions.table import OPERATORS, Function
 from server.sql.relations import (
     Aggregate,
     Distinct,
@@ -119,13 +118,7 @@ def arrow_type(column: Column) -> pa.DataType:
 _TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
 _ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
 _EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
-_UNEQUAL = next(f for f in OPERATORS["<>"] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
-_ONE = Literal(1, INT8)
-_SUM = Function("sum", (), INT8, "sum({0}){f}", Kind.AGGREGATE)
-_NEXT = Function("next", (), INT8, "IF({0} = 0L, 1L, NULL)")  # if there is only one version
-_LEAD = Function("lead", (), INT8, "lead({0}){f}", Kind.WINDOW)
-_UP_TO = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
 class _Planner:
@@ -302,15 +295,15 @@ class _Planner:
         what = f"{join.kind.lower()} join"
         node = self._recomputed(join, whole, [join.left, join.right], keys, what, distinct=(False, exists))
         one_side = {JoinKind.RIGHT: 1, JoinKind.FULL: None}.get(join.kind, 0)
-        apart: list[Apart] = []
+        needed_rows: list[NeededRows] = []
         for number, (side, branch) in enumerate(zip((join.left, join.right), node.branches, strict=True)):
             if number == one_side:
-                apart.append(Rows.CHANGED)
-            elif exists or named(keyed.rest) & ids(side.columns):
-                apart.append(Rows.ALL)
+                needed_rows.append(Rows.CHANGED)
+            elif exists or named(keyed.further_conditions) & ids(side.columns):
+                needed_rows.append(Rows.ALL)
             else:
-                apart.append(self._distinct_rows(branch, keys[number]))
-        return replace(node, apart=tuple(apart))
+                needed_rows.append(self._distinct_rows(branch, keys[number]))
+        return replace(node, needed_rows=tuple(needed_rows))
 
     # -- aggregates -------------------------------------------------------------------------------------------------
 
@@ -341,18 +334,20 @@ class _Planner:
             Call(_EQUAL, (ColumnRef(branch), Literal(i, INT8)), BOOL, False)
             for i in range(1 + len(values.distinct) + len(values.top_rows))
         ]
-        state, counts, sql = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch)
-        _, _, at_once = self._added_up(base, relation, values, changes, v, ColumnRef(diff), is_branch, versions=1)
-
-        def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
-            return tuple(
-                DistinctBranch(i + 1, (*by, *_at([values.distinct[i]], input)), counts.get(i + 1)) for i in subset
-            )
-
+        statements = TotalsStatements(base, relation, values, self._new)
+        running = statements.over_changes(changes, v, ColumnRef(diff), is_branch)
+        at_once = statements.over_changes(changes, v, ColumnRef(diff), is_branch, one_version=True)
         at_first = None
         if not values.distinct:  # a DISTINCT call would need the rows once more
             rows = replace(changes, columns=input.columns or (v,))
-            _, _, at_first = self._added_up(base, relation, values, rows, None, _ONE, ())
+            at_first = _text(statements.over_rows(rows).relation)
+
+        def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
+            return tuple(
+                DistinctBranch(i + 1, (*by, *_at([values.distinct[i]], input)), running.counts.get(i + 1))
+                for i in subset
+            )
+
         return AccumulableAggregate(
             _schema(relation.columns),
             relation,
@@ -370,87 +365,11 @@ class _Planner:
             tuple(
                 (distinct(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows
             ),
-            _schema(state),
-            sql,
-            at_once,
+            _schema(running.state),
+            _text(running.relation),
+            _text(at_once.relation),
             at_first,
         )
-
-    def _added_up(
-        self,
-        base: Aggregate,
-        relation: Relation,
-        values: CallValues,
-        scan: Scan,
-        version: Column | None,
-        diff: Expression,
-        is_branch: Sequence[Expression],
-        versions: int | None = None,
-    ) -> tuple[tuple[Column, ...], dict[int, int], Statement]:
-        """The columns of the state, `DistinctBranch.count` by branch, and the statement that computes rows and state.
-
-        The statement reads the rows of `AccumulableAggregate`; without `version`, for hydration, it reads the input's
-        rows. `versions`: 1 for the statement `at_once`.
-        """
-        group_totals = Totals(diff, self._new, is_branch[0] if len(is_branch) > 1 else None)
-        results: list[Expression] = []
-        extremes: list[AggregateCall] = []
-        looked_up: list[Column] = []
-        for call, (number, value) in zip(base.calls, values.branch_of, strict=True):
-            if value is None:
-                results.append(group_totals.result(call))
-                continue
-            plain = replace(call, arguments=(ColumnRef(value),), distinct=False, filter=None)
-            if number <= len(values.distinct):
-                results.append(group_totals.result(plain, is_branch[number]))
-            else:
-                extremes.append(replace(plain, filter=is_branch[number]) if is_branch else plain)
-                looked_up.append(self._new.column("", call))
-                results.append(ColumnRef(looked_up[-1]))
-        numbers = {column: number for number, column in enumerate(group_totals.columns)}
-        counts = {
-            number: numbers[count]
-            for number, branch in enumerate(is_branch)
-            if (count := group_totals.counts.get(branch)) is not None
-        }
-        changes = [_ZERO if number in counts.values() else change for number, change in enumerate(group_totals.changes)]
-        if is_branch:
-            held = tuple(self._new.column("", ColumnRef(c)) for c in group_totals.columns)
-            scan = replace(scan, columns=(*scan.columns, *held))
-            changes = [held_or_change(h, change) for h, change in zip(held, changes, strict=True)]
-        partial = tuple(self._new.column("", ColumnRef(column)) for column in group_totals.columns)
-        sums = tuple(
-            AggregateCall(_SUM, (change,), column.type, False, column.precision)
-            for column, change in zip(group_totals.columns, changes, strict=True)
-        )
-        keys, state_keys = (tuple(self._new.column("", key) for key in base.keys) for _ in range(2))
-        refs, v, next = tuple(map(ColumnRef, keys)), self._bigint(), self._bigint()
-        if version is None:
-            totals: Relation = Aggregate(
-                scan, base.keys, (*sums, *extremes), (*keys, *group_totals.columns, *looked_up)
-            )
-            version_and_next: tuple[Expression, ...] = (_ONE, Literal(None, INT8))
-        elif versions == 1:
-            at = self._bigint()
-            columns = (*keys, at, *group_totals.columns, *looked_up)
-            totals = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
-            version_and_next = (ColumnRef(at), Call(_NEXT, (ColumnRef(at),), INT8, True))
-        else:
-            at, following = self._bigint(), self._bigint()
-            columns = (*keys, at, *partial, *looked_up)
-            of_version = Aggregate(scan, (*base.keys, ColumnRef(version)), (*sums, *extremes), columns)
-            totals = _running_totals(of_version, refs, at, partial, group_totals.columns, following)
-            version_and_next = (ColumnRef(at), ColumnRef(following))
-        if base.keys:
-            totals = Filter(totals, Call(_UNEQUAL, (ColumnRef(group_totals.columns[0]), _ZERO), BOOL, False))
-        state = (*state_keys, *group_totals.columns)
-        rows = Project(
-            totals,
-            (*base.columns, *state, v, next),
-            (*refs, *results, *refs, *map(ColumnRef, group_totals.columns), *version_and_next),
-        )
-        more = (*state, v, next)
-        return state, counts, _text(only(carried(relation, base, rows, more), (*relation.columns, *more)))
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
 
@@ -544,25 +463,6 @@ class _Planner:
         """A statement's input: these columns, the version, then one bigint for each name in `more`."""
         extra = (self._bigint(), *(self._bigint() for _ in more))
         return Scan(ObjectId(f"d{number}"), (*columns, *extra)), extra
-
-
-def _running_totals(
-    of_version: Aggregate,
-    keys: Sequence[Expression],
-    version: Column,
-    partial: Sequence[Column],
-    totals: Sequence[Column],
-    next: Column,
-) -> Window:
-    """For each key and version: the sums of `partial` over the versions up to it, and the key's next version."""
-    order = (SortKey(ColumnRef(version), False, False),)
-    calls = []
-    for part, total in zip(partial, totals, strict=True):
-        sum = AggregateCall(_SUM, (ColumnRef(part),), total.type, False, total.precision)
-        calls.append(WindowCall(sum, tuple(keys), order, _UP_TO))
-    lead = AggregateCall(_LEAD, (ColumnRef(version),), INT8, True)
-    calls.append(WindowCall(lead, tuple(keys), order, ""))
-    return Window(of_version, tuple(calls), (*of_version.columns, *totals, next))
 
 
 def _distinct_values(node: Node, key: tuple[int, ...], members: tuple[int, ...]) -> DistinctValues:

@@ -246,15 +246,15 @@ class AccumulableAggregate(Node):
 
 
 class Rows(Enum):
-    """The rows of an input that a recomputation of a key reads."""
+    """The rows with a changed key that a recomputation reads from an input."""
 
     ALL = "all rows of the key"
     CHANGED = "the changed rows: each row of the result depends on one row of this input"
 
 
-Apart = Rows | DistinctRows
-"""The rows that are needed of a key of which only this input changed. A `DistinctRows` of the input's key: the changed
-rows suffice if the presence of the key does not change; else all rows are needed."""
+NeededRows = Rows | DistinctRows
+"""The rows of an input that a recomputation reads for a key that has changed in no other input. A `DistinctRows` of the
+input's key means: only the changed rows, unless the key appears in the input or disappears from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,15 +278,15 @@ class Recompute(Node):
     version as v. The statement returns rows with v.
 
     `keys`: the positions of the key columns in each input; without them all rows. `top_k`: only the first rows
-    of each key, or of all rows, are read. `apart`: for each input the rows that are needed of a key of which only this
-    input changed. `marked`: the result has a row even for an empty input, so each version has one more row; a
-    column before v is false in this row and true in the others. `results_by`: the positions of the key in the result if
-    the results are kept; then f(A[K]) is looked up, and the statement reads only the rows in a version.
+    of each key, or of all rows, are read. `needed_rows`: for each input the rows that are read for a key that has
+    changed in no other input. `marked`: the result has a row even for an empty input, so each version has one more row;
+    a column before v is false in this row and true in the others. `results_by`: the positions of the key in the result
+    if the results are kept; then f(A[K]) is looked up, and the statement reads only the rows in a version.
     """
 
     branches: tuple[Node, ...]
     keys: tuple[tuple[int, ...], ...]
-    apart: tuple[Apart, ...]
+    needed_rows: tuple[NeededRows, ...]
     marked: bool
     what: str
     sql: Statement
@@ -300,8 +300,8 @@ class Recompute(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The branches, then the `DistinctRows` nodes in `apart`."""
-        return (*self.branches, *(apart for apart in self.apart if isinstance(apart, DistinctRows)))
+        """The branches, then the `DistinctRows` nodes in `needed_rows`."""
+        return (*self.branches, *(needed for needed in self.needed_rows if isinstance(needed, DistinctRows)))
 
 
 def nodes_of(root: Node) -> list[Node]:

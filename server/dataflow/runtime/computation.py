@@ -87,11 +87,11 @@ class Computation(Protocol):
         """The progress of `hydrate`, or the outcome of the last one."""
         ...
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         """Computes the state at `as_of`, which replaces any previous state, and returns the rows.
 
         After an error nothing of the new state is kept.
-        `known`: the rows at `as_of`, if the caller has them. They are returned, and need not be computed.
+        `stored`: the rows at `as_of`, if the sink has stored them. They are returned, and need not be computed.
         """
         ...
 
@@ -135,25 +135,25 @@ class Computation(Protocol):
 
 @dataclass(slots=True)
 class Ticks:
-    """The number and the durations of a dataflow's steps. `together`: the histogram over all dataflows."""
+    """The number and the durations of a dataflow's steps. `histogram`: the metric of all dataflows together."""
 
-    together: Histogram | None = None
-    own: Durations = field(default_factory=Durations)
+    histogram: Histogram | None = None
+    durations: Durations = field(default_factory=Durations)
     count: int = 0
     last_s: float = 0.0
     max_s: float = 0.0
 
     @property
     def total_s(self) -> float:
-        return self.own.total_s
+        return self.durations.total_s
 
     def add(self, seconds: float) -> None:
         self.count += 1
         self.last_s = seconds
         self.max_s = max(self.max_s, seconds)
-        self.own.add(seconds)
-        if self.together is not None:
-            self.together.observe(seconds)
+        self.durations.add(seconds)
+        if self.histogram is not None:
+            self.histogram.observe(seconds)
 
 
 async def advanced(
@@ -245,7 +245,7 @@ class Recomputation:
         self.fingerprint = plan.fingerprint
         self.hydration = Hydration()
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         self._reads.check_errors(self.inputs, (as_of,))
         hydration = self.hydration
 
@@ -255,7 +255,7 @@ class Recomputation:
             return rows
 
         with hydration.running(as_of, 1, sum(self._reads.log_row_count(id, 0, as_of + 1) for id in self.inputs)):
-            self._rows = await self._computed(as_of, read) if known is None else known
+            self._rows = await self._computed(as_of, read) if stored is None else stored
             hydration.operators_done = 1
         return self._rows
 

@@ -72,8 +72,8 @@ class Sink(Protocol):
         """The rows at `upper - 1`. None if nothing was written yet."""
         ...
 
-    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
-        """Makes `rows` the rows at `time`. `known`: the result of `rows`. Sets `upper` to at least `time + 1`."""
+    async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
+        """Makes `rows` the rows at `time`. `stored`: what `rows()` returned. Sets `upper` to at least `time + 1`."""
         ...
 
     async def write(self, time: Timestamp, changes: pa.Table) -> None:
@@ -290,16 +290,16 @@ class Dataflow:
             try:
                 if isinstance(self.computation, Unplanned):
                     self.computation = await self.computation.plan()
-                known = await self.sink.rows()
+                stored = await self.sink.rows()
                 names = {"dataflow": self.id} | ({"view": self.item.name} if self.item is not None else {})
                 async with watched(self.computation.hydration, time, self._metrics, **names):
-                    rows = await self.computation.hydrate(time, known if time == self.upper - 1 else None)
+                    rows = await self.computation.hydrate(time, stored if time == self.upper - 1 else None)
                 break
             except Exception as error:
                 raise_if_cancelled()
                 self._query_failed(error, time)
             time = await self._next_change()
-        await self._written(lambda: self.sink.begin(time, rows, known))
+        await self._written(lambda: self.sink.begin(time, rows, stored))
         self._query_succeeded(time)
         self.hydrated = True
 

@@ -138,11 +138,11 @@ class IncrementalComputation:
         """The operators with the state; while there is none those that are being hydrated or restored."""
         return self._operators or self._hydrating
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         self._restoration.stop()
         operators, changes = await self._hydrated(as_of, self._statements)
         self._replace(operators, as_of)
-        return await in_thread(updates.expand, changes.drop_columns([VERSION])) if known is None else known
+        return await in_thread(updates.expand, changes.drop_columns([VERSION])) if stored is None else stored
 
     async def _hydrated(self, as_of: Timestamp, engine: Runner) -> tuple[list[Operator], pa.Table]:
         """New operators with the state at `as_of`, and the root's changes from no rows to those at `as_of`."""

@@ -211,9 +211,9 @@ class IndexSink:
         await self._insert()
         return None if self.arrangement is None else await _found(self.arrangement, None, Timestamp(self.upper - 1))
 
-    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+    async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
         """As `Sink.begin`."""
-        changes = await in_thread(updates.difference, rows, rows.slice(0, 0) if known is None else known)
+        changes = await in_thread(updates.difference, rows, rows.slice(0, 0) if stored is None else stored)
         await self.write(time, changes)
         await self._insert()  # executors probe what is in files
 
@@ -304,5 +304,5 @@ class IndexSink:
 
 
 async def _found(arrangement: Arrangement, key_hashes: Hashes | None, as_of: Timestamp) -> pa.Table:
-    found = await (arrangement.whole(as_of) if key_hashes is None else arrangement.probe(key_hashes, as_of))
+    found = await (arrangement.all_rows(as_of) if key_hashes is None else arrangement.probe(key_hashes, as_of))
     return await in_thread(updates.expand, found)

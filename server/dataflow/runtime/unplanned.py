@@ -31,7 +31,7 @@ class Unplanned:
         self.hydration = Hydration(state)
         self._reads = reads
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         raise AssertionError("it has no rows")
 
     def times(self, lower: int, upper: int) -> list[Timestamp]:

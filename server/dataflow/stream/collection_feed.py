@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,26 +70,34 @@ class CollectionFeed(Feed):
         entries = [Entry(time, changes) async for changes in consolidated(tables, self.directory)]
         return [(entry, entry.bytes > RESIDENT_BYTES) for entry in entries]
 
+    async def _converted(
+        self, commits: Sequence[_Commit]
+    ) -> tuple[list[tuple[Entry, bool]], tuple[Timestamp, PgError] | None]:
+        """The entries of the commits before the first one that fails, and the time and the error of that one."""
+        entries: list[tuple[Entry, bool]] = []
+        for time, tables, check in commits:
+            try:
+                if check is not None:
+                    await check(time)
+                entries += await self._entries_of(time, tables)
+            except Exception as error:
+                return entries, (time, to_pg_error(error))
+        return entries, None
+
     async def _work(self) -> None:
+        """Appends the commits that have arrived, in their order. Ends when there are none, or when one fails."""
         try:
             while self._arrived:
                 upper, commits = self._arrived[0]
-                entries: list[tuple[Entry, bool]] = []
-                failure: PgError | None = None
-                for time, tables, check in commits:
-                    try:
-                        if check is not None:
-                            await check(time)
-                        entries += await self._entries_of(time, tables)
-                    except Exception as error:
-                        upper, failure = time, to_pg_error(error)
-                        break
+                entries, failure = await self._converted(commits)
                 for entry, on_disk in entries:  # without an await until `advance`
                     self.add(entry, on_disk=on_disk)
-                self.advance(upper)
                 if failure is not None:
-                    self.fail(failure)
+                    end, error = failure
+                    self.advance(end)
+                    self.fail(error)
                     return
+                self.advance(upper)
                 self._arrived.popleft()
         except Exception as error:  # of appending: readers must not wait for ever
             self.fail(to_pg_error(error))

@@ -71,7 +71,7 @@ class Sorting(Protocol):
     @property
     def sorts(self) -> bool: ...
     @property
-    def whole(self) -> bool: ...
+    def needs_all_rows(self) -> bool: ...
 
 
 async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorting) -> AsyncIterator[pa.Table]:
@@ -80,9 +80,9 @@ async def ordered(tables: list[pa.Table], directory: Path | None, sorting: Sorti
     Rows that are equal in their sort columns are in the same chunk. Range partitioning: the first chunk, selected by a
     hash, is a random sample of the rows and determines the bounds of the ranges.
     """
-    divides = sorting.sorts and not sorting.whole and spill.size_of(tables) > spill.MEMORY_BYTES_MAX
+    divides = sorting.sorts and not sorting.needs_all_rows and spill.size_of(tables) > spill.MEMORY_BYTES_MAX
     async with aclosing(consolidated(tables, directory, sampled=divides)) as chunks:
-        if sorting.whole:
+        if sorting.needs_all_rows:
             if found := [chunk async for chunk in chunks]:
                 yield pa.concat_tables(found)
             return

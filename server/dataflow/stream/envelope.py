@@ -63,12 +63,12 @@ class Envelope(ABC):
     async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
         """If it `sorts`: the changes in any order, and the columns by which this envelope sorts them.
 
-        Rows that are equal in all of these columns must be passed to the same call of `columns`. With `whole`, so must
-        all rows of a time.
+        Rows that are equal in all of these columns must be passed to the same call of `columns`. With
+        `needs_all_rows`, so must all rows of a time.
         """
 
     @property
-    def whole(self) -> bool:
+    def needs_all_rows(self) -> bool:
         """Whether the sort keys of a row depend on the other rows of its time (window functions)."""
         return False
 
@@ -99,7 +99,7 @@ class DiffEnvelope(Envelope):
         return await self._order.sort_columns(changes)
 
     @property
-    def whole(self) -> bool:
+    def needs_all_rows(self) -> bool:
         return self._order is not None and not self._order.plan.is_rowwise
 
     @property

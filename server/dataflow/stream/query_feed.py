@@ -35,7 +35,7 @@ class QueryFeed(Feed):
         """As `Sink.rows`."""
         return None if self._accumulated is None else await self._accumulated.current()
 
-    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+    async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
         """As `Sink.begin`. The rows are no entry: readers take them from `current_rows`."""
         self._accumulated = Accumulated(rows)
         self.advance(Timestamp(time + 1))

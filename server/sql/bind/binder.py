@@ -94,9 +94,9 @@ class Binder(Coercer):
         """The columns, by relation and number, that the text names, also by `*`."""
         self._known: dict[int, tuple[ObjectId, int]] = {}
         self.sequences: set[ObjectId] = set()
-        """Those that are named as arguments of functions."""
+        """The sequences that the text names as arguments of functions, such as nextval()."""
         self.implied_calls = False
-        """Whether what is bound is the default of an identity column."""
+        """Whether the expression is the default of an identity column."""
         self.replacements: list[Replacement] = []
         self.inside_view = 0
         self.root: exp.Expr | None = None
@@ -104,8 +104,8 @@ class Binder(Coercer):
         self.row_locks: RowLocks | None = None
         self.has_group_keys = False
         """The statement groups by a type of which equal values may differ (`server.sql.group_keys`)."""
-        self._nodes = 0  # in the expressions that were bound so far
-        self._relations = 0  # that were named so far
+        self._nodes = 0  # the number of nodes of all expressions that were bound so far
+        self._relations = 0  # the number of relations that were named so far
         self._sizes: dict[int, tuple[Any, int]] = {}
         self._last_id = 0
         self._last_level = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -19,7 +19,7 @@ from server.sql.bind.inherited_order import ordered, with_order
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
 from server.sql.bind.row_locks import check_row_locks, row_locks
-from server.sql.bind.select_list import projection, select_list
+from server.sql.bind.select_list import Item, projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, WindowCall, contains
@@ -63,46 +63,68 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     distinct = tree.args.get("distinct")
     on = distinct_on(binder, distinct, items, scope)
 
-    bound: list[Expression] = [item.expression for item in items]
-    bound += [key.expression for key in order]
-    bound += on or []
-    bound += [array for _, array in sets]
+    clauses = _Clauses(items, order, on, having, sets)
+    bound = clauses.expressions()
     inputs = frozenset(column.id for column in relation.columns)
     is_grouped = groups is not None or having is not None or any(is_aggregated(e, level, inputs) for e in bound)
     if tree.args.get("locks"):
         check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
         binder.row_locks = row_locks(binder, tree, source)
     if is_grouped:
-        relation, keys = with_order(binder, relation)
-        if keys:
-            for item in items:
-                item.expression = ordered(item.expression, level, keys)
-            order = [replace(key, expression=ordered(key.expression, level, keys)) for key in order]
-            having = None if having is None else ordered(having, level, keys)
-        grouping = Grouping(binder, relation, groups or Groups([], [()]), items, level)
-        for item in items:
-            item.expression = grouping.rewrite(item.expression)
-        order = [replace(key, expression=grouping.rewrite(key.expression)) for key in order]
-        on = None if on is None else [grouping.rewrite(e) for e in on]
-        having = None if having is None else grouping.rewrite(having)
-        sets = [(column, grouping.rewrite(array)) for column, array in sets]
-        relation = grouping.node()
-        if having is not None:
-            relation = Filter(relation, having)
-    relation, items, order = windowed(binder, relation, items, order)
-    if sets:
-        relation, order = _expanded(binder, relation, sets, order, ordered=bool(order) and distinct is None)
-
-    if on is not None:
-        check_distinct_on(binder, on, order, tree)
-        relation = DistinctOn(relation, tuple(on), tuple(order))
-    if distinct is None or on is not None:
+        relation = _grouped(binder, relation, groups or Groups([], [()]), clauses, level)
+    relation, items, order = windowed(binder, relation, clauses.items, clauses.order)
+    if clauses.sets:
+        is_ordered = bool(order) and distinct is None
+        relation, order = _expanded(binder, relation, clauses.sets, order, ordered=is_ordered)
+    if clauses.on is not None:
+        check_distinct_on(binder, clauses.on, order, tree)
+        relation = DistinctOn(relation, tuple(clauses.on), tuple(order))
+    if distinct is None or clauses.on is not None:
         if order:
             relation = Sort(relation, tuple(order))
         relation = projection(binder, relation, items)
     else:
         relation = distinct_rows(binder, relation, items, order, tree)
     return limited(binder, relation, tree, scope)
+
+
+@dataclass(slots=True)
+class _Clauses:
+    """The bound clauses that may contain aggregates. `on`: DISTINCT ON. `sets`: the set-returning functions."""
+
+    items: list[Item]
+    order: list[SortKey]
+    on: list[Expression] | None
+    having: Expression | None
+    sets: list[tuple[Column, Expression]]
+
+    def expressions(self) -> list[Expression]:
+        """The expressions of all clauses but HAVING."""
+        found = [item.expression for item in self.items]
+        found += [key.expression for key in self.order]
+        found += self.on or []
+        return found + [array for _, array in self.sets]
+
+
+def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, level: int) -> Relation:
+    """Adds the aggregation and HAVING to the relation. Rewrites the other clauses over the aggregation's columns."""
+    relation, keys = with_order(binder, relation)
+    if keys:
+        for item in clauses.items:
+            item.expression = ordered(item.expression, level, keys)
+        clauses.order = [replace(key, expression=ordered(key.expression, level, keys)) for key in clauses.order]
+        if clauses.having is not None:
+            clauses.having = ordered(clauses.having, level, keys)
+    grouping = Grouping(binder, relation, groups, clauses.items, level)
+    for item in clauses.items:
+        item.expression = grouping.rewrite(item.expression)
+    clauses.order = [replace(key, expression=grouping.rewrite(key.expression)) for key in clauses.order]
+    if clauses.on is not None:
+        clauses.on = [grouping.rewrite(expression) for expression in clauses.on]
+    having = None if clauses.having is None else grouping.rewrite(clauses.having)
+    clauses.sets = [(column, grouping.rewrite(array)) for column, array in clauses.sets]
+    relation = grouping.node()
+    return relation if having is None else Filter(relation, having)
 
 
 def _expanded(

@@ -281,7 +281,10 @@ def _spread(sample: bool, root: bool) -> Callable[[list[Any]], Decimal | None]:
 
 
 def _spread_of_sums(sample: bool, root: bool) -> Callable[[int, Decimal, Decimal], Decimal | None]:
-    """Of the number of values, their sum, and the sum of their squares. The quotient is rounded like PostgreSQL's."""
+    """The variance, or its `root`, from the number of values, their sum and the sum of their squares.
+
+    `sample`: the sample variance, not that of the population. The quotient is rounded as in PostgreSQL.
+    """
 
     def python(count: int, total: Decimal, squares: Decimal) -> Decimal | None:
         if count <= sample:
@@ -300,7 +303,10 @@ def _spread_of_sums(sample: bool, root: bool) -> Callable[[int, Decimal, Decimal
 
 
 def _spread_of_halves(sample: bool, root: bool) -> Callable[..., Decimal | None]:
-    """Of integers high * 2**32 + low: the count, and the sums of high, low, high * high, high * low and low * low."""
+    """As `_spread_of_sums`, of integers high * 2**32 + low.
+
+    Computed from their number and the sums of high, low, high * high, high * low and low * low.
+    """
     of_sums = _spread_of_sums(sample, root)
 
     def python(count: int, high: Decimal, low: Decimal, *products: Decimal) -> Decimal | None:

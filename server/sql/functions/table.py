@@ -46,6 +46,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Kind(Enum):
+    """What a function computes from: the values of one row, the rows of a group, or those of a window."""
+
     SCALAR = "function"
     AGGREGATE = "aggregate"
     WINDOW = "window"
@@ -61,13 +63,14 @@ class Nulls(Enum):
 
 
 Form = Callable[[Sequence[Expression], Sequence[str]], str]
+"""Returns Spark SQL for a call, given its arguments and their Spark SQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Infinite:
     """A function's result if no argument is NULL and a date or timestamp among the arguments is infinite.
 
-    `python` gets what the function's `python` gets. `spark`: the form in Spark SQL, unless the function has none.
+    `python` has the parameters of `Function.python`. `spark`: the form in Spark SQL, unless the function has none.
     """
 
     python: Callable[..., Any]
@@ -79,7 +82,7 @@ LIKE_FINITE = Infinite(lambda *values, **keywords: None)
 
 
 def same_infinity(position: int, source: str, result: str) -> Infinite:
-    """The argument at `position`, an infinite value of type `source`, as one of type `result`."""
+    """The rule for a function whose result is the infinite argument at `position`, of type `source`, as a `result`."""
     from_type, to_type = scalar(source), scalar(result)
     return Infinite(
         lambda *values, **keywords: converted(values[position], to_type),
@@ -88,7 +91,7 @@ def same_infinity(position: int, source: str, result: str) -> Infinite:
 
 
 def no_infinity(state: SqlState, message: str) -> Infinite:
-    """An error."""
+    """The rule for a function that fails for infinite values."""
 
     def python(*values: Any, **keywords: Any) -> Any:
         raise PgError(state, message)
@@ -107,30 +110,35 @@ def refused_infinity(function: Function) -> PgError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """A row of the table. Rows are compared by identity.
-
-    `prepare` checks arguments when the query is planned and may replace them. `shape` computes a numeric result's
-    precision and scale. `zoned`: the result depends on the session's time zone, which `python` gets as `timezone`.
-    `infinite`: the rule for infinite dates and timestamps; None: they are an error. Arguments of polymorphic types have
-    none, because values of any type are only compared and moved. `variadic`: the last argument may repeat.
-    `typed`: `python` gets the argument types as the keyword `types`.
-    `python` never gets None if `nulls` is STRICT or OPTIONAL; it raises PgError. An aggregate's `python` gets one list
-    per argument: the values of the group's rows. A form that returns "" does not support the arguments; `python` does.
-    """
+    """A row of the table: one function with given argument types. Rows are compared by identity."""
 
     name: str
     arguments: tuple[PgType, ...]
     result: PgType
     spark: str | Form | None
+    """The call in Spark SQL, `{0}` being the first argument. None: only `python` computes it. A form that returns ""
+    does not support the arguments, and `python` does.
+    """
     kind: Kind = Kind.SCALAR
     nulls: Nulls = Nulls.STRICT
     shape: Callable[[Sequence[Expression]], Shape] | None = None
+    """Computes the precision and scale of a numeric result from the arguments."""
     prepare: Callable[[tuple[Expression, ...]], tuple[Expression, ...]] | None = None
+    """Checks the arguments when the query is planned, and may replace them."""
     variadic: bool = False
+    """Whether the last argument may repeat."""
     zoned: bool = False
+    """Whether the result depends on the session's time zone, which `python` gets as the keyword `timezone`."""
     python: Callable[..., Any] | None = None
+    """Computes the result from Python values. Never gets None if `nulls` is STRICT or OPTIONAL. Raises PgError. For an
+    aggregate, it gets one list per argument: the values of the group's rows.
+    """
     typed: bool = False
+    """Whether `python` gets the argument types as the keyword `types`."""
     infinite: Infinite | None = None
+    """The rule for infinite dates and timestamps. None: they are an error, except in arguments of polymorphic types,
+    because values of any type are only compared and moved.
+    """
 
     @property
     def guarded(self) -> tuple[int, ...]:
@@ -196,11 +204,22 @@ def row(
     typed: bool = False,
     infinite: Infinite | None = None,
 ) -> None:
-    """Adds a row to `table`. Types are given by name: `int4 text`."""
+    """Adds a row to `table`. Types are given by name: `int4 text`. For the other parameters see `Function`."""
     table.setdefault(name, []).append(
         Function(
-            *(name, types_of(arguments), _result(result), spark, kind, nulls, shape, prepare),
-            *(variadic, zoned, python, typed, infinite),
+            name=name,
+            arguments=types_of(arguments),
+            result=_result(result),
+            spark=spark,
+            kind=kind,
+            nulls=nulls,
+            shape=shape,
+            prepare=prepare,
+            variadic=variadic,
+            zoned=zoned,
+            python=python,
+            typed=typed,
+            infinite=infinite,
         )
     )
 

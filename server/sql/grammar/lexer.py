@@ -225,6 +225,17 @@ def syntax_error(what: str, near: str, start: int) -> PgError:
     return PgError(SqlState.SYNTAX_ERROR, f'{what} at or near "{near}"', position=start + 1)
 
 
+def unexpected(source: str, token: Token) -> PgError:
+    """PostgreSQL's 42601 for an unexpected token."""
+    if token.kind is Kind.END:
+        return PgError(SqlState.SYNTAX_ERROR, "syntax error at end of input", position=len(source) + 1)
+    return syntax_error("syntax error", source[token.start : token.end], token.start)
+
+
+def not_supported(what: str, token: Token, hint: str) -> PgError:
+    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint, position=token.start + 1)
+
+
 def fold(name: str) -> str:
     """Folds an unquoted name as PostgreSQL does: only ASCII letters to lower case, truncated to 63 bytes."""
     return _cut(name.lower() if name.isascii() else name.translate(_UPPER_TO_LOWER))

@@ -22,11 +22,12 @@ from server.sql.grammar.lexer import (
     TYPE_FUNCTION_WORDS,
     Kind,
     Token,
+    not_supported,
     tokenize,
+    unexpected,
     words,
 )
 from server.sql.grammar.statements.parts import Expr, Ident, Name, NamedType, Query
-from server.sql.grammar.trees import not_supported, unexpected
 
 T = TypeVar("T")
 

@@ -1,10 +1,7 @@
 """Parses the queries and expressions inside statements: the lexer's tokens to sqlglot trees.
 
-sqlglot accepts many dialects and rejects little; PostgreSQL's scanner and keywords are stricter. sqlglot therefore
-never gets text, only tokens that are made from the lexer's:
-- Only PostgreSQL's keywords become keywords (`qualify`, `pivot`, `top` are names), and its reserved words never become
-  names. Names are already folded and strings decoded. Operators that PostgreSQL lacks are rejected.
-- Each token keeps its position in the client's text, so errors and identifiers (`meta["start"]`) have positions.
+sqlglot accepts many dialects and rejects little. It therefore never gets text, only the tokens that `glot_tokens` makes
+from the lexer's, and its parser is restricted:
 - Syntax that sqlglot would keep unparsed (`Command`) or warn about is an error.
 - sqlglot backtracks, in the worst case exponentially often (`array[array[array[...`). A budget limits this.
 """
@@ -23,7 +20,8 @@ from sqlglot.tokenizer_core import TokenType
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.dialect import CycleClause, SearchClause, TidewirePostgres
-from server.sql.grammar.lexer import CHECKED_TOKENS, RESERVED_WORDS, Kind, Token, syntax_error, words
+from server.sql.grammar.glot_tokens import convert
+from server.sql.grammar.lexer import CHECKED_TOKENS, Token, unexpected
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # `_Parser` raises an error instead of a warning
 
@@ -40,76 +38,6 @@ class _Dialect(TidewirePostgres):
 
 
 _DIALECT = _Dialect()
-_KEYWORDS = TidewirePostgres.Tokenizer.KEYWORDS
-_SINGLES = TidewirePostgres.Tokenizer.SINGLE_TOKENS
-# Words that are keywords inside a query. Any other word is a name.
-_WORDS: dict[str, TokenType] = {
-    **{
-        word: _KEYWORDS[word.upper()]
-        for word in words("""
-        all and any array as asc between case collate cross cube current_catalog current_date current_schema
-        current_time current_timestamp current_user default desc distinct else end escape except exists false fetch
-        filter first for from full having ilike in inner intersect interval into is isnull join lateral left like
-        limit localtime localtimestamp natural next not notnull null offset on only or ordinality outer over
-        overlaps partition range recursive right rollup row rows select session_user some table tablesample then true
-        union unnest using values variadic when where window with
-        bigint bool boolean bpchar bytea char character date dec decimal float float4 float8 int int2 int4 int8 integer
-        json jsonb numeric real smallint text time timestamp timestamptz timetz uuid varchar
-        """)
-    },
-    "current_role": TokenType.CURRENT_ROLE,
-    "user": TokenType.CURRENT_USER,
-}
-_PHRASES: dict[tuple[str, str], TokenType] = {
-    (first.lower(), second.lower()): _KEYWORDS[f"{first} {second}"]
-    for first, second in (
-        ("ORDER", "BY"),
-        ("GROUP", "BY"),
-        ("PARTITION", "BY"),
-        ("SIMILAR", "TO"),
-        ("GROUPING", "SETS"),
-        ("DOUBLE", "PRECISION"),
-        ("CHARACTER", "VARYING"),
-        ("CHAR", "VARYING"),
-    )
-}
-_PHRASE_HEADS = frozenset(first for first, _ in _PHRASES)
-# Reserved words that sqlglot's grammar recognises by their text, not by a token type.
-_WORDS_AS_TEXT = words("asymmetric both cast grouping leading placing symmetric to trailing")
-_OPERATORS: dict[str, tuple[TokenType, ...]] = {
-    **{symbol: (_SINGLES[symbol],) for symbol in "()[]&^:,.-=><%|+/*#?"},
-    **{
-        symbol: (_KEYWORDS[symbol],)
-        for symbol in words(
-            ":: || >= <= <> != -> ->> => #> #>> && ~ ~* ~~ ~~* @> <@ @@ @? ?& ?| #- |/ ||/ ^@ -|- &< &>"
-        )
-    },
-    "@": (TokenType.GLOB,),
-    "<<": (TokenType.LT, TokenType.LT),
-    ">>": (TokenType.GT, TokenType.GT),
-    "!~": (TokenType.NOT, TokenType.RLIKE),
-    "!~*": (TokenType.NOT, TokenType.IRLIKE),
-    "!~~": (TokenType.NOT, TokenType.LIKE),
-    "!~~*": (TokenType.NOT, TokenType.ILIKE),
-}
-_PLAIN = (Kind.WORD, Kind.SYMBOL)
-_LITERALS = (Kind.STRING, Kind.NUMBER, Kind.PARAMETER)
-# Tokens that cannot end a construct, and tokens that cannot begin one. sqlglot does not always reject an opener that is
-# followed by a closer.
-_OPENERS = words(
-    """, ( . :: + - / % ^ < > = <= >= <> != || -> ->> #> #>> ~ ~* ~~ ~~* !~ !~* !~~ !~~* @> <@ and or not like ilike in
-    between where having on by limit offset when then else join union except intersect as over using from select
-    table"""
-)
-_CLOSERS = words(
-    """, ) ] . :: / % ^ < > = <= >= <> != || and or where having on order group limit offset when then union except
-    intersect fetch window from is end as"""
-)
-_MAY_FOLLOW = {
-    "(": _CLOSERS - words(", . :: ]"),
-    "select": _CLOSERS - words(", . ::"),
-}  # the closers that may follow an opener
-_DML = frozenset(("insert", "update", "delete", "merge"))
 
 
 def parse_query(source: str, tokens: Sequence[Token]) -> exp.Expr:
@@ -149,22 +77,6 @@ def release(tree: exp.Expr) -> None:
     """
     for node in tree.walk():
         node.parent = None
-
-
-def unexpected(source: str, token: Token) -> PgError:
-    """PostgreSQL's 42601 for an unexpected token."""
-    if token.kind is Kind.END:
-        return PgError(SqlState.SYNTAX_ERROR, "syntax error at end of input", position=len(source) + 1)
-    return syntax_error("syntax error", source[token.start : token.end], token.start)
-
-
-def not_supported(what: str, token: Token, hint: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint, position=token.start + 1)
-
-
-def into_not_allowed(token: Token) -> PgError:
-    """PostgreSQL's 42601 for the INTO of a SELECT that is part of another statement."""
-    return PgError(SqlState.SYNTAX_ERROR, "SELECT ... INTO is not allowed here", position=token.start + 1)
 
 
 def too_complex() -> PgError:
@@ -376,7 +288,7 @@ _QUERY = (exp.Query, exp.Values)
 
 
 def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.Expr | None]) -> exp.Expr:
-    glot_tokens = _converted(source, tokens)
+    glot_tokens = convert(source, tokens)
     parser = _Parser(len(tokens))
     try:
         trees: list[exp.Expr | None] = parser._parse(method, glot_tokens, source)
@@ -389,155 +301,3 @@ def _run(source: str, tokens: Sequence[Token], method: Callable[[_Parser], exp.E
     if len(trees) != 1 or trees[0] is None:  # sqlglot ends before a word such as ELSE
         raise unexpected(source, tokens[0])
     return trees[0]
-
-
-def _check_into(source: str, token: Token, before: str, following: Token) -> None:
-    raise into_not_allowed(token)
-
-
-def _check_from(source: str, token: Token, before: str, following: Token) -> None:
-    if before in ("(", ","):
-        raise unexpected(source, token)
-
-
-def _check_default(source: str, token: Token, before: str, following: Token) -> None:
-    if before not in ("(", ",") or following.value not in (",", ")"):
-        raise unexpected(source, token)
-
-
-def _check_as(source: str, token: Token, before: str, following: Token) -> None:
-    if before == "select":
-        raise unexpected(source, token)
-
-
-# Checks of keywords that sqlglot would accept as in other dialects, or that denote features that Tidewire lacks.
-_REFUSED: dict[str, Callable[[str, Token, str, Token], None]] = {
-    "into": _check_into,
-    "from": _check_from,
-    "default": _check_default,
-    "as": _check_as,
-}
-
-
-def _qualified_operator(tokens: Sequence[Token], position: int) -> int | None:
-    """The index of the operator in OPERATOR(pg_catalog.+) if such a construct starts at `position`; otherwise None."""
-    values = [token.value for token in tokens[position + 1 : position + 6]]
-    if len(values) == 5 and values[:3] == ["(", "pg_catalog", "."] and values[4] == ")":
-        return position + 4
-    return None
-
-
-def _is_cte(converted: Sequence[GlotToken]) -> bool:
-    """Whether these tokens, which end with an opening parenthesis, are followed by the query of a WITH."""
-    return len(converted) > 1 and (converted[-2].token_type is TokenType.ALIAS or converted[-2].text == "materialized")
-
-
-def _converted(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
-    """sqlglot's tokens for all tokens but the last. PgError for syntax that sqlglot accepts and PostgreSQL rejects."""
-    converted: list[GlotToken] = []
-    parens = brackets = 0
-    before = ""  # the previous word or symbol; "" at the start and after a name, string, number or parameter
-    position, size = 0, len(tokens) - 1
-    next_checkpoint = CHECKED_TOKENS
-    in_cycle = False  # after SEARCH or CYCLE of a WITH item
-    skipped = -1  # the index of the closing parenthesis of OPERATOR(pg_catalog.+), which becomes +
-    while position < size:
-        if position >= next_checkpoint:
-            checkpoint()
-            next_checkpoint = position + CHECKED_TOKENS
-        if tokens[position].value == "operator" and (at := _qualified_operator(tokens, position)) is not None:
-            position, skipped = at, at + 1
-        token = tokens[position]
-        kind, value, start, end = token
-        position += 1 + (position + 1 == skipped)
-        following = tokens[position]
-        if before in _OPENERS and _cannot_follow(before, token):
-            raise unexpected(source, token)
-        is_schema = value == "pg_catalog" or (
-            value == "mz_catalog" and position + 1 < size and tokens[position + 1].value == "mz_timestamp"
-        )
-        if is_schema and following.value == "." and before in ("::", "as") and _is_name(token):
-            position += 1  # `x::pg_catalog.int4` is `x::int4`
-            continue
-        if kind is Kind.WORD:
-            type_ = _WORDS.get(value)
-            if value == "over" and before != ")":  # the window of a call follows its parentheses
-                type_ = None
-            if before == "." or (before == "as" and value in RESERVED_WORDS and following.value != "materialized"):
-                type_, before = TokenType.VAR, ""
-            elif value in _PHRASE_HEADS and following.kind is Kind.WORD and (value, following.value) in _PHRASES:
-                type_, before = _PHRASES[value, following.value], following.value
-                value, end = f"{value} {following.value}", following.end
-                position += 1
-            elif type_ is None:
-                # WITHIN GROUP and EXCLUDE GROUP, in which the word is no clause
-                is_text = value == "group" and position > 1 and tokens[position - 2].value in ("within", "exclude")
-                if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not is_text:
-                    raise unexpected(source, following if value in _PHRASE_HEADS else token)
-                if value in _DML and before == "(" and following.kind is Kind.WORD and _is_cte(converted):
-                    message = "WITH clause containing a data-modifying statement must be at the top level"
-                    raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=start + 1)
-                in_cycle = in_cycle or (before == ")" and value in ("search", "cycle"))
-                type_, before = TokenType.VAR, value if value in _WORDS_AS_TEXT else ""
-            elif value == "using" and following.value in ("<", ">"):  # ORDER BY x USING > is DESC
-                position += 1
-                if following.value == "<":
-                    continue
-                type_ = TokenType.DESC
-                before = "desc"
-            else:
-                in_cycle = in_cycle and value not in ("using", "select")
-                if (refused := _REFUSED.get(value)) and not (in_cycle and value == "default"):
-                    refused(source, token, before, following)
-                before = value
-        elif kind is Kind.SYMBOL:
-            types = _OPERATORS.get(value)
-            if types is None or (value == ":" and not brackets):
-                raise _no_operator(source, token)
-            if value == "(" and before == ")" and following.value not in ("select", "with", "values", "table", "("):
-                raise unexpected(source, token)
-            if value == "*" and before in ("select", ",", ".") and (_is_name(following) or following.value == "*"):
-                raise unexpected(source, following)  # a star has no alias
-            parens += (value == "(") - (value == ")")
-            brackets += (value == "[") - (value == "]")
-            for first in types[:-1]:
-                converted.append(GlotToken(first, value[0], 1, start + 1, start, start))
-            type_ = types[-1]
-            before = value
-        else:
-            if kind in _LITERALS and position > 1 and tokens[position - 2].kind in _LITERALS:
-                raise unexpected(source, token)
-            before = ""
-            if kind is Kind.STRING:
-                type_ = TokenType.STRING
-            elif kind is Kind.IDENT:
-                type_ = TokenType.IDENTIFIER
-            else:
-                type_ = TokenType.NUMBER
-                if kind is Kind.PARAMETER:
-                    converted.append(GlotToken(TokenType.PARAMETER, "$", 1, start + 1, start, start))
-                elif value[0] == ".":
-                    value = "0" + value
-        converted.append(GlotToken(type_, value, 1, start + 1, start, end - 1))
-    if (before in _OPENERS and before != "select") or parens or brackets:
-        raise unexpected(source, tokens[-1])
-    return converted
-
-
-def _is_name(token: Token) -> bool:
-    return token.kind is Kind.IDENT or (token.kind is Kind.WORD and token.value not in RESERVED_WORDS)
-
-
-def _cannot_follow(opener: str, token: Token) -> bool:
-    if opener == "as":  # any word may be a label
-        return token.kind in _LITERALS or (token.kind is Kind.SYMBOL and token.value != "(")
-    if token.kind not in _PLAIN or token.value not in _CLOSERS:
-        return False
-    return token.value not in _MAY_FOLLOW.get(opener, ())
-
-
-def _no_operator(source: str, token: Token) -> PgError:
-    if all(c in "+-*/<>=~!@#%^&|`?" for c in token.value):
-        message = f"operator does not exist: {token.value}"
-        return PgError(SqlState.UNDEFINED_FUNCTION, message, position=token.start + 1)
-    return unexpected(source, token)

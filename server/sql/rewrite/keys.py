@@ -70,13 +70,13 @@ class KeyedJoin(NamedTuple):
     """A join with its key columns. Two rows match if and only if they meet the join's condition.
 
     Matching rows have equal `left` and `right`, which are columns of the sides. Rows with equal keys match if they also
-    meet `rest`.
+    meet `further_conditions`.
     """
 
     join: Join
     left: tuple[Column, ...]
     right: tuple[Column, ...]
-    rest: tuple[Expression, ...]
+    further_conditions: tuple[Expression, ...]
 
 
 def keyed_join(join: Join, new: NewColumns) -> KeyedJoin:
@@ -85,16 +85,17 @@ def keyed_join(join: Join, new: NewColumns) -> KeyedJoin:
     found = [(condition, key, _hashed(key)) for condition, key in _equalities(join)]
     keys = [hashed for _, _, hashed in found if hashed is not None]
     decided = [condition for condition, key, hashed in found if hashed is not None and _decides(hashed, key)]
-    rest = tuple(part for part in parts(join.condition) if part not in decided)
+    further_conditions = tuple(part for part in parts(join.condition) if part not in decided)
     for side in (left, right):
         side.some_column()
     lefts = tuple(left.column(key.left).column for key in keys)
     rights = tuple(right.column(key.right).column for key in keys)
-    return KeyedJoin(joined(join.kind, left.relation, right.relation, join.condition), lefts, rights, rest)
+    keyed_sides = joined(join.kind, left.relation, right.relation, join.condition)
+    return KeyedJoin(keyed_sides, lefts, rights, further_conditions)
 
 
 def splits_by_side(condition: Expression, join: Join) -> bool:
-    """Whether it is an equality of an expression over the left side with an expression over the right side."""
+    """Whether the condition is an equality of an expression over the left side and one over the right side."""
     return any(condition == known for known, _ in _equalities(join))
 
 

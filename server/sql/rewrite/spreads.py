@@ -74,7 +74,7 @@ def _from_sums(node: Aggregate, new: NewColumns) -> Project:
 
 
 def _added(value: Expression) -> list[Expression]:
-    """What is added: the values and their squares; of an int8, its halves and their products.
+    """The expressions whose sums are needed: the value and its square; for an int8, its halves and their products.
 
     The low half is in [-2**31, 2**31), so that no product overflows. All values are shifted by 2**31, which does not
     change their variance.

@@ -151,7 +151,7 @@ def test_an_arrangement_equals_a_list_of_updates(
             arrangement.advance(since.draw(st.integers(arrangement.since // stride, time)) * stride)
             for as_of in range(arrangement.since, time * stride + 1, stride):
                 expected = truth(batches, as_of // stride)
-                assert counts(await arrangement.whole(as_of)) == expected
+                assert counts(await arrangement.all_rows(as_of)) == expected
                 for keys in ([0], [None, 3], []):
                     found = await arrangement.probe(key_hashes_of(keys), as_of)
                     assert found.schema.names == [*SCHEMA.names, u.DIFF]
@@ -204,7 +204,7 @@ def test_compaction_drops_retracted_rows(storage: Arranger) -> None:
         await arrangement.insert(changes([((i, "z"), 1) for i in range(1000)]), 3)
         await arrangement.settle()
         assert arrangement.rows == 2000
-        assert counts(await arrangement.whole(3)) == Counter({(i, s): 1 for i in range(1000) for s in "yz"})
+        assert counts(await arrangement.all_rows(3)) == Counter({(i, s): 1 for i in range(1000) for s in "yz"})
 
     asyncio.run(run())
 
@@ -238,7 +238,7 @@ def test_a_failed_merge_is_reported(tmp_path: Path) -> None:
         await arrangement.insert(changes([((2, "x"), 1)]), 1)
         with pytest.raises(OSError, match="no room"):
             await arrangement.settle()
-        assert counts(await arrangement.whole(1)) == Counter({(1, "x"): 1, (2, "x"): 1})
+        assert counts(await arrangement.all_rows(1)) == Counter({(1, "x"): 1, (2, "x"): 1})
 
     merged = mock.patch.object(a, "merged", side_effect=OSError("no room"))
     with mock.patch.object(a, "MERGED_AT_ONCE", 0), mock.patch.object(a, "LARGE_RUNS_MIN", 2), merged:
@@ -256,7 +256,7 @@ def test_a_failed_insert_can_be_repeated_from_upper(tmp_path: Path) -> None:
             asyncio.run(arrangement.insert(changes([((time, "x"), 1)]), time))
         if arrangement.upper <= time:
             asyncio.run(arrangement.insert(changes([((time, "x"), 1)]), time))
-    assert counts(asyncio.run(arrangement.whole(1))) == Counter({(0, "x"): 1, (1, "x"): 1})
+    assert counts(asyncio.run(arrangement.all_rows(1))) == Counter({(0, "x"): 1, (1, "x"): 1})
     storage.close()
 
 
@@ -327,7 +327,7 @@ def test_large_runs_are_rewritten_rarely(monkeypatch: pytest.MonkeyPatch, lags: 
             assert len(arrangement.runs_at(time)) <= 3 * a.LARGE_RUNS_MIN
         assert 0 < sum(size for size in copied if size < 400) < 40 * 12 * 2.5
         assert sum(size for size in copied if size >= 400) < 1_500
-        assert len(counts(await arrangement.whole(40))) == 400
+        assert len(counts(await arrangement.all_rows(40))) == 400
         assert arrangement.rows == 400 + 40 * 12 if lags else arrangement.rows < 1.7 * 400
         storage.close()
 

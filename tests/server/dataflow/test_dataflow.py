@@ -103,7 +103,7 @@ class Rows:
         values = pa.array([key], pa.int64())
         self.relevant = {} if key is None else {id: [KeyValues(0, values)] for id in inputs}
 
-    async def hydrate(self, as_of: Timestamp, known: pa.Table | None = None) -> pa.Table:
+    async def hydrate(self, as_of: Timestamp, stored: pa.Table | None = None) -> pa.Table:
         frontiers = self._world.frontiers
         assert all(frontiers.since(id) <= as_of < frontiers.upper(id) for id in self.inputs)
         await self._world.turns()
@@ -179,7 +179,7 @@ class Log:
     async def rows(self) -> pa.Table | None:
         return None
 
-    async def begin(self, time: Timestamp, rows: pa.Table, known: pa.Table | None) -> None:
+    async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
         self.advance(Timestamp(time + 1))
 
     async def write(self, time: Timestamp, changes: pa.Table) -> None:

@@ -110,7 +110,7 @@ async def test_a_missing_file_is_an_error_with_a_hint(executors: Executors, tmp_
     moved = path.rename(path.with_suffix(".moved"))
     for ask in (
         lambda: arrangement.probe(codes(3), 1),
-        lambda: arrangement.whole(1),
+        lambda: arrangement.all_rows(1),
         lambda: arrangement.first(3, 1),
     ):
         with pytest.raises(PgError, match="executors cannot use the files") as raised:
@@ -144,7 +144,7 @@ async def test_a_full_disk_leaves_no_files(
     assert files(tmp_path) == before
     monkeypatch.setattr(run_files, "_written", written)
     await arrangement.insert(numbered(0, rows), 2)
-    assert numbers(await arrangement.whole(2)) == list(range(-100, rows))
+    assert numbers(await arrangement.all_rows(2)) == list(range(-100, rows))
 
 
 async def test_a_head_that_cannot_be_written_stays_and_is_reported(
@@ -158,10 +158,10 @@ async def test_a_head_that_cannot_be_written_stays_and_is_reported(
         with pytest.raises(OSError, match="full"):
             await arrangement.insert(numbered(1060, 1130), 3)
     assert arrangement.upper == 4  # the rows are inserted: a retry begins after them
-    assert numbers(await arrangement.whole(3)) == list(range(1130))
+    assert numbers(await arrangement.all_rows(3)) == list(range(1130))
     await arrangement.insert(numbered(1130, 1180), 4)
     assert arrangement.memory_bytes == 0
-    assert numbers(await arrangement.whole(4)) == list(range(1180))
+    assert numbers(await arrangement.all_rows(4)) == list(range(1180))
 
 
 async def test_a_failed_merge_is_reported_and_repeated(executors: Executors, workers: Workers, tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ async def test_a_failed_merge_is_reported_and_repeated(executors: Executors, wor
     with pytest.raises(PgError, match="lost"):
         await arrangement.settle()
     workers.fault = None
-    assert numbers(await arrangement.whole(2)) == list(range(2000))
+    assert numbers(await arrangement.all_rows(2)) == list(range(2000))
     await arrangement.insert(numbered(2000, 3000), 3)
     await arrangement.settle()
-    assert numbers(await arrangement.whole(3)) == list(range(3000))
+    assert numbers(await arrangement.all_rows(3)) == list(range(3000))
     await eventually(lambda: len(files(tmp_path)) == 1)
 
 
@@ -214,7 +214,7 @@ async def test_a_merge_that_runs_twice_leaves_no_files(executors: Executors, wor
         for time_ in (1, 2, 3):
             await arrangement.insert(numbered(1000 * time_, 1000 * time_ + 1000), time_)
             await arrangement.settle()
-    assert numbers(await arrangement.whole(3)) == list(range(1000, 4000))
+    assert numbers(await arrangement.all_rows(3)) == list(range(1000, 4000))
     gc.collect()
     known = sorted(Path(file.path) for run in arrangement._runs for file in run.files)
     await eventually(lambda: files(tmp_path) == known)
@@ -262,7 +262,7 @@ async def test_cancelled_work_changes_no_rows(executors: Executors, workers: Wor
         await arrangement.insert(numbered(1000, 2000), 2)
         with pytest.raises(TimeoutError):  # cancels the merge
             await asyncio.wait_for(arrangement.settle(), 0.01)
-    assert numbers(await arrangement.whole(2)) == list(range(2000))
+    assert numbers(await arrangement.all_rows(2)) == list(range(2000))
 
 
 async def test_size_or_the_setting_decides_where_probes_run(workers: Workers, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ async def test_closed_arrangements_have_no_files(executors: Executors, tmp_path:
     assert len(files(tmp_path)) == 2
     arrangement.close()
     await eventually(lambda: len(files(tmp_path)) == 1)
-    assert numbers(await other.whole(1)) == list(range(1000))
+    assert numbers(await other.all_rows(1)) == list(range(1000))
 
 
 async def test_the_first_rows_are_read_from_few_files(
@@ -330,7 +330,7 @@ async def test_a_large_answer_is_passed_in_a_file(
     arrangement = made(executors)
     await arrangement.insert(numbered(0, 1000), 1)
     before = files(tmp_path)
-    assert numbers(await arrangement.whole(1)) == list(range(1000))
+    assert numbers(await arrangement.all_rows(1)) == list(range(1000))
     assert files(tmp_path) == before
 
 

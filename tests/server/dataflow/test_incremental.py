@@ -663,22 +663,22 @@ def _nothing_first(first: Callable[..., Any]) -> Callable[..., Any]:
     return changed
 
 
-def _apart(*rows: nodes.Rows) -> Planted:
-    return _field(nodes.Recompute, "apart", lambda apart: rows if len(apart) == len(rows) else apart)
+def _needed_rows(*rows: nodes.Rows) -> Planted:
+    return _field(nodes.Recompute, "needed_rows", lambda needed: rows if len(needed) == len(rows) else needed)
 
 
 def _whatever_flips(alone: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda tick, codes, number, apart, present: alone(
-        tick, codes, number, nodes.Rows.CHANGED if isinstance(apart, nodes.DistinctRows) else apart, present
+    return lambda tick, codes, number, needed, present: alone(
+        tick, codes, number, nodes.Rows.CHANGED if isinstance(needed, nodes.DistinctRows) else needed, present
     )
 
 
 def _nothing_shown(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    return lambda changes, apart: rows(changes, nodes.Rows.CHANGED)
+    return lambda changes, needed: rows(changes, nodes.Rows.CHANGED)
 
 
 def _nothing_before(rows: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    return lambda changes, apart: rows(changes, apart).slice(0, 0)
+    return lambda changes, needed: rows(changes, needed).slice(0, 0)
 
 
 def _of_first_member(by_member: Callable[..., Any]) -> Callable[..., Any]:
@@ -721,9 +721,9 @@ PLANTED: list[tuple[str, Planted, str]] = [
      SUBSETS),
     ("distinct does not read its state", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
         a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
-    ("left join reads changed rows only", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
+    ("left join reads changed rows only", _needed_rows(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("left join with condition reads changed rows only", _apart(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
+    ("left join with condition reads changed rows only", _needed_rows(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k AND u.w > t.v"),
     ("full join ignores appearing keys", _code(recompute, "_alone", _whatever_flips),
      "SELECT t.k, u.w FROM t FULL JOIN u ON t.k = u.k"),

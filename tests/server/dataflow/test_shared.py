@@ -47,7 +47,7 @@ def lease_at(shared: SharedArrangements, time: int, key: str = "c0") -> Lease:
 
 async def is_correct(lease: Lease, history: History) -> bool:
     """Returns whether the lease, at its time, finds the rows of the table at that time."""
-    codes = np.unique(key_codes(await lease.arrangement.whole(lease.time), ("c0",)))
+    codes = np.unique(key_codes(await lease.arrangement.all_rows(lease.time), ("c0",)))
     found = await lease.arrangement.probe(codes, lease.time)
     rows = await history.rows(ids()["t"], lease.time)
     expected = updates.with_diff(rows.select([0, 1]), -1)

@@ -98,7 +98,7 @@ def test_a_relation_is_readable_through_its_index() -> None:
     made = frontiers(10_000)
     made.index_created(INDEX, T, Timestamp(0), 5_000)
     assert (made.since(INDEX), made.upper(INDEX)) == (4_999, 10_000)
-    assert (made.readable(T), made.kept(T)) == (4_999, 4_999)
+    assert (made.readable(T), made.log_start(T)) == (4_999, 4_999)
     made.tables_upper = Timestamp(20_000)
     assert made.upper(INDEX) == 20_000
 
@@ -108,17 +108,17 @@ def test_an_index_on_a_view_keeps_the_log_of_its_inputs() -> None:
     made = frontiers(10_000)
     made.view_index_created(INDEX, frozenset((T,)), Timestamp(2_000), None)
     assert (made.since(INDEX), made.upper(INDEX)) == (2_000, 2_000)
-    assert (made.readable(T), made.kept(T), made.kept(V)) == (8_999, 2_000, 8_999)
+    assert (made.readable(T), made.log_start(T), made.log_start(V)) == (8_999, 2_000, 8_999)
     assert made.since_at(INDEX, 10_000) == 8_999, "where it is to begin"
     holder = made.take_over([INDEX], Timestamp(3_000))
     assert made.since_at(INDEX, 10_000) == 3_000
     made.index_reached(INDEX, Timestamp(10_000))
-    assert (made.since(INDEX), made.kept(T)) == (3_000, 3_000)
+    assert (made.since(INDEX), made.log_start(T)) == (3_000, 3_000)
     made.compacted(T, Timestamp(2_500))
     with pytest.raises(NotReadable):
         made.take_over([INDEX], Timestamp(2_400))
     holder.release()
-    assert (made.since(INDEX), made.kept(T)) == (8_999, 8_999)
+    assert (made.since(INDEX), made.log_start(T)) == (8_999, 8_999)
     made.dropped(INDEX)
     made.index_reached(INDEX, Timestamp(11_000))
     assert made.upper(INDEX) == made.tables_upper

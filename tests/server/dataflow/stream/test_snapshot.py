@@ -96,17 +96,17 @@ def test_without_an_order_each_row_is_returned_once(given_updates: list[Any], tm
 class BySum(DiffEnvelope):
     """An order by a computed key and a column, with many ties."""
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, needs_all_rows: bool) -> None:
         super().__init__(RELATION, progress=False)
-        self._whole = whole
+        self._needs_all_rows = needs_all_rows
 
     @property
     def sorts(self) -> bool:
         return True
 
     @property
-    def whole(self) -> bool:
-        return self._whole
+    def needs_all_rows(self) -> bool:
+        return self._needs_all_rows
 
     async def sort_columns(self, changes: pa.Table) -> tuple[pa.Table, SortColumns]:
         parity = pa.chunked_array([pa.array(changes[updates.DIFF].to_numpy() % 2)])
@@ -114,14 +114,16 @@ class BySum(DiffEnvelope):
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("needs_all_rows", [False, True])
 @few
 @given(given_updates=updates_of_a_time)
-def test_parts_are_in_order(whole: bool, given_updates: list[Any], tmp_path: Path) -> None:
+def test_parts_are_in_order(needs_all_rows: bool, given_updates: list[Any], tmp_path: Path) -> None:
     async def run() -> None:
         last: tuple[int, int] | None = None
         count = 0
-        async with aclosing(ordered([table_of(given_updates)], tmp_path, BySum(whole=whole))) as pieces:
+        async with aclosing(
+            ordered([table_of(given_updates)], tmp_path, BySum(needs_all_rows=needs_all_rows))
+        ) as pieces:
             async for piece in pieces:
                 count += 1
                 keys = [
@@ -130,7 +132,7 @@ def test_parts_are_in_order(whole: bool, given_updates: list[Any], tmp_path: Pat
                 ]
                 assert last is None or last < min(keys)
                 last = max(keys)
-        assert count <= 1 or not whole
+        assert count <= 1 or not needs_all_rows
 
     asyncio.run(run())
 
