@@ -137,9 +137,11 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
     if new.settings != old.settings:
         tx.execute("DELETE FROM settings")
         tx.executemany("INSERT INTO settings VALUES (?, ?)", new.settings.items())
-    if new.comments != old.comments:
-        tx.execute("DELETE FROM comments")
-        tx.executemany("INSERT INTO comments VALUES (?, ?, ?)", [(*key, text) for key, text in new.comments.items()])
+    if new.comments is not old.comments:
+        gone_comments = old.comments.keys() - new.comments.keys()
+        tx.executemany("DELETE FROM comments WHERE object_id = ? AND position = ?", gone_comments)
+        changed = [(*key, text) for key, text in new.comments.items() if old.comments.get(key) != text]
+        tx.executemany("INSERT OR REPLACE INTO comments VALUES (?, ?, ?)", changed)
     tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
     tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
 

@@ -74,8 +74,10 @@ class Wanted:
         """All fields of a record, each as the columns of `columns_of`. SchemaError if the type is not a record."""
         columns = columns_of(record)
         assert isinstance(record, Record)
-        fields = {own.name: tuple(c for c in columns if c.field is own) for own in record.fields}
-        return cls(fields, path, nullable)
+        own: dict[int, list[AvroColumn]] = {}
+        for column in columns:
+            own.setdefault(id(column.field), []).append(column)
+        return cls({field.name: tuple(own[id(field)]) for field in record.fields}, path, nullable)
 
 
 @dataclass(frozen=True)
@@ -296,8 +298,9 @@ def _record_node(writer: Type, wanted: Wanted) -> _Node:
             nodes.append(_record_node(own.type, part))
         else:
             nodes.append(_columns_node(own.type, part, wanted.path, f"{writer.name}.{own.name}"))
+    written = {own.name for own in writer.fields}
     for name, part in wanted.fields.items():
-        if writer.field(name) is None:
+        if name not in written:
             nodes.append(_default(part, wanted.path))
     return _Record(nodes, wanted.path if wanted.nullable else None)
 

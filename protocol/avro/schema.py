@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 DEPTH_MAX = 64  # of nested types; Python's stack is limited, and a schema is foreign input
-TYPES_MAX = 100_000  # with the parts of a named type for each reference to it, which may be exponentially many
+TYPES_MAX = 20_000  # with the parts of a named type for each reference to it, which may be exponentially many
 FIXED_BYTES_MAX = (1 << 31) - 1
 
 

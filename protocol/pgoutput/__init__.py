@@ -11,3 +11,7 @@ and 55.9 "Logical Replication Message Formats". Nothing here does IO.
 
 class BadMessage(Exception):
     """A message that does not follow the protocol."""
+
+
+class BadText(Exception):
+    """A value that is not UTF-8. PostgreSQL sends such values of databases with the encoding SQL_ASCII."""

@@ -17,6 +17,7 @@ INSERT: Final = ord("I")
 UPDATE: Final = ord("U")
 DELETE: Final = ord("D")
 _IGNORED: Final = b"IUDYOM"
+COLUMNS_MAX: Final = 1_600  # of a table of PostgreSQL
 
 _BEGIN = struct.Struct(">QqI")
 _COMMIT = struct.Struct(">BQQq")
@@ -110,6 +111,8 @@ def _relation(data: bytes) -> Relation:
     name, position = _string(data, position)
     identity = ReplicaIdentity(chr(data[position]))
     (count,) = _UINT16.unpack_from(data, position + 1)
+    if count > COLUMNS_MAX:
+        raise BadMessage(f"relation {id} has {count} columns, more than {COLUMNS_MAX}")
     position += 3
     columns = []
     for _ in range(count):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from protocol.columnar.buffers import starts_of
-from protocol.pgoutput import BadMessage
+from protocol.pgoutput import BadMessage, BadText
 from protocol.pgoutput.messages import DELETE, INSERT, UPDATE
 
 Positions = NDArray[np.int64]
@@ -27,6 +27,9 @@ _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
 _NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
 _NO_TEXTS = pa.array([], pa.string())
 _SHIFTS = np.array([24, 16, 8, 0], np.int64)
+_LARGE_BYTES = (
+    256  # texts of this average length are copied one by one: an index of their bytes has eight times their size
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ def relations_of(data: NDArray[np.uint8], starts: Positions) -> Positions:
 def decode(data: NDArray[np.uint8], starts: Positions, ends: Positions, width: int) -> RowMessages:
     """Decodes messages `data[start:end]` of one relation with `width` columns.
 
-    The texts are UTF-8, which is checked. BadMessage if a message is malformed, ends early or has another width.
+    The texts are UTF-8, or BadText is raised. BadMessage if a message is malformed, ends early or has another width.
+    Takes memory in proportion to the size of the messages, also if their lengths are not true.
     """
     kinds = _bytes(data, starts)
     if not ((kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE)).all():
@@ -75,25 +79,30 @@ def decode(data: NDArray[np.uint8], starts: Positions, ends: Positions, width: i
     if (before & (kinds == INSERT)).any() or (~before & (kinds == DELETE)).any():
         raise BadMessage("the old row of an INSERT, or a DELETE without an old row")
     at = starts + 6  # where the next tuple begins
-    keys, at = _tuples(data, np.flatnonzero(has_key), at, width)
-    old, at = _tuples(data, np.flatnonzero(has_old), at, width)
+    keys, at = _tuples(data, np.flatnonzero(has_key), at, ends, width)
+    old, at = _tuples(data, np.flatnonzero(has_old), at, ends, width)
     again = np.flatnonzero(before & (kinds == UPDATE))
     markers[again] = _bytes(data, at[again])
     at[again] += 1
     after = kinds != DELETE
     if (markers[after] != _NEW).any():
         raise BadMessage("the new row is missing")
-    new, at = _tuples(data, np.flatnonzero(after), at, width)
+    new, at = _tuples(data, np.flatnonzero(after), at, ends, width)
     if (at != ends).any():
         raise BadMessage("a message is longer or shorter than its tuples")
     return RowMessages(kinds, new, keys, old)
 
 
-def _tuples(data: NDArray[np.uint8], messages: Positions, at: Positions, width: int) -> tuple[Tuples, Positions]:
-    """The tuples of these messages, which begin at `at[messages]`; and `at` with the ends of these tuples."""
+def _tuples(
+    data: NDArray[np.uint8], messages: Positions, at: Positions, ends: Positions, width: int
+) -> tuple[Tuples, Positions]:
+    """The tuples of these messages, which begin at `at[messages]`; and `at` with the ends of these tuples.
+
+    BadMessage if one of the tuples ends after its message.
+    """
     if not len(messages):
         return Tuples(messages, (_NO_TEXTS,) * width, (None,) * width), at
-    position = at[messages]
+    position, last = at[messages], ends[messages]
     if (_bytes(data, position).astype(np.int64) << 8 | _bytes(data, position + 1) != width).any():
         raise BadMessage(f"a tuple does not have {width} columns")
     position = position + 2
@@ -115,6 +124,8 @@ def _tuples(data: NDArray[np.uint8], messages: Positions, at: Positions, width: 
             lengths[is_text] = _uint32(data, position[is_text])
             first = position + 4
             position = np.where(is_text, first + lengths, position)
+        if (position > last).any():
+            raise BadMessage("a value ends after its message")
         columns.append(_texts(data, first, lengths, is_text))
         unchanged.append(is_unchanged if is_unchanged.any() else None)
     following = at.copy()
@@ -123,19 +134,25 @@ def _tuples(data: NDArray[np.uint8], messages: Positions, at: Positions, width: 
 
 
 def _texts(data: NDArray[np.uint8], first: Positions, lengths: Positions, valid: Mask) -> pa.Array:
-    """The texts `data[first:first + length]` as a string array, null where not `valid`."""
-    if (first + lengths > len(data))[valid].any() or int(lengths.sum()) > np.iinfo(np.int32).max:
-        raise BadMessage("a value ends after its message")
+    """The texts `data[first:first + length]`, which do not overlap, as a string array, null where not `valid`."""
+    if int(lengths.sum()) > np.iinfo(np.int32).max:
+        raise BadMessage("the values of a column are too long")
     offsets = starts_of(lengths)
-    index = np.arange(offsets[-1], dtype=np.int64)
-    index += np.repeat(first - offsets[:-1], lengths)
+    content: NDArray[np.uint8] | bytes
+    if offsets[-1] > _LARGE_BYTES * len(first):
+        view = data.data
+        content = b"".join([view[a:b] for a, b in zip(first.tolist(), (first + lengths).tolist(), strict=True)])
+    else:
+        index = np.arange(offsets[-1], dtype=np.int64)
+        index += np.repeat(first - offsets[:-1], lengths)
+        content = data[index]
     all_valid = bool(valid.all())
     bitmap = None if all_valid else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data[index])]
+    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(content)]
     try:
         return pa.Array.from_buffers(pa.binary(), len(first), buffers).cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise BadMessage(f"a value is not UTF-8: {error}") from None
+        raise BadText(f"a value is not UTF-8: {error}") from None
 
 
 def _bytes(data: NDArray[np.uint8], positions: Positions) -> NDArray[np.uint8]:

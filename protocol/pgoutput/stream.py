@@ -25,6 +25,8 @@ POSTGRES_EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01 in microseconds sin
 _WAL_END = struct.Struct(">Q")
 _KEEPALIVE_BYTES = 18
 _STATUS = struct.Struct(">cQQQQB")
+LSN_MAX: Final = (1 << 63) - 1
+"""PostgreSQL's log does not reach it, and it is the greatest bigint. A greater one is not true."""
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 
 
@@ -37,24 +39,36 @@ class Keepalive:
 
 
 def parse_keepalives(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Keepalive:
-    """What one or more keepalives, `data[start:end]` each, say together: the last end, and whether one asks."""
+    """What one or more keepalives, `data[start:end]` each, say together: the last end, and whether one asks.
+
+    BadMessage if one is malformed.
+    """
     if (ends - starts != _KEEPALIVE_BYTES).any():
         raise BadMessage(f"a keepalive does not have {_KEEPALIVE_BYTES} bytes")
     wal_ends = data[starts[:, None] + np.arange(1, 9)].view(">u8")
-    return Keepalive(int(wal_ends.max()), bool(data[ends - 1].any()))
+    return Keepalive(checked_lsn(int(wal_ends.max())), bool(data[ends - 1].any()))
 
 
 def wal_end(data: bytes) -> int:
-    """The end of the server's WAL when it sent these WAL data."""
+    """The end of the server's WAL when it sent these WAL data. BadMessage if they are malformed."""
     if len(data) < HEADER_BYTES:
         raise BadMessage(f"WAL data have at least {HEADER_BYTES} bytes, not {len(data)}")
-    end: int = _WAL_END.unpack_from(data, 9)[0]
-    return end
+    return checked_lsn(_WAL_END.unpack_from(data, 9)[0])
 
 
-def status_update(lsn: int, now_us: int) -> bytes:
-    """Standby status update: everything before `lsn` is written, flushed and applied. `now_us`: since 1970."""
-    return _STATUS.pack(b"r", lsn, lsn, lsn, now_us - POSTGRES_EPOCH_US, 0)
+def checked_lsn(lsn: int) -> int:
+    """The argument. BadMessage if it is greater than LSN_MAX."""
+    if lsn > LSN_MAX:
+        raise BadMessage(f"the log sequence number {format_lsn(lsn)} is too large")
+    return lsn
+
+
+def status_update(lsn: int, now_us: int, *, asks: bool = False) -> bytes:
+    """Standby status update: everything before `lsn` is written, flushed and applied. `now_us`: since 1970.
+
+    `asks`: the server answers with a keepalive at once.
+    """
+    return _STATUS.pack(b"r", lsn, lsn, lsn, now_us - POSTGRES_EPOCH_US, asks)
 
 
 def parse_lsn(text: str) -> int:

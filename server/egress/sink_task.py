@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 import numpy as np
@@ -36,13 +38,14 @@ WRITE_TIMES = 1_000  # timestamps that are written together
 LOOP_ROWS = 256  # more changes than these are read and consolidated in a thread
 RETRY_S = 1.0  # pause before the first retry; it doubles with each further one
 RETRY_S_MAX = 30.0
+PATIENCE_S = 60.0  # the status is STALLED while the external system takes longer to confirm a write
 AS_OF, FRONTIER = "as of", "frontier"
 
 log = structlog.get_logger()
 
 
 class SinkStatus(StrEnum):
-    """The status of a sink. STALLED: it cannot read or write, and tries again."""
+    """The status of a sink. STALLED: it cannot read or write, and tries again, or waits for the external system."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -138,7 +141,8 @@ class SinkTask:
         downstream = kind.downstream(self.definition, self.written, coordinator.engine, coordinator.scratch)
         try:
             committed = Timestamp(int(state[FRONTIER])) if FRONTIER in state else None
-            frontier = await downstream.open(committed)
+            with self._reporting_waits():
+                frontier = await downstream.open(committed)
             if frontier is None:
                 frontier = await self._begin(downstream, Timestamp(int(state[AS_OF])))
             self.frontier = frontier
@@ -232,8 +236,21 @@ class SinkTask:
             if not isinstance(item, Collection):
                 raise Conflict
             changes = [_changes_at([collection_schema(item).empty_table()], Timestamp(0))]
-        await downstream.write(pa.concat_tables(changes), upper)
+        with self._reporting_waits():
+            await downstream.write(pa.concat_tables(changes), upper)
+        if self.status is not SinkStatus.RUNNING:
+            self._report(SinkStatus.RUNNING, None)
         await self._advanced(downstream, upper)
+
+    @contextmanager
+    def _reporting_waits(self) -> Iterator[None]:
+        """Reports STALLED if its body takes longer than PATIENCE_S. A write that waits for a lock may succeed later."""
+        reason = f"the external system has not answered for {PATIENCE_S:.0f} s"
+        timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._report, SinkStatus.STALLED, reason)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _advanced(self, downstream: Downstream, frontier: Timestamp) -> None:
         """Called when all changes at times before `frontier` are durable.

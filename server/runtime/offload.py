@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -16,12 +20,71 @@ LOOP_S = 0.02
 """How long the event loop works on a text. A short text can have a large plan: each view and item of WITH can double
 that of the one that it names."""
 TURN_S = 0.003  # the time that one session may occupy the event loop before other sessions run
+FIRST_S = 0.25  # for which the plan of a dataflow is not stopped for another one
 THREADS_MAX = 4  # bounds the memory of such texts; separate from the default executor, whose threads do file IO
 
 Result = TypeVar("Result")
 
+
+class _ShortestFirst:
+    """A thread that runs work, the shortest first: what takes minutes does not delay what takes less.
+
+    How long work takes is not known before. It has FIRST_S at first. If it takes longer and other work waits, it is
+    stopped, and begins again with twice the time when nothing with less time waits. It therefore takes at most three
+    times as long as without interruptions.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[float, int, _Job]] = []  # a heap: seconds, number
+        self._numbers = itertools.count()
+
+    def submit(self, is_cancelled: Callable[[], bool], work: Callable[[], Any]) -> Future[Any]:
+        """Returns the future result of `work`. It ends with Stopped at the first `checkpoint` after a cancellation."""
+        job = _Job(is_cancelled, work)
+        self._wait(FIRST_S, job)
+        return job.result
+
+    def _wait(self, seconds: float, job: _Job) -> None:
+        with self._lock:
+            heappush(self._waiting, (seconds, next(self._numbers), job))
+        self._thread.submit(self._run_next)  # once for each job that waits
+
+    def _run_next(self) -> None:
+        with self._lock:
+            seconds, _, job = heappop(self._waiting)
+        if not job.has_begun and not job.result.set_running_or_notify_cancel():
+            return
+        job.has_begun = True
+        end = monotonic() + seconds
+
+        def is_stopped() -> bool:
+            return job.is_cancelled() or (bool(self._waiting) and monotonic() > end)
+
+        try:
+            result = stoppable(is_stopped, job.work)
+        except Stopped as stopped:
+            if job.is_cancelled():
+                job.result.set_exception(stopped.with_traceback(None))
+            else:
+                self._wait(2 * seconds, job)
+        except BaseException as error:
+            job.result.set_exception(error)
+        else:
+            job.result.set_result(result)
+
+
+@dataclass(eq=False)
+class _Job:
+    is_cancelled: Callable[[], bool]
+    work: Callable[[], Any]
+    has_begun: bool = False
+    result: Future[Any] = field(default_factory=Future)
+
+
 _threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="planning")
-_background = ThreadPoolExecutor(1, thread_name_prefix="planning dataflows")  # statements do not wait for it
+_background = _ShortestFirst("planning dataflows")  # statements do not wait for it
 _decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
 
 
@@ -62,8 +125,13 @@ async def in_stoppable_thread(work: Callable[..., Result], *args: Any) -> Result
 
 
 async def in_background_thread(work: Callable[..., Result], *args: Any) -> Result:
-    """As `in_stoppable_thread`, for work that no statement waits for."""
-    return await _in_thread_of(_background, work, *args)
+    """As `in_stoppable_thread`, for work that no statement waits for. It may begin several times."""
+    stop = threading.Event()
+    try:
+        found: Result = await asyncio.wrap_future(_background.submit(stop.is_set, partial(work, *args)))
+        return found
+    finally:
+        stop.set()
 
 
 async def in_decoding_thread(work: Callable[..., Result], *args: Any) -> Result:

@@ -109,9 +109,40 @@ def test_plans_of_dataflows_delay_no_other_session(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+def test_the_plan_of_a_slow_view_does_not_delay_those_of_others(tmp_path: Path) -> None:
+    """They wait for the same thread at a start of the server. The slow view is older, and therefore begins first."""
+
+    def columns(count: int) -> str:
+        return ", ".join(f"(SELECT max(b) FROM t WHERE t.a = s.b + {n}) AS c{n}" for n in range(count))
+
+    server = server_without_spark(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (a int, b int)")
+            for name, count in (("slow", 25), ("fast", 4)):
+                create = f"CREATE MATERIALIZED VIEW {name} AS SELECT {columns(count)} FROM t s"
+                connection.execute(create.encode())
+    finally:
+        assert server.stop() == 0
+    server = server_without_spark(tmp_path)
+    try:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            until(lambda: rules(connection)["fast"] != "unplanned")
+            assert rules(connection)["slow"] == "unplanned"
+            await_plans(connection)
+    finally:
+        assert server.stop() == 0
+
+
 def await_plans(connection: psycopg.Connection[Any]) -> None:
-    rules = "SELECT rule FROM mz_internal.mz_dataflows"
-    until(lambda: ("unplanned",) not in connection.execute(rules).fetchall())
+    until(lambda: "unplanned" not in rules(connection).values())
+
+
+def rules(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """How each materialized view is maintained, by its name."""
+    names = dict(connection.execute("SELECT id, name FROM mz_materialized_views").fetchall())
+    found = connection.execute("SELECT object_id, rule FROM mz_internal.mz_dataflows").fetchall()
+    return {names[id]: rule for id, rule in found if id in names}
 
 
 def test_views_are_created_concurrently_with_a_slow_one(

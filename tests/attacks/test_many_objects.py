@@ -138,6 +138,21 @@ def test_long_comments_are_refused(server: ServerProcess, connection: psycopg.Co
     assert kept == (COMMENT_BYTES_MAX,)
 
 
+def test_many_long_comments_are_refused(server: ServerProcess, connection: psycopg.Connection[Any]) -> None:
+    """They are in memory. Short ones are accepted nevertheless."""
+    columns = ", ".join(f"c{number} int" for number in range(20))
+    connection.execute(f"CREATE TABLE much_commented ({columns})".encode())
+    text = "x" * (COMMENT_BYTES_MAX - 1)
+    with watched(server), pytest.raises(errors.ProgramLimitExceeded, match="too many long comments"):
+        for number in range(20):
+            connection.execute(f"COMMENT ON COLUMN much_commented.c{number} IS '{text}'".encode())
+    assert number >= 10  # other tests have comments, too
+    connection.execute("COMMENT ON TABLE much_commented IS 'short'")
+    connection.execute("COMMENT ON COLUMN much_commented.c0 IS NULL")
+    connection.execute(f"COMMENT ON COLUMN much_commented.c{number} IS '{text}'".encode())
+    connection.execute("DROP TABLE much_commented")
+
+
 LISTS = ("DROP TABLE IF EXISTS {}", "TRUNCATE {}", "BEGIN; LOCK TABLE {}", "ANALYZE {}", "VACUUM {}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -284,6 +285,34 @@ def test_a_new_store_has_the_default_database(tmp_path: Path) -> None:
     assert set(state.items.values()) == set(builtin.TABLES)
     id, _ = state.new_id()
     assert id not in {*state.databases, *state.schemas, *state.items}
+    store.close()
+
+
+def test_a_comment_is_saved_without_the_others(tmp_path: Path) -> None:
+    """All commits wait while the catalog is written."""
+    store = Store(tmp_path)
+    empty = persistence.load(store)
+    many = empty
+    for number in range(100):
+        many = many.with_comment(ObjectId(f"u{number}"), 0, "text")
+    store.transact(lambda tx: persistence.save(tx, empty, many))
+
+    def changes(new: CatalogState) -> int:
+        def work(tx: sqlite3.Connection) -> int:
+            before = tx.total_changes
+            persistence.save(tx, many, many)
+            unchanged = tx.total_changes - before
+            persistence.save(tx, many, new)
+            return tx.total_changes - before - 2 * unchanged
+
+        found: int = store.transact(work)
+        store.transact(lambda tx: persistence.save(tx, new, many))
+        return found
+
+    assert changes(many.with_comment(ObjectId("u5"), 0, "other")) == 1
+    assert changes(many.with_comment(ObjectId("u5"), 0, None)) == 1
+    assert changes(many.with_comment(ObjectId("u5"), 1, "column")) == 1
+    assert persistence.load(store).comments == many.comments
     store.close()
 
 

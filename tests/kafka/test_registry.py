@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from catalog.source_definition import Secret
-from protocol.avro.schema import Record
+from protocol.avro.schema import Record, Type
 from protocol.pgwire.errors import PgError
 from server.ingest.kafka.registry import SCHEMA_BYTES_MAX, SchemaRegistry, Undecodable
 from server.ingest.upstream import UpstreamError
@@ -43,6 +43,25 @@ async def test_an_unknown_schema_is_asked_for_again(registry: Registry) -> None:
     assert await client.schema(1) == Undecodable("failed to fetch Avro schema with ID 1: schema not found")
     registry.register("t-value", SCHEMA)
     assert isinstance(await client.schema(1), Record)
+
+
+async def test_the_schemas_that_are_kept_are_limited_by_their_size(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [registry.register("t-value", {**SCHEMA, "doc": f"{number}" * 100}) for number in range(1, 5)]
+    monkeypatch.setattr("server.ingest.kafka.registry.CACHE_BYTES_MAX", 3 * len(registry.schemas[ids[0]]))
+    client, made = SchemaRegistry({"url": registry.url}), []
+
+    def make(schema: Type) -> int:
+        made.append(schema)
+        return len(made)
+
+    known = await client.decoders([-1, *ids[:3]], {}, make)
+    assert await client.decoders(ids[:3], known, make) == known == {id: n for n, id in enumerate(ids[:3], 1)}
+    assert await client.decoders(ids[3:], known, make) == {**known, ids[3]: 4}
+    assert await client.decoders(ids[3:], known, make) == {ids[3]: 5}  # the cache has forgotten the others
+    with pytest.raises(UpstreamError, match=r"the schemas of a few messages, in registry .*, have more than"):
+        await client.decoders(ids, {}, make)
 
 
 async def test_schemas_that_cannot_be_used(registry: Registry) -> None:

@@ -16,6 +16,7 @@ from server.ingest.postgres.connection import LOST, Server
 from server.ingest.upstream import UpstreamError
 
 COPY_ROWS = 50_000  # rows that are encoded at a time, while those before are sent
+CLOSE_S = 2.0
 SETTINGS = {"standard_conforming_strings": "on", "synchronous_commit": "on"}  # a frontier that was read is never lost
 
 
@@ -31,8 +32,12 @@ class Connection:
         """UpstreamError if the server cannot be reached."""
         return cls(server, await server.connect(asyncpg.Connection, **SETTINGS))
 
-    def close(self) -> None:
-        self._connection.terminate()
+    async def close(self) -> None:
+        """If a statement was interrupted, cancels it there: one that waits for a lock would keep its own locks."""
+        try:
+            await self._connection.close(timeout=CLOSE_S)
+        except (asyncpg.PostgresError, *LOST):
+            self._connection.terminate()
 
     async def execute(self, statements: str) -> int:
         """Executes statements in one round trip. Returns the number of rows that the last one changed."""

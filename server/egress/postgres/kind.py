@@ -48,7 +48,7 @@ class PostgresSink:
                 elif definition.with_snapshot:
                     await target.check_empty(connection)
             finally:
-                connection.close()
+                await connection.close()
         except UpstreamError as error:
             raise PgError(SqlState.CONNECTION_FAILURE, error.message, hint=error.hint) from error
 

@@ -123,7 +123,7 @@ class Table:
 
     async def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            await self._connection.close()
             self._connection = None
 
     async def forget(self) -> None:

@@ -57,11 +57,7 @@ class AvroFormat:
     async def prepare(self, data: pa.BinaryArray) -> None:
         if self.registry is None:
             return
-        for id in distinct_ids(data).tolist():
-            known = self._decoders.get(id)
-            if id >= 0 and not isinstance(known, Decoder):
-                schema = await self.registry.schema(id)
-                self._decoders[id] = schema if isinstance(schema, Undecodable) else self._decoder(schema)
+        self._decoders = await self.registry.decoders(distinct_ids(data).tolist(), self._decoders, self._decoder)
 
     def _decoder(self, writer: Type) -> Decoder | Undecodable:
         try:

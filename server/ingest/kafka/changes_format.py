@@ -81,10 +81,7 @@ class AvroChanges:
         """As `ChangesFormat.prepare`."""
         if self._registry is None:
             return
-        for id in distinct_ids(data).tolist():
-            if id >= 0 and not isinstance(self._decoders.get(id), AvroDecoder):
-                schema = await self._registry.schema(id)
-                self._decoders[id] = schema if isinstance(schema, Undecodable) else self._decoder(schema)
+        self._decoders = await self._registry.decoders(distinct_ids(data).tolist(), self._decoders, self._decoder)
 
     def _decoder(self, writer: Type) -> AvroDecoder | Undecodable:
         try:

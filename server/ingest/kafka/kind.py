@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence, Set
 
 from catalog.objects import TIMESTAMPS
@@ -70,7 +71,7 @@ class KafkaKind:
             for topic, alias in topics:
                 await self._check(definition, topic)
                 schemas = await fetched_schemas(topic, format, registries)
-                layout = layout_of(format, schemas, registries, definition.columns)
+                layout = await asyncio.to_thread(layout_of, format, schemas, registries, definition.columns)
                 key = layout.key_names if format.envelope is not Envelope.NONE else ()
                 if "transaction topic" in options:
                     await self._check_transactions(definition, options["transaction topic"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from tempfile import NamedTemporaryFile
+from typing import TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -18,7 +20,10 @@ from server.ingest.upstream import UpstreamError
 
 REQUEST_S = 10.0
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
+Made = TypeVar("Made")
+
 SCHEMAS_MAX = 1_000  # of one client; a topic with more schema ids has messages that are no Avro
+CACHE_BYTES_MAX = 8 * 1024 * 1024  # of the texts of these schemas; parsed, they take about twenty times as much memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class SchemaRegistry:
         self._headers = {} if user is None else {"Authorization": aiohttp.encode_basic_auth(user, password)}
         self._tls = _tls(values) if self.url.startswith("https://") else None
         self._schemas: dict[int, Type | Undecodable] = {}
+        self._sizes: dict[int, int] = {}  # of their texts
+        self._bytes = 0  # the sum of the sizes
 
     async def schema(self, id: int) -> Type | Undecodable:
         """The schema with an id. UpstreamError if the registry cannot be asked."""
@@ -54,12 +61,45 @@ class SchemaRegistry:
         body = await self._get(f"/schemas/ids/{id}")
         if body is None:
             return Undecodable(f"failed to fetch Avro schema with ID {id}: schema not found")
-        found = _parsed(body)
+        found = await asyncio.to_thread(_parsed, body)
         if isinstance(found, Undecodable):
             found = Undecodable(f"failed to use Avro schema with ID {id}: {found.reason}")
-        if len(self._schemas) >= SCHEMAS_MAX:
+        text = body.get("schema") if isinstance(body, dict) else None
+        size = len(text) if isinstance(text, str) else 0
+        if len(self._schemas) >= SCHEMAS_MAX or self._bytes + size > CACHE_BYTES_MAX:
             self._schemas.clear()
-        self._schemas[id] = found
+            self._sizes.clear()
+            self._bytes = 0
+        self._schemas[id], self._sizes[id] = found, size
+        self._bytes += size
+        return found
+
+    async def decoders(
+        self,
+        ids: Iterable[int],
+        known: Mapping[int, Made | Undecodable],
+        make: Callable[[Type], Made | Undecodable],
+    ) -> dict[int, Made | Undecodable]:
+        """What `make` returns for the schemas with these ids, which may be -1 for none. It runs in a thread.
+
+        `known`: what was made before. Of this, what is not needed is forgotten when the cache has forgotten its schema.
+        UpstreamError if the registry cannot be asked, or the schemas have more than CACHE_BYTES_MAX together.
+        """
+        found: dict[int, Made | Undecodable] = {
+            id: made for id, made in known.items() if id in self._schemas and not isinstance(made, Undecodable)
+        }
+        size = 0
+        for id in ids:
+            if id < 0:
+                continue
+            if id not in found:
+                schema = await self.schema(id)
+                found[id] = schema if isinstance(schema, Undecodable) else await asyncio.to_thread(make, schema)
+            size += self._sizes.get(id, 0)
+            if size > CACHE_BYTES_MAX:
+                raise UpstreamError(
+                    f'the schemas of a few messages, in registry "{self.url}", have more than {CACHE_BYTES_MAX} bytes'
+                )
         return found
 
     async def latest(self, subject: str) -> str | None:
@@ -67,7 +107,7 @@ class SchemaRegistry:
         body = await self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if body is None:
             return None
-        found = _parsed(body)
+        found = await asyncio.to_thread(_parsed, body)
         if isinstance(found, Undecodable):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
@@ -131,7 +171,7 @@ class SchemaRegistry:
                     data += more
                 if len(data) > SCHEMA_BYTES_MAX:
                     return {"schema": None}
-                return json.loads(data)
+                return await asyncio.to_thread(json.loads, data)
         except aiohttp.ClientConnectorCertificateError as error:
             found = error.certificate_error
             reason = found.verify_message if isinstance(found, ssl.SSLCertVerificationError) else "unknown reason"

@@ -246,7 +246,7 @@ class KafkaUpstream:
                 f"{prefix}schema/key": (schemas.key or "").encode(),
                 f"{prefix}schema/value": (schemas.value or "").encode(),
             }
-        layout = layout_of(format, schemas, registries, self._definition.columns)
+        layout = await asyncio.to_thread(layout_of, format, schemas, registries, self._definition.columns)
         found = [(column.name, column.type) for column in layout.columns]
         if [(column.name, column.type) for column in target.output.columns] != found:
             raise PgError(

@@ -7,6 +7,7 @@ asyncpg connects and authenticates, also for replication (`replication`). Values
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ login_guard.install()
 # asyncpg raises InternalClientError, too, if a connection is lost between two messages of a COPY.
 LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 CONNECT_S = 30.0
+KEEPALIVES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
+"""Options of sockets: a server whose machine vanished is noticed after two minutes. Otherwise a query waits forever."""
 DEFAULT_PORT = 5432
 
 SESSION = {
@@ -141,7 +144,7 @@ class Server:
     async def connect(self, connection_class: type[Any] = asyncpg.Connection, **settings: str) -> Any:
         """A new connection with the settings `SESSION` and others. UpstreamError if the server cannot be reached."""
         try:
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 host=self.host,
                 port=self.port,
                 user=self.user,
@@ -153,6 +156,8 @@ class Server:
                 server_settings=SESSION | settings,
                 connection_class=connection_class,
             )
+            _set_keepalives(connection)
+            return connection
         except (asyncpg.PostgresError, *LOST) as error:
             reason = str(error) or type(error).__name__
             hint = _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
@@ -179,6 +184,15 @@ class Server:
             raise self.error(error.sqlstate or "", str(error), getattr(error, "hint", None)) from error
         except LOST as error:
             raise UpstreamError(f"{self}: {error or type(error).__name__}") from error
+
+
+def _set_keepalives(connection: Any) -> None:
+    """Makes the system probe the server, and end the connection if its machine does not answer."""
+    sock = connection._transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVES.items():
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 @contextmanager

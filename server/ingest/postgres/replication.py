@@ -15,15 +15,18 @@ from typing import Any, Final
 import asyncpg
 import numpy as np
 
+from protocol.pgoutput import BadMessage
 from protocol.pgoutput.rows import Positions
 from protocol.pgoutput.stream import HEADER_BYTES, KEEPALIVE, WAL_DATA, parse_keepalives, status_update, wal_end
-from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.errors import PgError
 from server.ingest.postgres.connection import Server
 from server.ingest.upstream import UpstreamError
 
 BUFFER_BYTES = 4 << 20  # received and not taken; the connection is not read while there are more
 TAKE_BYTES = 1 << 20  # taken at once, about 10,000 messages: bounds the time on the event loop
 MESSAGE_BYTES_MAX = 1 << 30  # the greatest value that PostgreSQL has
+UNREAD_BYTES_MAX = 1 << 20  # of status updates that the server has not read
+ANSWER_BYTES_MAX = 4 << 20  # of the answer to a command; the longest is the history of a timeline
 
 _COPY_DATA: Final = ord("d")
 _ROW_DESCRIPTION, _DATA_ROW, _READY = ord("T"), ord("D"), ord("Z")
@@ -56,6 +59,8 @@ class Replication:
         self._transport = transport
         self._messages = _Messages(transport, transport.get_protocol())
         self._confirmed = 0
+        self._answered = 0  # bytes of the answer to a command
+        self._is_silent = False
         transport.set_protocol(self._messages)
 
     @classmethod
@@ -65,8 +70,9 @@ class Replication:
         return cls(server, connection, connection.transport)
 
     async def query(self, command: str) -> list[Row]:
-        """The rows of a replication command. PgError or UpstreamError if it fails."""
+        """The rows of a replication command. PgError, UpstreamError or BadMessage if it fails."""
         self._send(b"Q", command.encode() + b"\0")
+        self._answered = 0
         rows: list[Row] = []
         failure: PgError | UpstreamError | None = None
         while True:
@@ -81,9 +87,10 @@ class Replication:
                 return rows
 
     async def start(self, slot: str, publication: str, lsn: str) -> None:
-        """Starts to stream transactions whose commit record is at `lsn` or later."""
+        """Starts to stream transactions whose commit record is at `lsn` or later. Raises as `query` does."""
         options = f"proto_version '1', publication_names {quoted(identifier(publication), chr(39))}"
         self._send(b"Q", f"START_REPLICATION SLOT {identifier(slot)} LOGICAL {lsn} ({options})".encode() + b"\0")
+        self._answered = 0
         failure: PgError | UpstreamError | None = None
         while True:
             kind, body = await self._next()
@@ -95,13 +102,16 @@ class Replication:
                 raise failure or self._lost()
 
     async def receive(self, *, wait: bool) -> Received | None:
-        """The messages that have arrived, about TAKE_BYTES at most. None if there are none and `wait` is false."""
+        """The messages that have arrived, about TAKE_BYTES at most. None if there are none and `wait` is false.
+
+        PgError or UpstreamError if the stream has ended, BadMessage if it does not follow the protocol.
+        """
         while True:
             received = self._take()
             if received is not None or not wait:
                 return received
-            await self._messages.more()
             self._check()
+            await self._messages.more()
 
     def _take(self) -> Received | None:
         buffer = self._messages.buffer
@@ -110,6 +120,8 @@ class Replication:
         position, unpack = 0, _LENGTH.unpack_from
         while size - position >= 5 and position < TAKE_BYTES:
             end = position + 1 + unpack(buffer, position + 1)[0]
+            if end < position + 5:
+                raise BadMessage("the length of a message is less than 4")
             if end > size:
                 break
             positions.append(position)
@@ -131,11 +143,13 @@ class Replication:
             known = keepalive = said.wal_end
             if said.reply_requested:
                 self.confirm(self._confirmed)
-        starts = begins[is_wal] + 5 + HEADER_BYTES
+        starts, ends = begins[is_wal] + 5 + HEADER_BYTES, ends[is_wal]
+        if (starts >= ends).any():
+            raise BadMessage("WAL data without a message")
         if len(starts):
             last = int(starts[-1])
             known = max(known, wal_end(data[last - HEADER_BYTES : last]))
-        return Received(data, starts, ends[is_wal], known, keepalive)
+        return Received(data, starts, ends, known, keepalive)
 
     def _check_kind(self, message: bytes) -> None:
         """Raises if the message ends the stream. Notices and the like are ignored."""
@@ -147,18 +161,35 @@ class Replication:
     def confirm(self, lsn: int) -> None:
         """Reports that everything before `lsn` is on disk here: the server may remove that WAL."""
         self._confirmed = lsn
-        self._send(b"d", status_update(lsn, time.time_ns() // 1_000))
+        self._update(asks=False)
 
-    def confirm_again(self) -> None:
-        """Tells the server that this connection is alive. It ends one that is silent for `wal_sender_timeout`."""
-        self.confirm(self._confirmed)
+    def confirm_again(self) -> int:
+        """Tells the server that this connection is alive. It ends one that is silent for `wal_sender_timeout`.
+
+        Asks for an answer. Returns how often it has asked since something was received, or reading was paused.
+        """
+        self._update(asks=True)
+        if not self._messages.paused:
+            self._messages.asked += 1
+        return self._messages.asked
+
+    def abandon(self) -> None:
+        """Ends the connection because the server does not answer. `receive` raises UpstreamError."""
+        self._is_silent = True
+        self._transport.abort()
+
+    def _update(self, *, asks: bool) -> None:
+        """Sends a status update. Ends the connection if the server asks for them and does not read them."""
+        if self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self.abandon()
+        self._send(b"d", status_update(self._confirmed, time.time_ns() // 1_000, asks=asks))
 
     def close(self) -> None:
         """May be called twice."""
         self._connection.terminate()
 
     def _send(self, kind: bytes, body: bytes) -> None:
-        if not self._messages.lost:
+        if not self._messages.lost and not self._is_silent:
             self._transport.write(kind + _LENGTH.pack(len(body) + 4) + body)
 
     async def _next(self) -> tuple[int, bytes]:
@@ -167,26 +198,31 @@ class Replication:
         while True:
             if len(buffer) >= 5:
                 end = 1 + _LENGTH.unpack_from(buffer, 1)[0]
+                if end < 5:
+                    raise BadMessage("the length of a message is less than 4")
+                if self._answered + end > ANSWER_BYTES_MAX:
+                    raise BadMessage(f"the answer to a command has more than {ANSWER_BYTES_MAX} bytes")
                 if len(buffer) >= end:
+                    self._answered += end
                     kind, body = buffer[0], bytes(buffer[5:end])
                     self._messages.taken(end)
                     return kind, body
-            await self._messages.more()
             self._check()
+            await self._messages.more()
 
     def _check(self) -> None:
-        """Raises if the connection was lost or the message that arrives is too large."""
+        """Raises if the connection was lost, or BadMessage if the message that arrives is too large."""
         buffer = self._messages.buffer
         if self._messages.lost and not buffer:
             raise self._lost()
         if len(buffer) >= 5 and _LENGTH.unpack_from(buffer, 1)[0] > MESSAGE_BYTES_MAX + HEADER_BYTES + 4:
-            raise PgError(
-                SqlState.PROGRAM_LIMIT_EXCEEDED, f"{self._server}: a message exceeds {MESSAGE_BYTES_MAX} bytes"
-            )
+            raise BadMessage(f"a message has more than {MESSAGE_BYTES_MAX} bytes")
         if self._messages.lost and self._messages.waited_in_vain:
             raise self._lost()
 
     def _lost(self) -> UpstreamError:
+        if self._is_silent:
+            return UpstreamError(f"{self._server} does not answer")
         return UpstreamError(f"the connection to {self._server} was closed")
 
     def _error(self, body: bytes) -> PgError | UpstreamError:
@@ -215,15 +251,17 @@ class _Messages(asyncio.Protocol):
         self.buffer = bytearray()
         self.lost = False
         self.waited_in_vain = False  # `more` returned without further data
+        self.paused = False  # reading is
+        self.asked = 0  # for an answer since something was received, or reading was paused
         self._transport = transport
         self._owner = owner
-        self._paused = False
         self._arrived = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
-        if len(self.buffer) > BUFFER_BYTES and not self._paused:
-            self._paused = True
+        self.asked = 0
+        if len(self.buffer) > BUFFER_BYTES and not self.paused:
+            self.paused = True
             self._transport.pause_reading()
         self._arrived.set()
 
@@ -238,12 +276,12 @@ class _Messages(asyncio.Protocol):
     def taken(self, size: int) -> None:
         """Removes the first `size` bytes."""
         del self.buffer[:size]
-        if self._paused and len(self.buffer) <= BUFFER_BYTES:
+        if self.paused and len(self.buffer) <= BUFFER_BYTES:
             self._resume()
 
     async def more(self) -> None:
         """Waits for data that the buffer does not have yet, or the loss of the connection."""
-        if self._paused:  # by one message that is larger than the buffer
+        if self.paused:  # by one message that is larger than the buffer
             self._resume()
         size = len(self.buffer)
         self._arrived.clear()
@@ -252,21 +290,25 @@ class _Messages(asyncio.Protocol):
         self.waited_in_vain = len(self.buffer) == size
 
     def _resume(self) -> None:
-        self._paused = False
+        self.paused = False
+        self.asked = 0
         if not self.lost:
             self._transport.resume_reading()
 
 
 def _values(body: bytes) -> Row:
     """The values of a DataRow in text format."""
-    (count,) = struct.unpack_from(">H", body)
-    position = 2
     values: list[str | None] = []
-    for _ in range(count):
-        (length,) = struct.unpack_from(">i", body, position)
-        position += 4
-        values.append(None if length < 0 else body[position : position + length].decode())
-        position += max(length, 0)
+    try:
+        (count,) = struct.unpack_from(">H", body)
+        position = 2
+        for _ in range(count):
+            (length,) = struct.unpack_from(">i", body, position)
+            position += 4
+            values.append(None if length < 0 else body[position : position + length].decode())
+            position += max(length, 0)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise BadMessage(f"malformed DataRow: {error}") from None
     return tuple(values)
 
 

@@ -22,6 +22,8 @@ from server.ingest.postgres.merge import UnknownRow, changes_of_keys, changes_of
 from server.ingest.postgres.typed_rows import Layout, typed
 from server.runtime.threads import THREAD_ROWS
 
+THREAD_BYTES = 1 << 20  # messages with more bytes are decoded in a thread
+
 
 @dataclass(frozen=True, slots=True)
 class Messages:
@@ -44,8 +46,9 @@ class TableWriter:
         self._pieces: list[pa.Table | Payload] = []
 
     async def change(self, messages: Messages) -> None:
-        """Adds the changes of the messages. PgError if they cannot be applied to the collection."""
-        threaded = len(messages.starts) > THREAD_ROWS
+        """Adds the changes of the messages. PgError if they cannot be applied to the collection, or BadMessage."""
+        size = int((messages.ends - messages.starts).sum())
+        threaded = len(messages.starts) > THREAD_ROWS or size > THREAD_BYTES
         arguments = (self.layout, messages.relation, messages.data, messages.starts, messages.ends)
         rows = await asyncio.to_thread(typed, *arguments) if threaded else typed(*arguments)
         with self._finding():

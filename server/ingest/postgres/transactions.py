@@ -1,4 +1,8 @@
-"""Received messages, divided at the boundaries of transactions. No IO."""
+"""Received messages, divided at the boundaries of transactions. No IO.
+
+Everywhere, BadMessage says that they are not what PostgreSQL sends: transactions one after the other, each with a
+greater position than the one before, and changes only within them. Otherwise changes could be lost or repeated.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,13 @@ from numpy.typing import NDArray
 from protocol.pgoutput import BadMessage
 from protocol.pgoutput.messages import DELETE, INSERT, UPDATE, Begin, Commit, Relation, Truncate, parse
 from protocol.pgoutput.rows import Positions
+from protocol.pgoutput.stream import checked_lsn, format_lsn
 from server.ingest.postgres.replication import Received
 
 _BEGIN: Final = ord("B")
 _COMMIT: Final = ord("C")
+_BEGIN_BYTES, _COMMIT_BYTES = 21, 26
+_CHANGES: Final = [INSERT, UPDATE, DELETE, ord("R"), ord("T")]
 NEVER: Final = 1 << 64
 """Greater than all log sequence numbers."""
 
@@ -118,13 +125,7 @@ class Transactions:
     def _divided(self, taken: Received) -> Iterator[Item]:
         """The messages in order, without those of BEGIN and COMMIT, whose positions are noted."""
         kinds = _kinds(taken)
-        begins, commits = np.flatnonzero(kinds == _BEGIN), np.flatnonzero(kinds == _COMMIT)
-        if len(commits):
-            self.lsn = max(self.lsn, _commit(taken, int(commits[-1])).end_lsn)
-            self.is_inside = False
-        if len(begins) and (not len(commits) or begins[-1] > commits[-1]):
-            self.is_inside = True
-            self._commit_lsn = _begin(taken, int(begins[-1])).commit_lsn
+        self._note(taken, kinds)
         changes_rows = (kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE)
         first = 0
         others = np.flatnonzero(~changes_rows & (kinds != _BEGIN) & (kinds != _COMMIT))
@@ -138,12 +139,49 @@ class Transactions:
                     yield message
             first = number + 1
 
+    def _note(self, taken: Received, kinds: NDArray[np.uint8]) -> None:
+        """Checks the order of the messages, and notes the positions of the transactions."""
+        is_begin, is_commit = kinds == _BEGIN, kinds == _COMMIT
+        boundaries = is_commit[is_begin | is_commit]
+        if (boundaries != (np.arange(len(boundaries)) + self.is_inside) % 2).any():
+            raise BadMessage("a transaction begins within another one, or ends without a beginning")
+        depth = np.cumsum(is_begin) - np.cumsum(is_commit) + self.is_inside
+        if ((depth == 0) & np.isin(kinds, _CHANGES)).any():
+            raise BadMessage("a change outside of a transaction")
+        begun = _lsns(taken, np.flatnonzero(is_begin), _BEGIN_BYTES, 1)
+        if self.is_inside:
+            begun = np.concatenate([np.array([self._commit_lsn], np.int64), begun])
+        commits = np.flatnonzero(is_commit)
+        committed, ended = (_lsns(taken, commits, _COMMIT_BYTES, offset) for offset in (2, 10))
+        if (begun[: len(committed)] != committed).any():
+            raise BadMessage("a transaction ends at another position than its beginning says")
+        before = np.concatenate([np.array([self.lsn], np.int64), ended])[: len(begun)]
+        if (wrong := np.flatnonzero(begun < before)).size:
+            found, end = (format_lsn(int(lsns[wrong[0]])) for lsns in (begun, before))
+            raise BadMessage(f"a transaction at {found} follows what ended at {end}")
+        if (ended <= committed).any():
+            raise BadMessage("a transaction ends before its commit")
+        if len(ended):
+            self.lsn = int(ended[-1])
+        self.is_inside = len(begun) > len(committed)
+        if self.is_inside:
+            self._commit_lsn = int(begun[-1])
+
+
+def _lsns(received: Received, numbers: Positions, size: int, offset: int) -> Positions:
+    """The log sequence number at an offset of each of these messages, which have `size` bytes."""
+    starts = received.starts[numbers]
+    if (received.ends[numbers] - starts != size).any():
+        raise BadMessage(f"the beginning or the end of a transaction does not have {size} bytes")
+    at = starts[:, None] + np.arange(offset, offset + 8)
+    found = np.ascontiguousarray(np.frombuffer(received.data, np.uint8)[at]).view(">u8").ravel()
+    if len(found):
+        checked_lsn(int(found.max()))
+    return found.astype(np.int64)
+
 
 def _kinds(received: Received) -> NDArray[np.uint8]:
-    try:
-        return np.frombuffer(received.data, np.uint8)[received.starts]
-    except IndexError:
-        raise BadMessage("an empty message") from None
+    return np.frombuffer(received.data, np.uint8)[received.starts]
 
 
 def _begin(received: Received, number: int) -> Begin:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from catalog import updates
 from catalog.objects import Column
-from protocol.pgoutput import BadMessage
+from protocol.pgoutput import BadText
 from protocol.pgoutput.messages import Relation
 from protocol.pgoutput.rows import Mask, Positions, Tuples, decode
 from protocol.pgwire.decode import BadValue, parse_text_column
@@ -83,11 +83,15 @@ class TypedRows:
 
 
 def typed(layout: Layout, relation: Relation, data: bytes, starts: Positions, ends: Positions) -> TypedRows:
-    """Decodes messages. PgError if they, or one of their values, cannot be used."""
+    """Decodes messages. BadMessage if they are malformed. PgError if one of their values cannot be used."""
     try:
         messages = decode(np.frombuffer(data, np.uint8), starts, ends, len(relation.columns))
-    except BadMessage as error:
-        raise PgError(SqlState.PROTOCOL_VIOLATION, f'changes of table "{layout.reference}": {error}') from None
+    except BadText as error:
+        raise PgError(
+            SqlState.CHARACTER_NOT_IN_REPERTOIRE,
+            f'table "{layout.reference}": invalid byte sequence for encoding "UTF8"',
+            detail=f"{error}.",
+        ) from None
     names = [column.name for column in relation.columns]
     columns = [names.index(column.name) for column in layout.columns]
     every = range(len(columns))

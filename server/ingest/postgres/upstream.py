@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -43,8 +43,12 @@ from server.ingest.postgres.transactions import NEVER, Item, Stretch, Transactio
 from server.ingest.postgres.typed_rows import Layout
 from server.ingest.source_kind import SourceContext, Target
 from server.ingest.upstream import Changes, UpstreamError
+from server.runtime.threads import thread_to_the_end
 
 STATUS_S = 10.0  # between two status updates; PostgreSQL's wal_sender_timeout is 60 s by default
+SILENT_UPDATES = 30  # status updates without an answer, after which the connection is ended
+ANSWER_S = 60.0  # for the queries and commands before the stream
+THREAD_BYTES = 1 << 20  # more bytes of messages are divided in a thread
 IDLE_LSN_S = 10.0  # how often the position is committed while other tables of the server are written
 LSN, SYSTEM, TIMELINE = "lsn", "system", "timeline"
 RECREATE = "Drop the collection and create it again."
@@ -116,10 +120,22 @@ class Postgres:
     # -- Upstream ---------------------------------------------------------------------------------------------------
 
     async def open(self, state: State) -> None:
+        with self._following_the_protocol():
+            await self._open(state)
+
+    async def _open(self, state: State) -> None:
         stored = {key: value for key, value in state.items() if value is not None}
         self._reset(parse_lsn(stored[LSN].decode()) if LSN in stored else 0)
         self._is_new = LSN not in stored
         self._replication = await Replication.open(self._server)
+        async with self._answering():
+            published = await self._examine(stored)
+        self._attach(stored, published)
+        self._status = asyncio.create_task(self._report_status(self._replication))
+
+    async def _examine(self, stored: Mapping[str, bytes]) -> list[PublishedTable]:
+        """Checks that the server has what follows the state. Returns the tables of the publication."""
+        assert self._replication is not None
         ((in_recovery,),) = await self._replication.query("SELECT pg_is_in_recovery()")
         if in_recovery != "f":  # its timeline could change while it is read
             raise UpstreamError(
@@ -137,14 +153,12 @@ class Postgres:
             if not self._is_new:
                 await self._check_slot(connection)
             with self._unpublished():
-                published = await published_tables(connection, self._server, self._publication)
+                return await published_tables(connection, self._server, self._publication)
         finally:
             connection.terminate()
-        self._attach(stored, published)
-        self._status = asyncio.create_task(self._report_status(self._replication))
 
     async def read(self, bytes_max: int) -> Changes:
-        try:
+        with self._following_the_protocol():
             if not self._is_streaming:
                 return await self._start()
             while True:
@@ -152,16 +166,15 @@ class Postgres:
                     return self._snapshot()
                 with self._unpublished():
                     await self._receive(bytes_max)
-                items = self._transactions.complete(self._staged_lsn)
-                if items is None and self._transactions.bytes >= bytes_max:
-                    items = self._transactions.everything()
-                await self._apply(items or [])
+                if self._transactions.bytes > THREAD_BYTES:
+                    items = await thread_to_the_end(self._taken, bytes_max)
+                else:
+                    items = self._taken(bytes_max)
+                await self._apply(items)
                 if self._transactions.is_inside:
                     await self._spill(bytes_max)
                 elif (changes := self._changes()) is not None:
                     return changes
-        except BadMessage as error:
-            raise PgError(SqlState.PROTOCOL_VIOLATION, f"{self._server}: {error}") from None
 
     async def committed(self, state: State) -> None:
         for tables in self._tables.values():
@@ -185,6 +198,28 @@ class Postgres:
         if self._replication is not None:
             self._replication.close()
         self._reset(0)
+
+    @contextmanager
+    def _following_the_protocol(self) -> Iterator[None]:
+        """Reports messages that PostgreSQL does not send. Nothing of them is committed, so that a retry is safe."""
+        try:
+            yield
+        except BadMessage as error:
+            message = f"{self._server}: the replication stream does not follow PostgreSQL's protocol: {error}"
+            raise UpstreamError(
+                message, "Changes are read again from the last transaction that was committed."
+            ) from None
+
+    @asynccontextmanager
+    async def _answering(self) -> AsyncIterator[None]:
+        """Limits the time of its body to ANSWER_S. BadMessage if it cannot unpack or convert an answer."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                yield
+        except ValueError as error:
+            raise BadMessage(f"the answer to a command is not usable: {error}") from None
+        except TimeoutError:
+            raise UpstreamError(f"{self._server} does not answer") from None
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
@@ -288,7 +323,8 @@ class Postgres:
             await self._stage()
         replication = self._connected
         try:
-            await replication.start(self._slot, self._publication, format_lsn(self._transactions.lsn))
+            async with self._answering():
+                await replication.start(self._slot, self._publication, format_lsn(self._transactions.lsn))
         except PgError as error:
             if error.sqlstate != SqlState.UNDEFINED_OBJECT:
                 raise
@@ -359,9 +395,16 @@ class Postgres:
             statistics.messages_received += len(received.starts)
             statistics.bytes_received += len(received.data)
             statistics.offset_known = max(statistics.offset_known or 0, received.wal_end)
+            await asyncio.sleep(0)  # other tasks of the event loop
             if not len(received.starts) and not transactions.has_complete:
                 return
-            await asyncio.sleep(0)  # other tasks of the event loop
+
+    def _taken(self, bytes_max: int) -> list[Item]:
+        """The complete transactions that were received, or everything if it is too large to wait for the end of one."""
+        items = self._transactions.complete(self._staged_lsn)
+        if items is None and self._transactions.bytes >= bytes_max:
+            items = self._transactions.everything()
+        return items or []
 
     async def _apply(self, items: Sequence[Item]) -> None:
         """Gives the messages to the writers of their tables."""
@@ -371,16 +414,20 @@ class Postgres:
                 case Stretch(data, starts, ends):
                     relations = relations_of(np.frombuffer(data, np.uint8), starts)
                     for oid in np.unique(relations).tolist():
+                        if not self._is_read(oid):
+                            continue
                         if oid not in self._relations:
                             raise BadMessage(f"changes of relation {oid}, which was not described")
                         chosen = relations == oid
                         messages = Messages(self._relations[oid], data, starts[chosen], ends[chosen])
                         waiting.setdefault(oid, []).append(messages)
                 case Relation():
-                    if self._relations.get(item.id) != item:
+                    # Others are not kept, because their number is not bounded.
+                    if self._is_read(item.id) and self._relations.get(item.id) != item:
                         await self._write(item.id, waiting.pop(item.id, []))
                         self._relations[item.id] = item
                         self._check_columns(item)
+                        await asyncio.sleep(0)  # other tasks of the event loop
                 case Truncate():
                     for oid in item.relations:
                         waiting.pop(oid, None)
@@ -401,6 +448,10 @@ class Postgres:
                 await table.writer.change(messages)
             except PgError as error:
                 self._stop(table.id, error)
+
+    def _is_read(self, oid: int) -> bool:
+        """Whether a collection has the relation, or will have it after the snapshot."""
+        return bool(self._tables.get(oid)) or any(copy.table.oid == oid for copy in self._staged)
 
     def _check_columns(self, relation: Relation) -> None:
         """Stops the table if an ALTER TABLE made it incompatible with its collection."""
@@ -444,11 +495,12 @@ class Postgres:
         return {LSN: format_lsn(self._transactions.lsn).encode(), **due}
 
     async def _report_status(self, replication: Replication) -> None:
-        """Keeps the connection alive while changes wait to be committed."""
+        """Keeps the connection alive while changes wait to be committed, and ends it if the server does not answer."""
         while True:
             await asyncio.sleep(STATUS_S)
-            if self._is_streaming:
-                replication.confirm_again()
+            if self._is_streaming and replication.confirm_again() > SILENT_UPDATES:
+                replication.abandon()
+                return
 
 
 async def drop_slot(replication: Replication, slot: str, *, wait: bool = False) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from protocol.pgoutput import BadMessage
 from protocol.pgoutput.messages import Begin, Commit, Relation, RelationColumn, ReplicaIdentity, Truncate, parse
 from protocol.pgoutput.stream import (
+    LSN_MAX,
     Keepalive,
     format_lsn,
     parse_keepalives,
@@ -85,11 +86,12 @@ def test_the_replication_protocol() -> None:
     assert format_lsn(0x16_B374_D848) == "16/B374D848"
     assert wal_end(b"w" + struct.pack(">QQQ", 8, 9, 0)) == 9
     assert status_update(5, 946_684_800_000_001) == b"r" + struct.pack(">QQQQB", 5, 5, 5, 1, 0)
-    with pytest.raises(BadMessage):
-        wal_end(b"w")
+    for malformed in (b"w", b"w" + struct.pack(">QQQ", 8, LSN_MAX + 1, 0)):
+        with pytest.raises(BadMessage):
+            wal_end(malformed)
 
 
-@given(st.lists(st.tuples(LSN, st.booleans()), min_size=1, max_size=5))
+@given(st.lists(st.tuples(st.integers(0, LSN_MAX), st.booleans()), min_size=1, max_size=5))
 def test_keepalives(said: list[tuple[int, bool]]) -> None:
     data = b"?" + b"".join(b"k" + struct.pack(">QQB", lsn, 7, asks) for lsn, asks in said)
     starts = np.arange(1, len(data), 18)

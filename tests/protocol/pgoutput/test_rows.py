@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pgoutput import BadMessage
+from protocol.pgoutput import BadMessage, BadText
 from protocol.pgoutput.rows import RowMessages, Tuples, decode, relations_of
 from tests.examples import examples
 from tests.protocol.pgoutput.plain import Change, Row, Unchanged, Value, written
@@ -104,7 +104,7 @@ def test_a_damaged_message_is_refused_or_decoded_but_not_read_beyond_its_end(
     data, starts, ends = laid_out(messages, b"")
     try:
         decoded = decode(data, starts, ends, width)
-    except BadMessage:
+    except (BadMessage, BadText):
         return
     again = as_changes(decoded, relations_of(data, starts).tolist())
     others = [change for index, change in enumerate(again) if index != number]
@@ -128,7 +128,7 @@ def test_a_tuple_of_another_width_is_refused() -> None:
 def test_a_text_that_is_not_utf_8_is_refused() -> None:
     message = written(Change("I", 7, None, ("ab",))).replace(b"ab", b"\xff\xfe")
     data, starts, ends = laid_out([message], b"")
-    with pytest.raises(BadMessage, match="UTF-8"):
+    with pytest.raises(BadText, match="UTF-8"):
         decode(data, starts, ends, 1)
 
 

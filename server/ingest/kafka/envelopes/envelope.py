@@ -20,6 +20,7 @@ from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
 
 MESSAGES_ON_LOOP = 1_024  # work on more messages than these is done in a thread
+BYTES_ON_LOOP = 64 * 1024  # the same for their size: nested values are decoded one by one
 
 Mask = NDArray[np.bool_]
 Errors = dict[str, CollectionError | None]
@@ -100,8 +101,10 @@ async def decode(layout: Layout, messages: Messages) -> Decoded:
 
 
 async def worked(messages: Messages, work: Callable[..., Result], *args: Any) -> Result:
-    """Returns `work(*args)`, which concerns all messages. It runs in a thread if they are many."""
-    return await asyncio.to_thread(work, *args) if len(messages) > MESSAGES_ON_LOOP else work(*args)
+    """Returns `work(*args)`, which concerns all messages. It runs in a thread if they are many or large."""
+    size = messages.keys.nbytes + messages.values.nbytes
+    is_large = len(messages) > MESSAGES_ON_LOOP or size > BYTES_ON_LOOP
+    return await asyncio.to_thread(work, *args) if is_large else work(*args)
 
 
 def permanent(decoded: Decoded, rows: NDArray[np.intp], topic: str, text: str) -> Errors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import pytest
 
 from catalog.source_definition import Secret
 from protocol.pgwire.errors import PgError
-from server.ingest.postgres.connection import Server
+from server.ingest.postgres.connection import KEEPALIVES, Server
 from server.ingest.postgres.replication import Replication
 from server.ingest.upstream import UpstreamError
 from tests.server.ingest.postgres.harness import definition, running
@@ -142,3 +143,15 @@ async def test_a_source_over_tls(tmp_path: Path, source_database: tuple[str, Any
             await upstream.execute("UPDATE t SET id = 2")
             await source.reached(upstream)
             assert await source.rows("t") == [(2,)]
+
+
+async def test_the_system_probes_a_server_that_sends_nothing(logical: str) -> None:
+    port = logical.rsplit(":", 1)[1].split("/")[0]
+    connection = await Server.of({"host": "127.0.0.1", "port": port, "database": "postgres"}).connect()
+    try:
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = {name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in KEEPALIVES}
+        assert options == KEEPALIVES
+    finally:
+        await connection.close()

@@ -12,13 +12,14 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.pgoutput.stream import LSN_MAX
 from server.ingest.postgres import replication
 from server.ingest.postgres.connection import Server
 from server.ingest.postgres.replication import Replication
 from server.ingest.upstream import UpstreamError
 
-LSN = st.integers(0, 2**64 - 1)
-WAL = st.tuples(st.just("w"), LSN, st.binary(max_size=12))
+LSN = st.integers(0, LSN_MAX)
+WAL = st.tuples(st.just("w"), LSN, st.binary(min_size=1, max_size=12))
 KEEPALIVE = st.tuples(st.just("k"), LSN, st.booleans())
 NOTICE = st.tuples(st.just("N"), st.just(0), st.binary(max_size=3))
 
@@ -44,6 +45,9 @@ class Transport:
 
     def set_protocol(self, protocol: Any) -> None:
         self.protocol = protocol
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def write(self, data: bytes) -> None:
         self.written += data

@@ -1,0 +1,67 @@
+"""Plans of dataflows: the shortest first, whatever waits before it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from server.runtime import offload
+from server.runtime.offload import in_background_thread
+from server.sql.grammar.checkpoint import checkpoint
+
+FIRST_S = 0.01
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload, "FIRST_S", FIRST_S)
+
+
+class Work:
+    """Work of a number of seconds."""
+
+    def __init__(self, seconds: float, ended: list[float]) -> None:
+        self.seconds, self.begun, self._ended = seconds, 0, ended
+
+    def __call__(self) -> float:
+        self.begun += 1
+        end = time.monotonic() + self.seconds
+        while time.monotonic() < end:
+            checkpoint()
+        self._ended.append(self.seconds)
+        return self.seconds
+
+
+async def test_short_work_does_not_wait_for_long_work() -> None:
+    ended: list[float] = []
+    works = [Work(seconds, ended) for seconds in (0.5, 0.2, *[0.001] * 20, 0.1)]
+    assert await asyncio.gather(*map(in_background_thread, works)) == [work.seconds for work in works]
+    assert ended == sorted(ended)
+    assert works[0].begun <= 7  # 0.01 + 0.02 + ... s
+
+
+async def test_long_work_alone_begins_once() -> None:
+    work = Work(0.1, [])
+    assert await in_background_thread(work) == 0.1
+    assert work.begun == 1
+
+
+async def test_errors_and_cancellations() -> None:
+    def fails() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await in_background_thread(fails)
+    ended: list[float] = []
+    endless, waits = Work(60, ended), Work(60, ended)
+    tasks = [asyncio.create_task(in_background_thread(work)) for work in (endless, waits)]
+    await asyncio.sleep(5 * FIRST_S)
+    for task in tasks:
+        task.cancel()
+    assert [type(found) for found in await asyncio.gather(*tasks, return_exceptions=True)] == [
+        asyncio.CancelledError
+    ] * 2
+    assert await in_background_thread(Work(0.001, ended)) == 0.001
+    assert ended == [0.001]
