@@ -50,6 +50,8 @@ class CursorRows:
         """Moves as `fetch` does. Returns the number of rows that it would return."""
         if count == 0 and direction is not Direction.ABSOLUTE:
             return int(self._is_on_row)
+        if direction is Direction.BACKWARD and count is None and self._position == 0:
+            return 0  # before the first row this is no move, also of a cursor that does not scroll
         first, rows = self._advance(direction, count)
         return abs(rows) if first else 0
 

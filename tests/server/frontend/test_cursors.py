@@ -65,6 +65,7 @@ def test_cursors_are_as_in_postgresql(theirs: Connection, connect: Connect) -> N
     @given(st.lists(STEPS, min_size=4, max_size=25), st.booleans())
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH -1 FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "FETCH BACKWARD 0 FROM c"], False)
+    @example(["DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT * FROM v", "MOVE BACKWARD ALL FROM c"], False)
     @example(["DECLARE c NO SCROLL CURSOR FOR SELECT 1", "SAVEPOINT s", "MOVE -1 FROM c", "ROLLBACK TO s"], True)
     @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "FETCH 2147483647 FROM c", "MOVE -2147483647 FROM c"], True)
     @example(["DECLARE c SCROLL CURSOR FOR SELECT 1", "FETCH 2147483648 FROM c"], True)
