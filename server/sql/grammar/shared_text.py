@@ -24,6 +24,7 @@ from protocol.pgwire.types import INT4, INT8, PgType
 from server.sql.grammar.lexer import STRING
 
 CHARS_MAX = 1_024
+_AFTER_LARGEST_INT4 = str(1 << 31)  # an int8, and with a sign before it an int4
 LITERALS_MAX = 32
 
 _INTEGER = "-?[0-9]{1,18}"
@@ -88,10 +89,10 @@ def shared_text(text: str) -> SharedText | None:
                 depth = -CHARS_MAX
             if depth != 1:
                 literal = None
-        if literal is None:
+        if literal is None or literal == _AFTER_LARGEST_INT4:
             return match[0]
         literals.append(literal)
-        small = -(1 << 31) < int(literal) < 1 << 31 if groups["string"] is None else False
+        small = -(1 << 31) <= int(literal) < 1 << 31 if groups["string"] is None else False
         types.append(None if groups["string"] is not None else INT4 if small else INT8)
         return f"{match[0][: -len(literal)]}${len(literals)}"
 

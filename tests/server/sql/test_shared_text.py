@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -174,6 +174,8 @@ STATEMENTS = st.one_of(
 )
 
 
+@example("SELECT -2147483648, b FROM t WHERE a = a")
+@example("SELECT a FROM t WHERE a = -2147483648")
 @given(STATEMENTS)
 def test_the_shared_text_has_the_plan_of_the_text(text: str) -> None:
     same(text)
