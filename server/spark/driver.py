@@ -15,6 +15,9 @@ SESSION_PROPERTIES = {
     "spark.sql.timeType.enabled": "true",  # enables the functions of TIME, which are off by default
     "spark.sql.cteRecursionLevelLimit": "10000",  # PostgreSQL has no limit; each level runs as a separate job
     "spark.sql.adaptive.enabled": "false",  # adaptive execution makes a small aggregate 20 % slower
+    # This rule moves a correlated subquery of the select list into a LIMIT. It becomes a join there, and another rule
+    # removes the sort below the join, so that the LIMIT would return any rows.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughLimitAndOffset",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.leafNodeDefaultParallelism": "1",
     # A LocalRelation can be folded without a job but is slow to plan: from 10,000 rows on an RDD is faster, at 10^6

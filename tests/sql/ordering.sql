@@ -89,3 +89,27 @@ SELECT count(*) FROM (SELECT 1) x TABLESAMPLE SYSTEM (1);
 WITH c AS (SELECT 1) SELECT count(*) FROM c TABLESAMPLE SYSTEM (1);
 SELECT id FROM people FOR UPDATE;
 SELECT id FROM people FOR SHARE;
+
+-- subqueries of the select list, which keep the order and the rows of a LIMIT
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC, id;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC, id LIMIT 3;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC, id DESC LIMIT 3 OFFSET 2;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) FROM people p ORDER BY salary DESC NULLS LAST, id DESC;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) FROM people p ORDER BY id DESC LIMIT 4;
+SELECT id FROM people p ORDER BY (SELECT count(*) FROM people o WHERE o.boss = p.id) DESC, id DESC LIMIT 4;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM (SELECT * FROM people ORDER BY id DESC LIMIT 3) p;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM (SELECT * FROM people ORDER BY id DESC LIMIT 3) p ORDER BY n, id;
+WITH p AS (SELECT id, dept FROM people ORDER BY id DESC LIMIT 3) SELECT id, (SELECT max(o.id) FROM people o WHERE o.dept = p.dept) FROM p;
+SELECT id, (SELECT max(o.id) FROM people o WHERE o.dept = p.dept) FROM (SELECT * FROM people ORDER BY id DESC OFFSET 4) p;
+SELECT id, EXISTS (SELECT FROM people o WHERE o.boss = p.id) AS leads FROM people p ORDER BY leads DESC, id DESC;
+SELECT id, EXISTS (SELECT FROM people o WHERE o.boss = p.id) FROM people p ORDER BY id DESC LIMIT 3;
+SELECT id, id IN (SELECT boss FROM people WHERE boss IS NOT NULL) AS leads FROM people p ORDER BY leads, id DESC LIMIT 5;
+SELECT id, id IN (SELECT boss FROM people WHERE boss IS NOT NULL) FROM (SELECT id FROM people ORDER BY id DESC LIMIT 3) p;
+SELECT dept, (SELECT max(o.id) FROM people o WHERE o.dept = p.dept) AS last FROM people p GROUP BY dept ORDER BY last DESC NULLS LAST;
+SELECT dept, count(*), (SELECT max(o.id) FROM people o WHERE o.dept = p.dept) FROM people p GROUP BY dept ORDER BY dept DESC LIMIT 2;
+SELECT DISTINCT ON (dept) dept, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY dept, n DESC, id;
+SELECT DISTINCT (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC;
+SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC FETCH FIRST 2 ROWS WITH TIES;
+SELECT id, generate_series(1, 2), (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC, id, 2 LIMIT 5;
+SELECT id, row_number() OVER (ORDER BY id DESC), (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n, 2;
+SELECT array(SELECT o.id FROM people o WHERE o.dept = p.dept ORDER BY (SELECT count(*) FROM people x WHERE x.boss = o.id) DESC, o.id) FROM people p ORDER BY id;

@@ -29,14 +29,14 @@ def with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[Sort
         case Sort(keys=keys):
             return relation, keys
         case Project(input=Sort(keys=keys)):
-            return _project(binder, relation, keys)
+            return with_keys(binder, relation, keys)
         case Project(input=Limit() | Project()):
             below, keys = with_order(binder, relation.input)
-            return _project(binder, replace(relation, input=below), keys) if keys else (relation, ())
+            return with_keys(binder, replace(relation, input=below), keys) if keys else (relation, ())
     return relation, ()
 
 
-def _project(binder: Binder, project: Project, keys: Sequence[SortKey]) -> tuple[Project, tuple[SortKey, ...]]:
+def with_keys(binder: Binder, project: Project, keys: Sequence[SortKey]) -> tuple[Project, tuple[SortKey, ...]]:
     """The projection with the keys among its columns."""
     columns, expressions = list(project.columns), list(project.expressions)
     found = []

@@ -15,15 +15,15 @@ from server.sql.bind.distinct import check_distinct_on, distinct_on, distinct_ro
 from server.sql.bind.from_clause import from_clause
 from server.sql.bind.grouping import Grouping, is_aggregated
 from server.sql.bind.grouping_sets import Groups, group_by
-from server.sql.bind.inherited_order import ordered, with_order
+from server.sql.bind.inherited_order import ordered, with_keys, with_order
 from server.sql.bind.limits import limited
 from server.sql.bind.order import order_terms
 from server.sql.bind.row_locks import check_row_locks, row_locks
 from server.sql.bind.select_list import Item, projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
-from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, WindowCall, contains
-from server.sql.relations import DistinctOn, Filter, Relation, Sort, Unnest
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, Subquery, WindowCall, contains
+from server.sql.relations import DistinctOn, Filter, Relation, Sort, Unnest, only
 from server.sql.scope import Scope, in_clause
 
 
@@ -80,9 +80,7 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         check_distinct_on(binder, clauses.on, order, tree)
         relation = DistinctOn(relation, tuple(clauses.on), tuple(order))
     if distinct is None or clauses.on is not None:
-        if order:
-            relation = Sort(relation, tuple(order))
-        relation = projection(binder, relation, items)
+        relation = _ordered(binder, relation, items, order) if order else projection(binder, relation, items)
     else:
         relation = distinct_rows(binder, relation, items, order, tree)
     return limited(binder, relation, tree, scope)
@@ -125,6 +123,18 @@ def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Claus
     clauses.sets = [(column, grouping.rewrite(array)) for column, array in clauses.sets]
     relation = grouping.node()
     return relation if having is None else Filter(relation, having)
+
+
+def _ordered(binder: Binder, relation: Relation, items: Sequence[Item], order: Sequence[SortKey]) -> Relation:
+    """The items over the sorted relation.
+
+    Subqueries are computed below the sort, because Spark computes them by joins, which do not preserve an order.
+    """
+    if not any(contains(item.expression, Subquery) for item in items):
+        return projection(binder, Sort(relation, tuple(order)), items)
+    project = projection(binder, relation, items)
+    below, keys = with_keys(binder, project, order)
+    return only(Sort(below, keys), project.columns)
 
 
 def _expanded(
