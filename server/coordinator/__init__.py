@@ -14,7 +14,7 @@
   state.
 - `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
 - `notifications`: delivers NOTIFY to the sessions that listen.
-- `activity`: the connected sessions. `tasks`: the background tasks.
+- `activity`: the connected sessions; `endpoints`: their connections. `tasks`: the background tasks.
 
 Imports point from `coordinator`, the only module that uses all others, to `tasks` and `holds`, which use none.
 """

@@ -85,6 +85,13 @@ CREATE MACRO fn.current_database() AS (SELECT tw_s.database FROM pg.tw_session t
 -- privileges. `tw_enabled` has the roles whose privileges the session's role has.
 CREATE MACRO tw.acl_role(p_name) AS (
   CASE WHEN regexp_full_match(p_name, '[A-Za-z0-9_]*') THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
+CREATE MACRO tw.acl_role_name(p_role) AS (
+  coalesce((SELECT tw.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r
+    WHERE tw_r.tw_oid = p_role), p_role::VARCHAR));
+CREATE MACRO tw.acl_letters() AS TABLE
+  SELECT unnest(['a', 'r', 'w', 'd', 'D', 'x', 't', 'X', 'U', 'C', 'T', 'c', 's', 'A', 'm']) AS letter,
+    unnest(range(15)) AS place, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER',
+      'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN']) AS privilege;
 CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
   SELECT CASE p_kind::VARCHAR
     WHEN 'c' THEN []::VARCHAR[]
@@ -101,23 +108,30 @@ CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
     WHEN 'F' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
     WHEN 'S' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
     ELSE error('unrecognized object type abbreviation: ' || p_kind) END
-  FROM (SELECT coalesce((SELECT tw.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
-      pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_owner), p_owner::VARCHAR) AS tw_name) tw_o);
+  FROM (SELECT tw.acl_role_name(p_owner) AS tw_name) tw_o);
 CREATE MACRO tw.acl_entries(p_acl) AS (
-  SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.tw_privilege,
-      'is_grantable': contains(tw_i.tw_letters, tw_l.tw_letter || '*')} ORDER BY tw_i.tw_place, tw_l.tw_order)
+  SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.privilege,
+      'is_grantable': contains(tw_i.tw_letters, tw_l.letter || '*')} ORDER BY tw_i.tw_place, tw_l.place)
   FROM (SELECT tw_p.tw_place, tw_p.tw_parts[1] AS tw_grantee, tw_p.tw_parts[2] AS tw_letters, tw_p.tw_parts[3] AS tw_grantor
         FROM (SELECT tw_u.tw_place, regexp_extract(tw_u.tw_item, '^("(?:[^"]|"")*"|[^"=]*)=([A-Za-z*]*)/(.*)$',
                 ['1', '2', '3']) AS tw_split, [tw_split['1'], tw_split['2'], tw_split['3']] AS tw_parts
               FROM (SELECT unnest(p_acl::VARCHAR[]) AS tw_item, unnest(range(len(p_acl))) AS tw_place) tw_u) tw_p) tw_i
-  JOIN (SELECT unnest(['a', 'r', 'w', 'd', 'D', 'x', 't', 'X', 'U', 'C', 'T', 'c', 's', 'A', 'm']) AS tw_letter,
-          unnest(range(15)) AS tw_order, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES',
-            'TRIGGER', 'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN'])
-            AS tw_privilege) tw_l ON contains(tw_i.tw_letters, tw_l.tw_letter)
+  JOIN tw.acl_letters() tw_l ON contains(tw_i.tw_letters, tw_l.letter)
   JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_g ON tw_g.tw_name = tw_i.tw_grantor
   LEFT JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_e
     ON tw_e.tw_name = tw_i.tw_grantee);
 CREATE MACRO fn.aclexplode(p_acl) AS (unnest(tw.acl_entries(p_acl)));
+CREATE MACRO fn.makeaclitem(p_grantee, p_grantor, p_privileges, p_grantable) AS (
+  SELECT CASE WHEN p_grantee IS NULL OR p_grantor IS NULL OR p_privileges IS NULL OR p_grantable IS NULL THEN NULL
+    WHEN tw_p.tw_unknown IS NOT NULL THEN error('unrecognized privilege type: "' || tw_p.tw_unknown || '"')
+    ELSE CASE WHEN p_grantee = 0 THEN '' ELSE tw.acl_role_name(p_grantee) END || '=' || tw_p.tw_letters || '/'
+      || tw.acl_role_name(p_grantor) END
+  FROM (SELECT string_agg(tw_w.tw_letter || CASE WHEN p_grantable THEN '*' ELSE '' END, '' ORDER BY tw_w.tw_place)
+            AS tw_letters, min(tw_w.tw_unknown) AS tw_unknown
+        FROM (SELECT DISTINCT tw_l.letter AS tw_letter, tw_l.place AS tw_place,
+                CASE WHEN tw_l.letter IS NULL THEN tw_n.tw_name END AS tw_unknown
+              FROM (SELECT trim(unnest(string_split(p_privileges, ','))) AS tw_name) tw_n LEFT JOIN tw.acl_letters() tw_l
+                ON upper(tw_n.tw_name) IN (tw_l.privilege, CASE tw_l.letter WHEN 'T' THEN 'TEMP' END)) tw_w) tw_p);
 
 -- what the views of information_schema show to the session's role: objects that it owns or has a privilege on
 CREATE MACRO tw.is_enabled(p_role) AS (
@@ -274,7 +288,10 @@ CREATE MACRO fn.pg_index_column_has_property(p_oid, p_column, p_property) AS (
 CREATE MACRO fn.pg_my_temp_schema() AS (0::UINTEGER);
 CREATE MACRO fn.pg_is_other_temp_schema(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN false END);
 CREATE MACRO fn.pg_is_in_recovery() AS false;
-CREATE MACRO fn.pg_is_wal_replay_paused() AS (NULL::BOOLEAN);
+CREATE MACRO fn.pg_is_wal_replay_paused() AS (error('recovery is not in progress')::BOOLEAN);
+CREATE MACRO tw.lsn(p_lsn) AS (
+  ('0x' || split_part(p_lsn, '/', 1))::BIGINT * 4294967296::DECIMAL(38, 0) + ('0x' || split_part(p_lsn, '/', 2))::BIGINT);
+CREATE MACRO fn.pg_wal_lsn_diff(p_end, p_begin) AS (tw.lsn(p_end) - tw.lsn(p_begin));
 CREATE MACRO fn.pg_trigger_depth() AS 0;
 CREATE MACRO fn.pg_jit_available() AS false;
 CREATE MACRO fn.pg_client_encoding() AS 'UTF8';

@@ -135,6 +135,7 @@ class Transaction:
     `begins`: the times at which the history of new objects begins. `beginning`: keeps that history.
     `savepoints`: those that are not released, in order.
     `statement`: while a statement with several writes is executed, what its parts see.
+    `number`: that of txid_current(), if it was called.
     """
 
     settings: Settings
@@ -167,6 +168,7 @@ class Transaction:
     tables: dict[ObjectId, Table] = field(default_factory=dict)
     altered: list[_Unaltered] = field(default_factory=list)
     statement: StatementSnapshot | None = None
+    number: int | None = None
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
     """The states of sequences that it has created or restarted, by id and generation."""
     _merged: dict[ObjectId, Merged] = field(default_factory=dict)
@@ -198,7 +200,7 @@ class Transaction:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the transaction is a block, has failed, has a mode, or has holds, locks or effects."""
+        """Whether the transaction is a block, has failed, has a mode or a number, or has holds, locks or effects."""
         return (
             self.explicit
             or self.failed
@@ -208,6 +210,7 @@ class Transaction:
             or bool(self.locked or self.advisory or self.pending or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
+            or self.number is not None
         )
 
     def enter(self, mode: Mode, statement: str) -> None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from catalog.objects import EnumType, SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import named_type
+from protocol.pgwire.types import INT4, TEXT, TIMESTAMPTZ, PgType, named_type
 from server.execution.catalog_query.privilege_calls import privilege_of_columns
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
@@ -19,8 +19,10 @@ from server.pg_catalog.rewrite import Names
 from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
+from server.session_state.facts import fact
 from server.settings import checked_value
-from server.sql.constant import PRIVILEGE_FUNCTIONS
+from server.sql.bind.session import SESSION_FUNCTIONS
+from server.sql.constant import FACTS, PRIVILEGE_FUNCTIONS
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.sequence_names import name_parts
 from server.sql.type_names import find_type
@@ -145,6 +147,9 @@ def _session_value(
             return exp.Literal.number(bindings.backend_pid)
         case "pg_postmaster_start_time":
             return _timestamptz(bindings.started_us)
+        case _ if name in FACTS and not arguments:
+            value = fact(context, name) if running else None
+            return _literal(value, SESSION_FUNCTIONS[name])
         case "pg_listening_channels" if not arguments:
             channels = [exp.Literal.string(channel) for channel in context.listening.channels if running]
             texts = exp.Cast(this=exp.Array(expressions=channels), to=exp.DataType.build("VARCHAR[]", dialect="duckdb"))
@@ -154,9 +159,10 @@ def _session_value(
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
             named = [s.name for s in rows.visible.path if implicit or s.name in context.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])
-        case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
+        case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" | "clock_timestamp":
             # Planning always has the same time: otherwise each plan would be another query, whose columns are unknown.
-            return _timestamptz(bindings.now_us if running else 0)
+            us = {"statement_timestamp": bindings.statement_us, "clock_timestamp": bindings.clock_us}
+            return _timestamptz(us.get(name, bindings.now_us) if running else 0)
         case "current_setting" if not any(isinstance(argument, exp.Column) for argument in arguments):
             values = [constant(argument) for argument in arguments]
             return _text(_setting(context, values) if running else "")
@@ -178,6 +184,16 @@ def _privilege(context: Context, name: str, arguments: Sequence[Any], *, running
     evaluate = context.bindings().privilege_function
     found = evaluate(name, arguments) if running and evaluate is not None else None
     return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
+
+
+def _literal(value: Any, type: PgType) -> exp.Expr:
+    """The value of a session function of this type."""
+    if type is TEXT:
+        return _text(value)
+    if type is TIMESTAMPTZ:
+        return _timestamptz(value or 0)
+    number = exp.Null() if value is None else exp.Literal.number(value)
+    return exp.Cast(this=number, to=exp.DataType.build("INTEGER" if type is INT4 else "BIGINT", dialect="duckdb"))
 
 
 def _text(value: str | None) -> exp.Expr:

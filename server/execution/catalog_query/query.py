@@ -36,7 +36,7 @@ _NO_RELATION = words(
     pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
     has_function_privilege has_language_privilege has_tablespace_privilege
     has_foreign_data_wrapper_privilege has_server_privilege
-    getdatabaseencoding pg_listening_channels acldefault aclexplode pg_blocking_pids
+    getdatabaseencoding pg_listening_channels acldefault aclexplode makeaclitem pg_blocking_pids
     """
 )
 """Functions that make a query without relations a catalog query."""

@@ -112,6 +112,7 @@ def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> d
     return {
         **shown,
         "client_addr": entry.client_ip,
+        "client_port": None if entry.endpoints.client is None else entry.endpoints.client.port,
         "backend_start": entry.connected_us,
         "xact_start": seen.transaction_us,
         "query_start": seen.query_us,
