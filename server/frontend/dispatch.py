@@ -70,6 +70,7 @@ class Dispatcher:
         self.portals = Portals()
         self.statements = PreparedStatements()
         self.transactions = Transactions(context, self.portals)
+        context.own_rows = {"pg_cursors": self.portals.rows, "pg_prepared_statements": self.statements.rows}
         self.has_several_statements = False
         """Whether the current Query message has more than one statement."""
 
@@ -294,7 +295,7 @@ class Dispatcher:
                 self.statements.check_unused(name.name)
                 declared = [known_type(self.context, type) for type in types]
                 prepared = await offload("" if inner is None else inner.text, prepare, self.context, inner, declared)
-                self.statements.put(name.name, prepared)
+                self.statements.put(name.name, prepared, statement.text)
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
                 prepared = await offload("", self._revalidated_statement, name.name)
@@ -344,6 +345,7 @@ class Dispatcher:
                     )
                 formats = (BINARY_FORMAT,) if statement.binary else ()
                 cursor = Portal(Prepared(inner, (), declared=types), parameters, formats, cursor=True, hold=hold)
+                cursor.text, cursor.scroll = statement.text, statement.scroll is not False
                 self.portals.check_unused(name.name)
                 if not isinstance(inner, s.Subscribe):
                     await self._run_cursor(cursor, statement)

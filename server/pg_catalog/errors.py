@@ -34,7 +34,7 @@ def pg_error(error: duckdb.Error) -> PgError:
         if message == "recovery is not in progress":
             hint = "Recovery control functions can only be executed during recovery."
             return PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message, hint=hint)
-        if message.startswith("unrecognized privilege type: "):
+        if message.startswith(("unrecognized privilege type: ", "string is not a valid identifier: ")):
             return PgError(SqlState.INVALID_PARAMETER_VALUE, message)
         missing = re.fullmatch(r'(\w+) ".*" does not exist', message)
         if missing is not None and missing[1] in _MISSING:

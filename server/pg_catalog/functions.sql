@@ -27,6 +27,17 @@ CREATE MACRO fn.pg_ts_template_is_visible(p_oid) AS (p_oid IS NOT NULL);
 CREATE MACRO fn.quote_ident(p_name) AS (
   CASE WHEN regexp_full_match(p_name, '[a-z_][a-z0-9_]*') AND p_name NOT IN (SELECT word FROM pg.tw_reserved)
        THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
+CREATE MACRO tw.identifiers(p_name) AS (
+  list_transform(regexp_extract_all(p_name, '"(?:[^"]|"")*"|[^\s."]+'), lambda tw_x: tw.name_part(tw_x)));
+CREATE MACRO tw.parsed_identifier(p_name) AS (
+  CASE WHEN p_name IS NULL OR (NOT regexp_matches(p_name, '\.\s*$') AND regexp_full_match(p_name,
+      '\s*(?:(?:"(?:[^"]|"")+"|[\pL_][\pL\pN_$]*)\s*(?:\.\s*|$))+')) THEN tw.identifiers(p_name)
+    ELSE error('string is not a valid identifier: "' || p_name || '"') END);
+CREATE MACRO fn.parse_ident(p_name) AS (tw.parsed_identifier(p_name)),
+  (p_name, p_strict) AS (tw.parsed_identifier(CASE WHEN p_strict THEN p_name ELSE regexp_extract(p_name,
+    '^\s*(?:"(?:[^"]|"")+"|[\pL_][\pL\pN_$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[\pL_][\pL\pN_$]*))*') END));
+CREATE MACRO fn.initcap(p_text) AS (array_to_string(list_transform(regexp_extract_all(lower(p_text),
+  '[\pL\pN]+|[^\pL\pN]+'), lambda tw_x: upper(tw_x[1]) || tw_x[2:]), ''));
 CREATE MACRO fn.quote_literal(p_text) AS ('''' || replace(p_text::VARCHAR, '''', '''''') || '''');
 CREATE MACRO fn.format_type(p_type, p_modifier) AS (
   CASE WHEN p_type IS NULL THEN NULL WHEN p_type = 0 THEN '-' ELSE coalesce(
@@ -67,13 +78,17 @@ CREATE MACRO tw.regproc_text(p_oid) AS (
                       WHERE tw_p.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO tw.regprocedure_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT tw_f.tw_name || '(' || tw_f.tw_arguments || ')' FROM (SELECT arguments AS tw_arguments,
+       ELSE coalesce((SELECT tw_f.tw_name || '(' || replace(tw_f.tw_arguments, ', ', ',') || ')' FROM (SELECT arguments AS tw_arguments,
       name AS tw_name, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO tw.regoperator_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '0'
        ELSE coalesce((SELECT tw_o.tw_name || '(' || CASE tw_o.tw_left WHEN 0 THEN 'NONE' ELSE tw.regtype_text(tw_o.tw_left) END
         || ',' || tw.regtype_text(tw_o.tw_right) || ')' FROM (SELECT oid AS tw_oid, oprname AS tw_name, oprleft AS tw_left,
         oprright AS tw_right FROM pg.pg_operator) tw_o WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
+CREATE MACRO tw.regoper_text(p_oid) AS (
+  CASE WHEN p_oid = 0 THEN '0'
+       ELSE coalesce((SELECT tw_o.tw_name FROM (SELECT oid AS tw_oid, oprname AS tw_name FROM pg.pg_operator) tw_o
+                      WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.pg_get_userbyid(p_oid) AS (
   coalesce((SELECT tw_r.tw_rolname FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r WHERE
       tw_r.tw_oid = p_oid), 'unknown (OID=' || p_oid || ')'));
@@ -176,7 +191,7 @@ CREATE MACRO tw.type_keys() AS TABLE
   UNION SELECT chr(1) || v.text || v.dimensions, v.oid FROM pg.tw_types v;
 -- the OID of the object that a text names, in a cast to regclass etc. An error if there is none
 CREATE MACRO tw.oid_or_error(p_kind, p_name, p_oid) AS (
-  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN try_cast(p_name AS UINTEGER)
        ELSE coalesce(p_oid, error(p_kind || ' "' || p_name || '" does not exist')::UINTEGER) END);
 CREATE MACRO tw.regclass_oid(p_name) AS (tw.oid_or_error('relation', p_name, (
   SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.relation_keys()) tw_k
@@ -285,8 +300,25 @@ CREATE MACRO fn.pg_relation_is_publishable(p_oid) AS (p_oid::UINTEGER >= 16384);
 CREATE MACRO fn.pg_tablespace_location(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN '' END);
 CREATE MACRO fn.pg_index_column_has_property(p_oid, p_column, p_property) AS (
   CASE p_property WHEN 'asc' THEN true WHEN 'orderable' THEN true WHEN 'nulls_last' THEN true ELSE false END);
+CREATE MACRO fn.pg_indexam_has_property(p_method, p_property) AS (
+  SELECT CASE lower(p_property)
+    WHEN 'can_order' THEN tw_m.tw_name = 'btree'
+    WHEN 'can_unique' THEN tw_m.tw_name = 'btree'
+    WHEN 'can_multi_col' THEN tw_m.tw_name NOT IN ('hash', 'spgist')
+    WHEN 'can_exclude' THEN tw_m.tw_name NOT IN ('gin', 'brin')
+    WHEN 'can_include' THEN tw_m.tw_name IN ('btree', 'gist', 'spgist') END
+  FROM (SELECT oid AS tw_oid, amname AS tw_name FROM pg.pg_am WHERE amtype = 'i') tw_m WHERE tw_m.tw_oid = p_method);
+CREATE MACRO fn.pg_index_has_property(p_oid, p_property) AS (
+  SELECT CASE lower(p_property)
+    WHEN 'clusterable' THEN tw_i.tw_name IN ('btree', 'gist')
+    WHEN 'index_scan' THEN tw_i.tw_name NOT IN ('gin', 'brin')
+    WHEN 'bitmap_scan' THEN true
+    WHEN 'backward_scan' THEN tw_i.tw_name IN ('btree', 'hash') END
+  FROM (SELECT c.oid AS tw_oid, m.amname AS tw_name FROM pg.pg_class c JOIN pg.pg_am m ON m.oid = c.relam
+        WHERE c.relkind = 'i') tw_i WHERE tw_i.tw_oid = p_oid);
 CREATE MACRO fn.pg_my_temp_schema() AS (0::UINTEGER);
 CREATE MACRO fn.pg_is_other_temp_schema(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN false END);
+CREATE MACRO tw.xid_age(p_xid) AS (CASE WHEN p_xid IS NOT NULL THEN 0 END);
 CREATE MACRO fn.pg_is_in_recovery() AS false;
 CREATE MACRO fn.pg_is_wal_replay_paused() AS (error('recovery is not in progress')::BOOLEAN);
 CREATE MACRO tw.lsn(p_lsn) AS (

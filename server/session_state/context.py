@@ -91,6 +91,8 @@ class Context:
     """Whether the session has created temporary objects."""
     volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
+    own_rows: Mapping[str, Callable[[], list[dict[str, object]]]] = field(default_factory=dict)
+    """The rows of pg_prepared_statements and pg_cursors, by the name of the relation."""
     query: CurrentQuery = field(default_factory=CurrentQuery)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from catalog.objects import EnumType, SystemTable
@@ -78,14 +79,10 @@ def _registered(context: Context, kind: str, text: str) -> int:
             return int(role)
         case "regproc":
             return _function_oid(rows, parts[-1])
-        case "regoperator":
+        case "regoperator" | "regoper":
             raise PgError(SqlState.UNDEFINED_FUNCTION, f"operator does not exist: {text}")
         case _:
-            functions = rows["tw_functions"].to_pylist()
-            for function in functions:
-                if f"{function['name']}({function['arguments']})" == text.removeprefix("pg_catalog."):
-                    return int(function["oid"])
-            raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
+            return _signature_oid(context, rows, text)
 
 
 def _function_oid(rows: CatalogRows, name: str) -> int:
@@ -95,6 +92,21 @@ def _function_oid(rows: CatalogRows, name: str) -> int:
     if len(found) > 1:
         raise PgError(SqlState.AMBIGUOUS_FUNCTION, f'more than one function named "{name}"')
     return int(found[0])
+
+
+def _signature_oid(context: Context, rows: CatalogRows, text: str) -> int:
+    """The function with a name and types of arguments: `lower(text)`. 42704 for an unknown type."""
+    name, parenthesis, rest = text.removeprefix("pg_catalog.").partition("(")
+    listed = rest.strip().removesuffix(")").strip()
+    if not parenthesis or not rest.rstrip().endswith(")"):
+        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "expected a left parenthesis")
+    wanted = [_type_oid(context, type) for type in listed.split(",")] if listed else []
+    functions = rows["pg_proc"].select(["oid", "proname", "proargtypes"])
+    same_name = functions.filter(pc.equal(functions["proname"], name.strip().strip('"'))).to_pylist()
+    found = next((int(row["oid"]) for row in same_name if row["proargtypes"] == wanted), None)
+    if found is None:
+        raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
+    return found
 
 
 def _type_oid(context: Context, text: str) -> int:

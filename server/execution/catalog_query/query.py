@@ -104,7 +104,7 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
     """Runs a planned query over the catalog as the session sees it now. Allowed in any transaction."""
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
-    rows, uncached = catalog_rows(context), uncached_relations(context, made.sql)
+    rows, uncached = catalog_rows(context), await uncached_relations(context, made.sql)
     table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, uncached)
     table = sent(table, plan.signals, context.signal)
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
@@ -114,7 +114,7 @@ async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     """Returns the rows of one of PostgreSQL's relations with the Arrow types of the planner; columns c0, c1, ..."""
     relation = BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
-    rows, uncached = catalog_rows(context), uncached_relations(context, query)
+    rows, uncached = catalog_rows(context), await uncached_relations(context, query)
     found = await context.catalog_engine.run(query, rows.revision, rows.relation, uncached)
     columns = [found.column(n).cast(parse_type(column.type).arrow) for n, column in enumerate(table.columns)]
     return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
