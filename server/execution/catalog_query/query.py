@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import builtin
-from catalog.objects import SystemTable
+from catalog.objects import Item, SystemTable
 from protocol.pgwire.types import BOOL, JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
@@ -50,19 +50,23 @@ def is_catalog_query(context: Context, statement: Select) -> bool:
     """
     if statement.as_of is not None:
         return False
-    tree = statement.query.tree
+    items = relations_of(context, statement.query.tree)
+    if not items:
+        return _uses_catalog_functions(statement.query.tree)
+    schemas = {item.schema_id for item in items if item is not None}
+    return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS
+
+
+def relations_of(context: Context, tree: exp.Expr) -> list[Item | None]:
+    """The relations that a query names; None for each that does not exist."""
     ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
     names = [
         tuple(part.name for part in table.parts)
         for table in tree.find_all(exp.Table)
         if isinstance(table.this, exp.Identifier) and not (not table.db and table.name in ctes)
     ]
-    if not names:
-        return _uses_catalog_functions(tree)
     database, path = context.settings["database"], context.search_path
-    items = [context.state.resolve(parts, database, path) for parts in names]
-    schemas = {item.schema_id for item in items if item is not None}
-    return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS
+    return [context.state.resolve(parts, database, path) for parts in names]
 
 
 def _uses_catalog_functions(tree: exp.Expr) -> bool:

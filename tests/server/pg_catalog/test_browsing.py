@@ -127,3 +127,31 @@ def test_errors(tidewire: ServerThread, oracle: str, query: str) -> None:
             connection.execute(query.encode())
         errors.append((raised.value.sqlstate, raised.value.diag.message_primary))
     assert errors[0] == errors[1]
+
+
+EXPLAINED = "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1"
+
+
+def test_explain_of_a_query_over_system_catalogs(tidewire: ServerThread) -> None:
+    with psycopg.connect(tidewire.dsn(), autocommit=True) as connection:
+        cursor = psycopg.RawCursor(connection)
+        lines = [line for (line,) in cursor.execute(f"EXPLAIN {EXPLAINED}".encode(), (1259,)).fetchall()]
+        assert lines == [
+            "Reads: pg_catalog.pg_class, pg_catalog.pg_namespace",
+            "Gives: nspname name, relname name",
+            "Plan:",
+            "  Catalog Query",
+            "Runs: in the catalog engine",
+        ]
+        analyzed = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {EXPLAINED}".encode(), (1259,)).fetchone()
+        assert analyzed is not None
+        assert analyzed[0][0]["Plan"] == {"Node Type": "Catalog Query", "Actual Rows": 1}
+        assert analyzed[0][0]["Execution Time"] > 0
+        connection.execute("PREPARE explained AS SELECT relname FROM pg_class WHERE relname = $1")
+        assert len(connection.execute("EXPLAIN ANALYZE EXECUTE explained('pg_class')").fetchall()) == 7
+        with pytest.raises(
+            psycopg.errors.FeatureNotSupported, match="EXPLAIN RAW PLAN of a query over system catalogs"
+        ):
+            connection.execute("EXPLAIN RAW PLAN FOR SELECT relname FROM pg_class")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("EXPLAIN SELECT * FROM pg_class, nothing")
