@@ -290,6 +290,8 @@ CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
       (SELECT seqrelid AS tw_oid, seqstart AS tw_start, seqmin AS tw_min, seqmax AS tw_max, seqincrement AS
       tw_increment, seqcycle AS tw_cycle, seqcache AS tw_cache, seqtypid AS tw_type FROM pg.pg_sequence) tw_s
       WHERE tw_s.tw_oid = p_oid);
+CREATE MACRO fn.pg_sequence_last_value(p_oid) AS (SELECT tw_s.tw_last_value FROM (SELECT oid AS tw_oid, last_value
+    AS tw_last_value FROM pg.tw_last_values) tw_s WHERE tw_s.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_ruledef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_triggerdef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_partition_ancestors(p_oid) AS (unnest([]::UINTEGER[]));
@@ -405,6 +407,33 @@ CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
         WHEN tw_n // 549755813888 < 20479 THEN (tw_n // 549755813888 + 1) // 2 || ' TB'
         ELSE (tw_n // 562949953421312 + 1) // 2 || ' PB' END)[1] END)[1]);
 
+-- information_schema: properties of a type, by its OID and modifier
+CREATE MACRO fn._pg_char_max_length(p_type, p_modifier) AS (
+  CASE WHEN p_modifier <> -1 AND p_type IN (1042, 1043) THEN p_modifier - 4
+       WHEN p_modifier <> -1 AND p_type IN (1560, 1562) THEN p_modifier END::INTEGER);
+CREATE MACRO fn._pg_char_octet_length(p_type, p_modifier) AS (
+  CASE WHEN p_type IN (25, 1042, 1043) AND p_modifier = -1 THEN 1073741824
+       WHEN p_type IN (1042, 1043) THEN (p_modifier - 4) * 4 END::INTEGER);
+CREATE MACRO fn._pg_numeric_precision(p_type, p_modifier) AS (
+  CASE WHEN p_type = 21 THEN 16 WHEN p_type = 23 THEN 32 WHEN p_type = 20 THEN 64 WHEN p_type = 700 THEN 24
+       WHEN p_type = 701 THEN 53 WHEN p_type = 1700 AND p_modifier <> -1 THEN (p_modifier - 4) // 65536 END::INTEGER);
+CREATE MACRO fn._pg_numeric_precision_radix(p_type, p_modifier) AS (
+  CASE WHEN p_type IN (20, 21, 23, 700, 701) THEN 2 WHEN p_type = 1700 THEN 10 END::INTEGER);
+CREATE MACRO fn._pg_numeric_scale(p_type, p_modifier) AS (
+  CASE WHEN p_type IN (20, 21, 23) THEN 0 WHEN p_type = 1700 AND p_modifier <> -1 THEN (p_modifier - 4) % 65536 END::INTEGER);
+CREATE MACRO fn._pg_datetime_precision(p_type, p_modifier) AS (
+  CASE WHEN p_type = 1082 THEN 0 WHEN p_type NOT IN (1083, 1114, 1184, 1186, 1266) THEN NULL
+       WHEN p_modifier < 0 OR (p_type = 1186 AND p_modifier % 65536 = 65535) THEN 6 ELSE p_modifier % 65536 END::INTEGER);
+CREATE MACRO fn._pg_interval_type(p_type, p_modifier) AS (NULL::VARCHAR);
+
+-- LIKE ANY and LIKE ALL of an array of patterns
+CREATE MACRO tw.any_of(p_values) AS (CASE WHEN list_bool_or(p_values) THEN true
+  WHEN list_count(p_values) < len(p_values) THEN NULL WHEN p_values IS NOT NULL THEN false END);
+CREATE MACRO tw.all_of(p_values) AS (CASE WHEN NOT list_bool_and(p_values) THEN false
+  WHEN list_count(p_values) < len(p_values) THEN NULL WHEN p_values IS NOT NULL THEN true END);
+CREATE MACRO tw.likes(p_text, p_patterns) AS (list_transform(p_patterns, lambda tw_x: p_text LIKE tw_x ESCAPE '\'));
+CREATE MACRO tw.ilikes(p_text, p_patterns) AS (list_transform(p_patterns, lambda tw_x: p_text ILIKE tw_x ESCAPE '\'));
+
 -- arrays and JSON
 CREATE MACRO fn.array_upper(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
 CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 AND len(p_array) > 0 THEN 1 END);
@@ -431,6 +460,8 @@ CREATE MACRO tw.text_parts(p_text, p_between) AS (
        ELSE string_split(p_text, coalesce(p_between, '')) END);
 CREATE MACRO fn.string_to_array(p_text, p_between) AS (tw.text_parts(p_text, p_between)),
   (p_text, p_between, p_null) AS (list_transform(tw.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
+CREATE MACRO fn.array_append(p_array, p_value) AS (list_append(p_array, p_value));
+CREATE MACRO fn.array_prepend(p_value, p_array) AS (list_prepend(p_value, p_array));
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);

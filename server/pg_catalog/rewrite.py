@@ -283,6 +283,8 @@ class _Rewriter:
                 call.expressions[0].replace(exp.Literal.string(setting))
         if name == "coalesce":
             self._array_literals(call)
+        if name in _OF_DOMAINS and len(call.expressions) == 2:
+            return _of_domain(name, *call.expressions)
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
@@ -482,6 +484,8 @@ class _Rewriter:
         return None
 
     def _like(self, like: exp.Expr) -> exp.Expr:
+        if isinstance(like.expression, exp.Any | exp.All):
+            return _like_each(like, like.expression)
         if isinstance(like.parent, exp.Escape):
             return like
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))
@@ -686,6 +690,27 @@ def _substring(node: exp.Expr, text: exp.Expr, *rest: exp.Expr) -> exp.Expr:
     found = exp.Anonymous(this="regexp_extract", expressions=[text, rest[0], exp.Literal.number(group)])
     matches = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), rest[0].copy()])
     return exp.Case(ifs=[exp.If(this=matches, true=found)])
+
+
+_OF_DOMAINS = {"_pg_truetypid": ("typbasetype", "atttypid"), "_pg_truetypmod": ("typtypmod", "atttypmod")}
+"""Functions of rows of pg_attribute and pg_type: the column of pg_type for a domain, and that of pg_attribute."""
+
+
+def _of_domain(name: str, attribute: exp.Expr, type: exp.Expr) -> exp.Expr:
+    """The arguments are rows: `a` or `a.*`."""
+    a, t = (row.args.get("table") or row.this for row in (attribute, type))
+    of_domain, of_attribute = _OF_DOMAINS[name]
+    is_domain = exp.EQ(this=exp.column("typtype", t), expression=exp.Literal.string("d"))
+    domain = exp.If(this=is_domain, true=exp.column(of_domain, t))
+    return exp.Case(ifs=[domain], default=exp.column(of_attribute, a))
+
+
+def _like_each(like: exp.Expr, quantified: exp.Any | exp.All) -> exp.Expr:
+    """LIKE ANY and LIKE ALL. `a NOT LIKE ALL (b)` is `NOT a LIKE ANY (b)`."""
+    is_any = isinstance(quantified, exp.Any) is not bool(like.args.get("negate"))
+    matches = helper("ilikes" if isinstance(like, exp.ILike) else "likes", like.this, quantified.this)
+    found = helper("any_of" if is_any else "all_of", matches)
+    return exp.Not(this=found) if like.args.get("negate") else found
 
 
 def _as_regclass(argument: exp.Expr, *, is_text: bool) -> exp.Expr:

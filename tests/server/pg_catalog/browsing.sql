@@ -107,3 +107,13 @@ SELECT count(*) > 2 FROM information_schema.usage_privileges WHERE object_type =
 -- regprocedure and functions of transaction ids
 SELECT to_regprocedure('lower(int)') IS NULL, 'abs(int)'::regprocedure::text;
 SELECT count(age(datfrozenxid)) > 0 FROM pg_database;
+-- jOOQ's code generator, Liquibase: columns and sequences
+SELECT a.attname, information_schema._pg_truetypid(a.*, t.*), information_schema._pg_truetypmod(a, t), information_schema._pg_char_max_length(information_schema._pg_truetypid(a.*, t.*), a.atttypmod), information_schema._pg_char_octet_length(atttypid, atttypmod), information_schema._pg_numeric_precision(atttypid, atttypmod), information_schema._pg_numeric_precision_radix(atttypid, atttypmod), information_schema._pg_numeric_scale(atttypid, atttypmod), information_schema._pg_datetime_precision(atttypid, atttypmod), information_schema._pg_interval_type(atttypid, atttypmod) FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid IN ('orders'::regclass, 'customers'::regclass) AND a.attnum > 0 AND (a.atttypid < 10000 OR t.typtype = 'd') ORDER BY a.attname, a.atttypid;
+SELECT relname LIKE ANY (ARRAY['pg_cl%', 'x']), relname ILIKE ANY (ARRAY['PG\_class']), relname LIKE ALL (ARRAY['pg%', '%class']), relname NOT LIKE ALL (ARRAY['a%', 'b%']), NOT relname LIKE ANY (ARRAY['a%']), relname NOT ILIKE ANY (ARRAY['PG%', 'x']), relname LIKE ALL (ARRAY['pg%', NULL]), relname LIKE ANY (NULL), relname LIKE ALL (ARRAY['x', NULL]), relname LIKE ANY ('{pg%,b}'), relname LIKE ANY (ARRAY['a', NULL]) FROM pg_class WHERE relname = 'pg_class';
+SELECT relname FROM pg_class WHERE relname LIKE ANY (ARRAY['orders%', 'cust%']) AND relkind = 'r' ORDER BY 1;
+SELECT (count(*) filter (where c.is_identity = 'YES') over ()) = 1, c.column_name FROM information_schema.columns c WHERE table_name = 'orders' ORDER BY 2;
+SELECT array_append(ARRAY[relname::text], 'x'), array_prepend('a', ARRAY['b']) FROM pg_class WHERE relname = 'pg_class';
+SELECT pg_sequence_last_value('customers_id_seq'::regclass), pg_sequence_last_value('numbers'::regclass) IS NULL;
+SELECT ((nullif(atttypmod, -1) - 4) >> 16) & 65535 FROM pg_attribute WHERE attrelid = 'orders'::regclass AND attname = 'total';
+SELECT substring(typname, 2), repeat(' ARRAY', greatest(1, 0)) FROM pg_type WHERE typname = '_text';
+select case when (c.is_identity = 'YES' or (count(*) filter (where c.is_identity = 'YES') over () = 0 and lower(c.column_default) ilike 'nextval(''%_seq''::regclass)')) then 'YES' end, c.column_name from information_schema.columns c where table_name = 'customers' order by 2;
