@@ -424,6 +424,7 @@ CREATE MACRO fn._pg_numeric_scale(p_type, p_modifier) AS (
 CREATE MACRO fn._pg_datetime_precision(p_type, p_modifier) AS (
   CASE WHEN p_type = 1082 THEN 0 WHEN p_type NOT IN (1083, 1114, 1184, 1186, 1266) THEN NULL
        WHEN p_modifier < 0 OR (p_type = 1186 AND p_modifier % 65536 = 65535) THEN 6 ELSE p_modifier % 65536 END::INTEGER);
+CREATE MACRO fn.nameconcatoid(p_name, p_oid) AS (p_name[1:62 - len(p_oid::VARCHAR)] || '_' || p_oid);
 CREATE MACRO fn._pg_interval_type(p_type, p_modifier) AS (NULL::VARCHAR);
 
 -- LIKE ANY and LIKE ALL of an array of patterns

@@ -117,3 +117,4 @@ SELECT pg_sequence_last_value('customers_id_seq'::regclass), pg_sequence_last_va
 SELECT ((nullif(atttypmod, -1) - 4) >> 16) & 65535 FROM pg_attribute WHERE attrelid = 'orders'::regclass AND attname = 'total';
 SELECT substring(typname, 2), repeat(' ARRAY', greatest(1, 0)) FROM pg_type WHERE typname = '_text';
 select case when (c.is_identity = 'YES' or (count(*) filter (where c.is_identity = 'YES') over () = 0 and lower(c.column_default) ilike 'nextval(''%_seq''::regclass)')) then 'YES' end, c.column_name from information_schema.columns c where table_name = 'customers' order by 2;
+SELECT nameconcatoid(relname, 12::oid)::text, nameconcatoid(repeat(relname, 20)::name, 123456::oid)::text FROM pg_class WHERE relname = 'orders';
