@@ -132,8 +132,14 @@ def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> d
     }
 
 
+_NUMERIC_END = 10**38  # of the values of a numeric column
+
+
 def _encryption(context: Context) -> pa.Table:
-    """pg_stat_ssl. As in PostgreSQL, a role sees the values of its own sessions and of its roles."""
+    """pg_stat_ssl. As in PostgreSQL, a role sees the values of its own sessions and of its roles.
+
+    `client_serial` is NULL if the number has more than 38 digits.
+    """
     rows = []
     for entry in context.coordinator.activity.sessions.values():
         row: dict[str, object] = {"pid": entry.process_id}
@@ -141,7 +147,8 @@ def _encryption(context: Context) -> pa.Table:
             tls = entry.endpoints.encryption
             row["ssl"] = tls is not None
             if tls is not None:
-                serial = None if tls.client_serial is None else Decimal(tls.client_serial)
+                number = tls.client_serial
+                serial = None if number is None or number >= _NUMERIC_END else Decimal(number)
                 row |= {"version": tls.version, "cipher": tls.cipher, "bits": tls.bits}
                 row |= {"client_dn": tls.client_dn, "client_serial": serial, "issuer_dn": tls.issuer_dn}
         rows.append(row)
