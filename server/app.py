@@ -84,6 +84,7 @@ class App:
             clock=time.monotonic,
             now_us=lambda: time.time_ns() // 1_000,
         )
+        self.access.loaded = self.coordinator.activity.configured
         self.listener = Listener(self.coordinator, self.engine, self.evaluator, self.catalog_engine, self.access)
         collector = ServerCollector(
             coordinator=self.coordinator,

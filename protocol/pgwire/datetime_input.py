@@ -10,6 +10,7 @@ in types.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta, timezone, tzinfo
 from functools import cache
@@ -130,6 +131,24 @@ _CHANGING = {
     }.items()
     for name in names.split()
 }  # abbreviations in that file whose offset depends on the history of a zone
+
+
+SUMMER_ABBREVIATIONS = frozenset(
+    name
+    for names in (
+        "acdt acsst adt aedt aesst akdt almst awsst azost bdst brst bst cadt cdt cest cetdst chadt clst edt eest",
+        "eetdst egst fjst fnst idt kdt kgst mdt mest mesz metdst msd must ndt nzdt pdt pkst pmdt pyst sadt ulast uyst",
+        "uzst wadt wdt wetdst wgst yekst",
+    )
+    for name in names.split()
+)
+"""The abbreviations of `_ABBREVIATIONS` that denote summer time."""
+
+
+def abbreviations() -> Iterator[str]:
+    """All abbreviations of time zones, in lower case."""
+    yield from _ABBREVIATIONS
+    yield from _CHANGING
 
 
 @cache

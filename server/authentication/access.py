@@ -101,6 +101,8 @@ class Access:
         self._loaded = _Loaded.of(config)
         self._salt_key = salt_key
         self._now_us = now_us
+        self.loaded: Callable[[], None] = lambda: None
+        """Called when the files were read again."""
         self._reloading: asyncio.Task[None] | None = None
         self.failures = FailedLogins(failures_max, clock)
 
@@ -128,6 +130,7 @@ class Access:
         except AccessError as error:
             log.error("configuration not reloaded", reason=str(error))
         else:
+            self.loaded()
             log.info("configuration reloaded")
 
     def rule(self, client: Client, database: str, user: str, state: CatalogState) -> Rule:

@@ -11,22 +11,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from catalog.objects import ObjectId
+from server.coordinator.endpoints import Endpoints
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
     """A connected session.
 
-    `connected_us`: microseconds since 1970. `client_ip`: None if the connection has no IP address. `user` is the
-    name that the client sent, `role` the role with which it is connected.
+    `connected_us`: microseconds since 1970. `user` is the name that the client sent, `role` the role with which it is
+    connected.
     """
 
     id: str
     process_id: int
     user: str
-    client_ip: str | None
+    endpoints: Endpoints
     connected_us: int
     role: ObjectId
+
+    @property
+    def client_ip(self) -> str | None:
+        """None if the connection has no IP address."""
+        return None if self.endpoints.client is None else self.endpoints.client.ip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +92,22 @@ class Activity:
     """By subscription: ends it if its role has lost a privilege. Called when roles or privileges have changed."""
     subscriptions_started: Counter[str] = field(default_factory=Counter)
     """By output mode."""
+    configured_us: int = field(default_factory=lambda: _now_us())
+    """When the rules and certificates were read last, in microseconds since 1970."""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _last_transaction: int = 0
 
-    def connected(self, process_id: int, user: str, client_ip: str | None, role: ObjectId) -> None:
-        self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, client_ip, _now_us(), role)
+    def next_transaction(self) -> int:
+        """A number for a transaction, greater than all before it: the time in microseconds since 1970, or the next."""
+        self._last_transaction = max(self._last_transaction + 1, _now_us())
+        return self._last_transaction
+
+    def configured(self) -> None:
+        """The rules and certificates were read again."""
+        self.configured_us = _now_us()
+
+    def connected(self, process_id: int, user: str, role: ObjectId, endpoints: Endpoints) -> None:
+        self.sessions[process_id] = SessionEntry(str(uuid.uuid4()), process_id, user, endpoints, _now_us(), role)
         self.sessions_opened += 1
         self.sessions_revision += 1
 

@@ -23,6 +23,7 @@ def serve(request: bytes, call: Call) -> bytes:
     batch = constant.evaluate(
         bindings._replace(
             signal=partial(call, "signal"),
+            fact=partial(call, "fact"),
             privilege_function=partial(call, "privilege_function"),
             sequence=partial(call, "sequence"),
         )

@@ -40,6 +40,7 @@ class Evaluator:
         async def answer(name: str, arguments: tuple[Any, ...]) -> Any:
             function = {
                 "signal": bindings.signal,
+                "fact": bindings.fact,
                 "privilege_function": bindings.privilege_function,
                 "sequence": bindings.sequence,
             }[name]
@@ -60,7 +61,9 @@ class Evaluator:
 
 def _request(relation: Relation, bindings: Bindings) -> bytes:
     settings = {name.lower(): value for name, value in bindings.settings.items()}
-    sent = bindings._replace(settings=settings, signal=None, privilege_function=None, sequence=None, volatile=None)
+    sent = bindings._replace(
+        settings=settings, signal=None, fact=None, privilege_function=None, sequence=None, volatile=None
+    )
     return framed(REQUEST, pickle.dumps((relation, sent)))
 
 

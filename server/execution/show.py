@@ -20,6 +20,7 @@ from server.execution.ddl.named_objects import find_object
 from server.execution.names import current_schema, find_item, find_schema
 from server.session_state.context import Context
 from server.session_state.results import Result, TableRows
+from server.settings import VARIABLES
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 from server.sql.plan import Field
@@ -31,7 +32,10 @@ def show_fields(statement: ShowVariable | ShowObjects | ShowColumns | ShowCreate
     """The columns of a SHOW."""
     match statement:
         case ShowVariable(name=name):
-            return _text_fields("name", "setting") if name is None else _text_fields(name)
+            if name is None:
+                return _text_fields("name", "setting")
+            variable = VARIABLES.get(name.lower())
+            return _text_fields(name if variable is None else variable.name)
         case ShowColumns():
             return (Field("name", TEXT, False), Field("nullable", BOOL, False), Field("type", TEXT, False))
         case ShowCreate():

@@ -24,6 +24,7 @@ from server.dataflow.runtime.dataflow import Dataflow
 from server.dataflow.runtime.spark_rows import with_recursive_views
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
+from server.execution.catalog_query.query import relations_of, run_catalog_query
 from server.execution.create_table_as import create_table_as
 from server.execution.names import find_item, find_relation
 from server.execution.prepare import Types, plan_statement, prepare
@@ -72,6 +73,15 @@ class _Subject:
     index: Index | None = None
 
 
+@dataclass(slots=True)
+class _CatalogSubject:
+    """A query over system catalogs that is explained."""
+
+    plan: CatalogPlan
+    parameters: tuple[object, ...]
+    planning_ms: float
+
+
 async def explain(
     context: Context, prepared: Prepared, parameters: tuple[object, ...], named: Callable[[str], Prepared]
 ) -> Result:
@@ -87,6 +97,8 @@ async def explain(
         called = named(about.name.name)
         parameters = await execute_arguments(context, about.name.name, about.arguments, called.parameters)
     subject = await offload(statement.text, _subject, context, statement, prepared.parameters, parameters, called)
+    if isinstance(subject, _CatalogSubject):
+        return explanation(statement, await _of_catalogs(context, statement, subject))
     return explanation(statement, await _sections(context, statement, subject))
 
 
@@ -99,7 +111,7 @@ def _subject(
     types: Types,
     parameters: tuple[object, ...],
     called: Prepared | None,
-) -> _Subject:
+) -> _Subject | _CatalogSubject:
     """`called`: the prepared statement that an EXECUTE names; `parameters` are its arguments."""
     begun = monotonic()
     about = statement.statement
@@ -112,11 +124,16 @@ def _subject(
         plan, inner = called.plan, called.statement
     else:
         plan = _plan(context, about, statement.stage, types)
+    if isinstance(plan, CatalogPlan) and statement.stage is None:
+        return _CatalogSubject(plan, parameters, _ms_since(begun))
     if plan is None or isinstance(plan, CatalogPlan | WithWritesPlan):
-        what = "a query over system catalogs" if isinstance(plan, CatalogPlan) else "a statement that has no plan"
+        if isinstance(plan, CatalogPlan):
+            what = f"EXPLAIN {(statement.stage or '').upper()} PLAN of a query over system catalogs"
+        else:
+            what = "EXPLAIN of a statement that has no plan"
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
-            f"EXPLAIN of {what} is not supported",
+            f"{what} is not supported",
             hint="Explain a query, an INSERT, an UPDATE, a DELETE or a MERGE over relations of users.",
         )
     if (isinstance(plan, WritePlan) or isinstance(inner, s.CreateTableAs)) and statement.stage in _MAINTAINED:
@@ -279,6 +296,32 @@ async def _spark_plan(context: Context, plan: QueryPlan, statement: s.Explain) -
     sql = plan.spark_sql(bindings)
     explained = await context.engine.run(f"EXPLAIN {(statement.spark_mode or '').upper()} {sql}", views)
     return str(explained.column(0)[0].as_py()).rstrip()
+
+
+async def _of_catalogs(context: Context, statement: s.Explain, subject: _CatalogSubject) -> list[Section]:
+    """A query that the catalog engine executes: its relations and columns. The engine's own plan is not shown."""
+    plan = subject.plan
+    names = {".".join(context.state.full_name(item)) for item in relations_of(context, plan.tree) if item is not None}
+    sections = [
+        Section("Reads", ", ".join(sorted(names)) or "nothing"),
+        Section("Gives", ", ".join(f"{f.name} {f.type.display}" for f in plan.columns)),
+    ]
+    figures: dict[str, object] = {}
+    annotation = ""
+    begun = monotonic()
+    if statement.analyze:
+        result = await run_catalog_query(context, plan, subject.parameters)
+        assert result.rows is not None
+        figures["Actual Rows"] = rows = (await result.rows.take(None)).num_rows
+        annotation = f": {rows} row{'s' if rows != 1 else ''}"
+    ms = _ms_since(begun)
+    sections.append(Section("Plan", plan=Outline("Catalog Query", annotation=annotation, figures=figures)))
+    sections.append(Section("Runs", "in the catalog engine"))
+    if statement.summary:
+        sections.append(Section("Planning Time", ms=subject.planning_ms))
+        if statement.analyze:
+            sections.append(Section("Execution Time", ms=ms))
+    return sections
 
 
 # -- ANALYZE --------------------------------------------------------------------------------------------------------

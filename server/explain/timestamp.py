@@ -35,7 +35,7 @@ async def explain_timestamp(context: Context, plan: QueryPlan, as_of: AsOf | Non
         if as_of.at_least:
             time = max(time, since)
         hold_at(context, plan.inputs, time).release()
-    wall_us = context.statement_us
+    wall_us = context.transaction_us
     immediately = not plan.inputs or time < upper
     if as_json:
         return _json(context, plan, time, latest, since, upper, immediately=immediately)
@@ -80,7 +80,7 @@ def _json(
     shown = {
         "determination": determination,
         "sources": sources,
-        "session_wall_time": context.statement_us / 1_000_000,
+        "session_wall_time": context.transaction_us / 1_000_000,
         "respond_immediately": immediately,
     }
     return json.dumps(shown, indent=2)

@@ -27,6 +27,7 @@ from protocol.pgwire.messages.startup import (
 from server.authentication.access import Access
 from server.authentication.access import Client as Peer
 from server.authentication.tls import ALPN, Tls, common_name
+from server.coordinator.endpoints import Endpoints
 from server.dataflow.stream.encoding import Data
 from server.frontend.authentication import Authentication
 from server.frontend.client_registry import ClientRegistry
@@ -445,7 +446,8 @@ class Client(asyncio.Protocol):
         self._clients.check_role(coordinator.state.roles[login.role])
         login.check_database(coordinator.state)
         self._clients.register(self)
-        coordinator.activity.connected(self.process_id, login.user, self.address, login.role)
+        endpoints = Endpoints.of(self._transport, None if self._tls is None else self._tls.connection)
+        coordinator.activity.connected(self.process_id, login.user, login.role, endpoints)
         connection.send(*login.answer(self.process_id, self.secret_key))
         return self._sessions.open(login, self.process_id, connection, self)
 

@@ -52,6 +52,7 @@ class Cursors:
         query, name = statement.statement, statement.name.name
         formats = (BINARY_FORMAT,) if statement.binary else ()
         cursor = Portal(Prepared(query, (), declared=types), parameters, formats, cursor=True, hold=statement.hold)
+        cursor.text, cursor.scroll = statement.text, statement.scroll is not False
         self._portals.check_unused(name)
         if not isinstance(query, s.Subscribe):
             await self._run(cursor, statement)

@@ -64,6 +64,7 @@ class Dispatcher:
         self.statements = PreparedStatements()
         self.cursors = Cursors(context, self.portals, self.execute)
         self.transactions = Transactions(context, self.portals)
+        context.own_rows = {"pg_cursors": self.portals.rows, "pg_prepared_statements": self.statements.rows}
         self.has_several_statements = False
         """Whether the current Query message has more than one statement."""
 
@@ -237,7 +238,7 @@ class Dispatcher:
                 self.statements.check_unused(name.name)
                 declared = [known_type(self.context, type) for type in types]
                 prepared = await offload("" if inner is None else inner.text, prepare, self.context, inner, declared)
-                self.statements.put(name.name, prepared)
+                self.statements.put(name.name, prepared, statement.text)
                 return Result("PREPARE")
             case s.Execute(name=name, arguments=arguments):
                 prepared = await offload("", self._revalidated_statement, name.name)

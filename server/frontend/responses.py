@@ -57,7 +57,7 @@ class Responses:
 
     def ready(self) -> None:
         """Sends the changed settings, notifications and ReadyForQuery."""
-        self._context.query.end()
+        self._context.end_query()
         transaction = self._context.transaction
         if self._context.settings.revision is not self._reported_revision:
             self._report_settings()

@@ -91,6 +91,7 @@ class Transactions:
                         context.transaction.settings = transaction.settings
                     # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
                     context.transaction.explicit = True
+                    context.begin_statement(queries=False)  # now() in the block is the time of BEGIN
                     context.read_times.hold_all()
                 self._set_modes(modes)
                 return Result(tag)
@@ -154,6 +155,7 @@ class Transactions:
 
     def _begin_with(self, modes: TransactionModes) -> None:
         self._context.transaction.explicit = True
+        self._context.begin_statement(queries=False)
         self._set_modes(modes)
 
     def _check_block(self, statement: str, chain: bool) -> None:

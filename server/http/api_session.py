@@ -30,6 +30,7 @@ from protocol.pgwire.messages.copying import CopyData
 from protocol.pgwire.messages.frontend import FrontendMessage
 from protocol.pgwire.messages.startup import StartupMessage
 from protocol.pgwire.messages.wire_format import HEADER
+from server.coordinator.endpoints import Endpoints
 from server.dataflow.stream.encoding import Data
 from server.frontend.client import WRITE_HIGH_BYTES
 from server.frontend.client_registry import ClientRegistry
@@ -105,7 +106,8 @@ class ApiSession:
         sessions.set_keepalives(sock)
         clients.add(self)
         clients.register(self)
-        coordinator.activity.connected(self.process_id, login.user, self.address, login.role)
+        endpoints = Endpoints.of(peer.transport, peer.transport.get_extra_info("ssl_object"))
+        coordinator.activity.connected(self.process_id, login.user, login.role, endpoints)
         self._connection.send(*login.answer(self.process_id, self.secret_key))
         self._connection.data_to_send()
         self._session: Session = sessions.open(login, self.process_id, self._connection, self, row_format)

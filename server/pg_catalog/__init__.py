@@ -9,7 +9,7 @@ A SELECT over system relations alone (`server.execution.catalog_query`) runs in 
     `visible`   the objects of the catalog that are visible in a database, and their names
     `rows`      the system tables as Arrow, from `databases`, `roles`, `relations`, `indexes` and `keys`, `functions`,
                 `sequences`, `comments`, `acls`, `user_types` (with `type_rows`), `dependencies` and `definitions`, with
-                `oids`; `static` has the rows that every PostgreSQL database has
+                `oids`; `static` has the rows that every PostgreSQL database has, `time_zones` those of time zones
     `service`   describes and runs queries in a worker process
     `database`  DuckDB in that process; it loads a relation when a query first names it. `functions.sql` and `views.sql`
                 define the functions and views that PostgreSQL defines in SQL or C

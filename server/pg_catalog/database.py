@@ -96,6 +96,11 @@ def is_function(name: str) -> bool:
     return ("fn", name) in definitions()
 
 
+def is_table_function(name: str) -> bool:
+    """Whether the function, for which `is_function` holds, returns rows."""
+    return " AS TABLE" in definitions()["fn", name].text
+
+
 def duckdb_type(type: str) -> str:
     """Returns DuckDB's type name for the type of a system relation's column."""
     arrow = arrow_type(type)

@@ -31,6 +31,11 @@ def pg_error(error: duckdb.Error) -> PgError:
             message = f'invalid input syntax for type {type}: "{unread[1]}"'
         return PgError(SqlState.INVALID_TEXT_REPRESENTATION, message)
     if isinstance(error, duckdb.InvalidInputException):  # of error() in functions.sql
+        if message == "recovery is not in progress":
+            hint = "Recovery control functions can only be executed during recovery."
+            return PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message, hint=hint)
+        if message.startswith(("unrecognized privilege type: ", "string is not a valid identifier: ")):
+            return PgError(SqlState.INVALID_PARAMETER_VALUE, message)
         missing = re.fullmatch(r'(\w+) ".*" does not exist', message)
         if missing is not None and missing[1] in _MISSING:
             return PgError(_MISSING[missing[1]], message)

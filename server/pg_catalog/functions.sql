@@ -27,6 +27,17 @@ CREATE MACRO fn.pg_ts_template_is_visible(p_oid) AS (p_oid IS NOT NULL);
 CREATE MACRO fn.quote_ident(p_name) AS (
   CASE WHEN regexp_full_match(p_name, '[a-z_][a-z0-9_]*') AND p_name NOT IN (SELECT word FROM pg.tw_reserved)
        THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
+CREATE MACRO tw.identifiers(p_name) AS (
+  list_transform(regexp_extract_all(p_name, '"(?:[^"]|"")*"|[^\s."]+'), lambda tw_x: tw.name_part(tw_x)));
+CREATE MACRO tw.parsed_identifier(p_name) AS (
+  CASE WHEN p_name IS NULL OR (NOT regexp_matches(p_name, '\.\s*$') AND regexp_full_match(p_name,
+      '\s*(?:(?:"(?:[^"]|"")+"|[\pL_][\pL\pN_$]*)\s*(?:\.\s*|$))+')) THEN tw.identifiers(p_name)
+    ELSE error('string is not a valid identifier: "' || p_name || '"') END);
+CREATE MACRO fn.parse_ident(p_name) AS (tw.parsed_identifier(p_name)),
+  (p_name, p_strict) AS (tw.parsed_identifier(CASE WHEN p_strict THEN p_name ELSE regexp_extract(p_name,
+    '^\s*(?:"(?:[^"]|"")+"|[\pL_][\pL\pN_$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[\pL_][\pL\pN_$]*))*') END));
+CREATE MACRO fn.initcap(p_text) AS (array_to_string(list_transform(regexp_extract_all(lower(p_text),
+  '[\pL\pN]+|[^\pL\pN]+'), lambda tw_x: upper(tw_x[1]) || tw_x[2:]), ''));
 CREATE MACRO fn.quote_literal(p_text) AS ('''' || replace(p_text::VARCHAR, '''', '''''') || '''');
 CREATE MACRO fn.format_type(p_type, p_modifier) AS (
   CASE WHEN p_type IS NULL THEN NULL WHEN p_type = 0 THEN '-' ELSE coalesce(
@@ -67,13 +78,17 @@ CREATE MACRO tw.regproc_text(p_oid) AS (
                       WHERE tw_p.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO tw.regprocedure_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '-'
-       ELSE coalesce((SELECT tw_f.tw_name || '(' || tw_f.tw_arguments || ')' FROM (SELECT arguments AS tw_arguments,
+       ELSE coalesce((SELECT tw_f.tw_name || '(' || replace(tw_f.tw_arguments, ', ', ',') || ')' FROM (SELECT arguments AS tw_arguments,
       name AS tw_name, oid AS tw_oid FROM pg.tw_functions) tw_f WHERE tw_f.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO tw.regoperator_text(p_oid) AS (
   CASE WHEN p_oid = 0 THEN '0'
        ELSE coalesce((SELECT tw_o.tw_name || '(' || CASE tw_o.tw_left WHEN 0 THEN 'NONE' ELSE tw.regtype_text(tw_o.tw_left) END
         || ',' || tw.regtype_text(tw_o.tw_right) || ')' FROM (SELECT oid AS tw_oid, oprname AS tw_name, oprleft AS tw_left,
         oprright AS tw_right FROM pg.pg_operator) tw_o WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
+CREATE MACRO tw.regoper_text(p_oid) AS (
+  CASE WHEN p_oid = 0 THEN '0'
+       ELSE coalesce((SELECT tw_o.tw_name FROM (SELECT oid AS tw_oid, oprname AS tw_name FROM pg.pg_operator) tw_o
+                      WHERE tw_o.tw_oid = p_oid), p_oid::VARCHAR) END);
 CREATE MACRO fn.pg_get_userbyid(p_oid) AS (
   coalesce((SELECT tw_r.tw_rolname FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r WHERE
       tw_r.tw_oid = p_oid), 'unknown (OID=' || p_oid || ')'));
@@ -85,6 +100,13 @@ CREATE MACRO fn.current_database() AS (SELECT tw_s.database FROM pg.tw_session t
 -- privileges. `tw_enabled` has the roles whose privileges the session's role has.
 CREATE MACRO tw.acl_role(p_name) AS (
   CASE WHEN regexp_full_match(p_name, '[A-Za-z0-9_]*') THEN p_name ELSE '"' || replace(p_name, '"', '""') || '"' END);
+CREATE MACRO tw.acl_role_name(p_role) AS (
+  coalesce((SELECT tw.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM pg.pg_authid) tw_r
+    WHERE tw_r.tw_oid = p_role), p_role::VARCHAR));
+CREATE MACRO tw.acl_letters() AS TABLE
+  SELECT unnest(['a', 'r', 'w', 'd', 'D', 'x', 't', 'X', 'U', 'C', 'T', 'c', 's', 'A', 'm']) AS letter,
+    unnest(range(15)) AS place, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER',
+      'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN']) AS privilege;
 CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
   SELECT CASE p_kind::VARCHAR
     WHEN 'c' THEN []::VARCHAR[]
@@ -101,23 +123,30 @@ CREATE MACRO fn.acldefault(p_kind, p_owner) AS (
     WHEN 'F' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
     WHEN 'S' THEN [tw_o.tw_name || '=U/' || tw_o.tw_name]
     ELSE error('unrecognized object type abbreviation: ' || p_kind) END
-  FROM (SELECT coalesce((SELECT tw.acl_role(tw_r.tw_rolname) FROM (SELECT oid AS tw_oid, rolname AS tw_rolname FROM
-      pg.pg_authid) tw_r WHERE tw_r.tw_oid = p_owner), p_owner::VARCHAR) AS tw_name) tw_o);
+  FROM (SELECT tw.acl_role_name(p_owner) AS tw_name) tw_o);
 CREATE MACRO tw.acl_entries(p_acl) AS (
-  SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.tw_privilege,
-      'is_grantable': contains(tw_i.tw_letters, tw_l.tw_letter || '*')} ORDER BY tw_i.tw_place, tw_l.tw_order)
+  SELECT list({'grantor': tw_g.tw_oid, 'grantee': coalesce(tw_e.tw_oid, 0)::UINTEGER, 'privilege_type': tw_l.privilege,
+      'is_grantable': contains(tw_i.tw_letters, tw_l.letter || '*')} ORDER BY tw_i.tw_place, tw_l.place)
   FROM (SELECT tw_p.tw_place, tw_p.tw_parts[1] AS tw_grantee, tw_p.tw_parts[2] AS tw_letters, tw_p.tw_parts[3] AS tw_grantor
         FROM (SELECT tw_u.tw_place, regexp_extract(tw_u.tw_item, '^("(?:[^"]|"")*"|[^"=]*)=([A-Za-z*]*)/(.*)$',
                 ['1', '2', '3']) AS tw_split, [tw_split['1'], tw_split['2'], tw_split['3']] AS tw_parts
               FROM (SELECT unnest(p_acl::VARCHAR[]) AS tw_item, unnest(range(len(p_acl))) AS tw_place) tw_u) tw_p) tw_i
-  JOIN (SELECT unnest(['a', 'r', 'w', 'd', 'D', 'x', 't', 'X', 'U', 'C', 'T', 'c', 's', 'A', 'm']) AS tw_letter,
-          unnest(range(15)) AS tw_order, unnest(['INSERT', 'SELECT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES',
-            'TRIGGER', 'EXECUTE', 'USAGE', 'CREATE', 'TEMPORARY', 'CONNECT', 'SET', 'ALTER SYSTEM', 'MAINTAIN'])
-            AS tw_privilege) tw_l ON contains(tw_i.tw_letters, tw_l.tw_letter)
+  JOIN tw.acl_letters() tw_l ON contains(tw_i.tw_letters, tw_l.letter)
   JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_g ON tw_g.tw_name = tw_i.tw_grantor
   LEFT JOIN (SELECT oid AS tw_oid, tw.acl_role(rolname) AS tw_name FROM pg.pg_authid) tw_e
     ON tw_e.tw_name = tw_i.tw_grantee);
 CREATE MACRO fn.aclexplode(p_acl) AS (unnest(tw.acl_entries(p_acl)));
+CREATE MACRO fn.makeaclitem(p_grantee, p_grantor, p_privileges, p_grantable) AS (
+  SELECT CASE WHEN p_grantee IS NULL OR p_grantor IS NULL OR p_privileges IS NULL OR p_grantable IS NULL THEN NULL
+    WHEN tw_p.tw_unknown IS NOT NULL THEN error('unrecognized privilege type: "' || tw_p.tw_unknown || '"')
+    ELSE CASE WHEN p_grantee = 0 THEN '' ELSE tw.acl_role_name(p_grantee) END || '=' || tw_p.tw_letters || '/'
+      || tw.acl_role_name(p_grantor) END
+  FROM (SELECT string_agg(tw_w.tw_letter || CASE WHEN p_grantable THEN '*' ELSE '' END, '' ORDER BY tw_w.tw_place)
+            AS tw_letters, min(tw_w.tw_unknown) AS tw_unknown
+        FROM (SELECT DISTINCT tw_l.letter AS tw_letter, tw_l.place AS tw_place,
+                CASE WHEN tw_l.letter IS NULL THEN tw_n.tw_name END AS tw_unknown
+              FROM (SELECT trim(unnest(string_split(p_privileges, ','))) AS tw_name) tw_n LEFT JOIN tw.acl_letters() tw_l
+                ON upper(tw_n.tw_name) IN (tw_l.privilege, CASE tw_l.letter WHEN 'T' THEN 'TEMP' END)) tw_w) tw_p);
 
 -- what the views of information_schema show to the session's role: objects that it owns or has a privilege on
 CREATE MACRO tw.is_enabled(p_role) AS (
@@ -162,7 +191,7 @@ CREATE MACRO tw.type_keys() AS TABLE
   UNION SELECT chr(1) || v.text || v.dimensions, v.oid FROM pg.tw_types v;
 -- the OID of the object that a text names, in a cast to regclass etc. An error if there is none
 CREATE MACRO tw.oid_or_error(p_kind, p_name, p_oid) AS (
-  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN p_name::UINTEGER
+  CASE WHEN p_name IS NULL THEN NULL WHEN regexp_full_match(p_name, '[0-9]+') THEN try_cast(p_name AS UINTEGER)
        ELSE coalesce(p_oid, error(p_kind || ' "' || p_name || '" does not exist')::UINTEGER) END);
 CREATE MACRO tw.regclass_oid(p_name) AS (tw.oid_or_error('relation', p_name, (
   SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.relation_keys()) tw_k
@@ -261,6 +290,8 @@ CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
       (SELECT seqrelid AS tw_oid, seqstart AS tw_start, seqmin AS tw_min, seqmax AS tw_max, seqincrement AS
       tw_increment, seqcycle AS tw_cycle, seqcache AS tw_cache, seqtypid AS tw_type FROM pg.pg_sequence) tw_s
       WHERE tw_s.tw_oid = p_oid);
+CREATE MACRO fn.pg_sequence_last_value(p_oid) AS (SELECT tw_s.tw_last_value FROM (SELECT oid AS tw_oid, last_value
+    AS tw_last_value FROM pg.tw_last_values) tw_s WHERE tw_s.tw_oid = p_oid);
 CREATE MACRO fn.pg_get_ruledef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_get_triggerdef(p_oid) AS (NULL::VARCHAR), (p_oid, p_pretty) AS (NULL::VARCHAR);
 CREATE MACRO fn.pg_partition_ancestors(p_oid) AS (unnest([]::UINTEGER[]));
@@ -271,10 +302,30 @@ CREATE MACRO fn.pg_relation_is_publishable(p_oid) AS (p_oid::UINTEGER >= 16384);
 CREATE MACRO fn.pg_tablespace_location(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN '' END);
 CREATE MACRO fn.pg_index_column_has_property(p_oid, p_column, p_property) AS (
   CASE p_property WHEN 'asc' THEN true WHEN 'orderable' THEN true WHEN 'nulls_last' THEN true ELSE false END);
+CREATE MACRO fn.pg_indexam_has_property(p_method, p_property) AS (
+  SELECT CASE lower(p_property)
+    WHEN 'can_order' THEN tw_m.tw_name = 'btree'
+    WHEN 'can_unique' THEN tw_m.tw_name = 'btree'
+    WHEN 'can_multi_col' THEN tw_m.tw_name NOT IN ('hash', 'spgist')
+    WHEN 'can_exclude' THEN tw_m.tw_name NOT IN ('gin', 'brin')
+    WHEN 'can_include' THEN tw_m.tw_name IN ('btree', 'gist', 'spgist') END
+  FROM (SELECT oid AS tw_oid, amname AS tw_name FROM pg.pg_am WHERE amtype = 'i') tw_m WHERE tw_m.tw_oid = p_method);
+CREATE MACRO fn.pg_index_has_property(p_oid, p_property) AS (
+  SELECT CASE lower(p_property)
+    WHEN 'clusterable' THEN tw_i.tw_name IN ('btree', 'gist')
+    WHEN 'index_scan' THEN tw_i.tw_name NOT IN ('gin', 'brin')
+    WHEN 'bitmap_scan' THEN true
+    WHEN 'backward_scan' THEN tw_i.tw_name IN ('btree', 'hash') END
+  FROM (SELECT c.oid AS tw_oid, m.amname AS tw_name FROM pg.pg_class c JOIN pg.pg_am m ON m.oid = c.relam
+        WHERE c.relkind = 'i') tw_i WHERE tw_i.tw_oid = p_oid);
 CREATE MACRO fn.pg_my_temp_schema() AS (0::UINTEGER);
 CREATE MACRO fn.pg_is_other_temp_schema(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN false END);
+CREATE MACRO tw.xid_age(p_xid) AS (CASE WHEN p_xid IS NOT NULL THEN 0 END);
 CREATE MACRO fn.pg_is_in_recovery() AS false;
-CREATE MACRO fn.pg_is_wal_replay_paused() AS (NULL::BOOLEAN);
+CREATE MACRO fn.pg_is_wal_replay_paused() AS (error('recovery is not in progress')::BOOLEAN);
+CREATE MACRO tw.lsn(p_lsn) AS (
+  ('0x' || split_part(p_lsn, '/', 1))::BIGINT * 4294967296::DECIMAL(38, 0) + ('0x' || split_part(p_lsn, '/', 2))::BIGINT);
+CREATE MACRO fn.pg_wal_lsn_diff(p_end, p_begin) AS (tw.lsn(p_end) - tw.lsn(p_begin));
 CREATE MACRO fn.pg_trigger_depth() AS 0;
 CREATE MACRO fn.pg_jit_available() AS false;
 CREATE MACRO fn.pg_client_encoding() AS 'UTF8';
@@ -356,6 +407,34 @@ CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
         WHEN tw_n // 549755813888 < 20479 THEN (tw_n // 549755813888 + 1) // 2 || ' TB'
         ELSE (tw_n // 562949953421312 + 1) // 2 || ' PB' END)[1] END)[1]);
 
+-- information_schema: properties of a type, by its OID and modifier
+CREATE MACRO fn._pg_char_max_length(p_type, p_modifier) AS (
+  CASE WHEN p_modifier <> -1 AND p_type IN (1042, 1043) THEN p_modifier - 4
+       WHEN p_modifier <> -1 AND p_type IN (1560, 1562) THEN p_modifier END::INTEGER);
+CREATE MACRO fn._pg_char_octet_length(p_type, p_modifier) AS (
+  CASE WHEN p_type IN (25, 1042, 1043) AND p_modifier = -1 THEN 1073741824
+       WHEN p_type IN (1042, 1043) THEN (p_modifier - 4) * 4 END::INTEGER);
+CREATE MACRO fn._pg_numeric_precision(p_type, p_modifier) AS (
+  CASE WHEN p_type = 21 THEN 16 WHEN p_type = 23 THEN 32 WHEN p_type = 20 THEN 64 WHEN p_type = 700 THEN 24
+       WHEN p_type = 701 THEN 53 WHEN p_type = 1700 AND p_modifier <> -1 THEN (p_modifier - 4) // 65536 END::INTEGER);
+CREATE MACRO fn._pg_numeric_precision_radix(p_type, p_modifier) AS (
+  CASE WHEN p_type IN (20, 21, 23, 700, 701) THEN 2 WHEN p_type = 1700 THEN 10 END::INTEGER);
+CREATE MACRO fn._pg_numeric_scale(p_type, p_modifier) AS (
+  CASE WHEN p_type IN (20, 21, 23) THEN 0 WHEN p_type = 1700 AND p_modifier <> -1 THEN (p_modifier - 4) % 65536 END::INTEGER);
+CREATE MACRO fn._pg_datetime_precision(p_type, p_modifier) AS (
+  CASE WHEN p_type = 1082 THEN 0 WHEN p_type NOT IN (1083, 1114, 1184, 1186, 1266) THEN NULL
+       WHEN p_modifier < 0 OR (p_type = 1186 AND p_modifier % 65536 = 65535) THEN 6 ELSE p_modifier % 65536 END::INTEGER);
+CREATE MACRO fn.nameconcatoid(p_name, p_oid) AS (p_name[1:62 - len(p_oid::VARCHAR)] || '_' || p_oid);
+CREATE MACRO fn._pg_interval_type(p_type, p_modifier) AS (NULL::VARCHAR);
+
+-- LIKE ANY and LIKE ALL of an array of patterns
+CREATE MACRO tw.any_of(p_values) AS (CASE WHEN list_bool_or(p_values) THEN true
+  WHEN list_count(p_values) < len(p_values) THEN NULL WHEN p_values IS NOT NULL THEN false END);
+CREATE MACRO tw.all_of(p_values) AS (CASE WHEN NOT list_bool_and(p_values) THEN false
+  WHEN list_count(p_values) < len(p_values) THEN NULL WHEN p_values IS NOT NULL THEN true END);
+CREATE MACRO tw.likes(p_text, p_patterns) AS (list_transform(p_patterns, lambda tw_x: p_text LIKE tw_x ESCAPE '\'));
+CREATE MACRO tw.ilikes(p_text, p_patterns) AS (list_transform(p_patterns, lambda tw_x: p_text ILIKE tw_x ESCAPE '\'));
+
 -- arrays and JSON
 CREATE MACRO fn.array_upper(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 THEN nullif(len(p_array), 0)::INTEGER END);
 CREATE MACRO fn.array_lower(p_array, p_dimension) AS (CASE WHEN p_dimension = 1 AND len(p_array) > 0 THEN 1 END);
@@ -382,6 +461,8 @@ CREATE MACRO tw.text_parts(p_text, p_between) AS (
        ELSE string_split(p_text, coalesce(p_between, '')) END);
 CREATE MACRO fn.string_to_array(p_text, p_between) AS (tw.text_parts(p_text, p_between)),
   (p_text, p_between, p_null) AS (list_transform(tw.text_parts(p_text, p_between), lambda e: nullif(e, p_null)));
+CREATE MACRO fn.array_append(p_array, p_value) AS (list_append(p_array, p_value));
+CREATE MACRO fn.array_prepend(p_value, p_array) AS (list_prepend(p_value, p_array));
 CREATE MACRO fn.cardinality(p_array) AS (len(p_array)::INTEGER);
 CREATE MACRO fn.array_remove(p_array, p_value) AS (list_filter(p_array, lambda e: e IS DISTINCT FROM p_value));
 CREATE MACRO fn.array_position(p_array, p_value) AS (list_position(p_array, p_value)::INTEGER);

@@ -23,7 +23,7 @@ from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import TEXT, PgType, array_of
-from server.pg_catalog.database import SCHEMAS, is_function
+from server.pg_catalog.database import SCHEMAS, is_function, is_table_function
 from server.pg_catalog.outputs import NAME, VECTORS, Outputs, Types, branches
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.settings import VARIABLES
@@ -91,6 +91,7 @@ class _Rewriter:
         for node in tree.walk():
             _note_array(node, types)
             _note_text(node, types)
+            _note_xid(node, types)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
@@ -221,8 +222,10 @@ class _Rewriter:
             series = exp.Anonymous(this=name, expressions=call.expressions)
             table.set("this", series if name == "unnest" else exp.Anonymous(this="unnest", expressions=[series]))
             table.set("db", None)
-        elif is_function(name):
+        elif is_function(name) and is_table_function(name):
             table.set("db", exp.to_identifier("fn"))
+        elif is_function(name):
+            return _single_row(_function(name, *call.expressions), alias)
         else:
             raise _no_function(call)
         table.set("catalog", None)
@@ -280,6 +283,8 @@ class _Rewriter:
                 call.expressions[0].replace(exp.Literal.string(setting))
         if name == "coalesce":
             self._array_literals(call)
+        if name in _OF_DOMAINS and len(call.expressions) == 2:
+            return _of_domain(name, *call.expressions)
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
@@ -320,6 +325,8 @@ class _Rewriter:
             return _replacing(call)
         if name == "substring":
             return _substring(call, *call.expressions)
+        if name == "age" and call.meta.get(_XID):
+            return helper("xid_age", *call.expressions)
         if name == "bpchar":
             return cast_to(call.expressions[0], "VARCHAR")
         if call.meta.get(_FROM_0) and name in _OF_VECTORS:
@@ -399,6 +406,10 @@ class _Rewriter:
                 number = int(tree.this.name)
                 self._parameter(tree)
                 return None if self._values is None else self._values[number - 1]
+            case exp.Dot(this=exp.Identifier(), expression=exp.Anonymous() as called) if tree.this.name == "pg_catalog":
+                return self._constant(called)
+            case exp.Anonymous() if value := self._names.session(tree.name.lower(), tree.expressions, self._constant):
+                return self._constant(value)
         raise _not_supported(
             "a setting's name or value that is no constant", hint="Write the name as a literal, or query pg_settings."
         )
@@ -473,6 +484,8 @@ class _Rewriter:
         return None
 
     def _like(self, like: exp.Expr) -> exp.Expr:
+        if isinstance(like.expression, exp.Any | exp.All):
+            return _like_each(like, like.expression)
         if isinstance(like.parent, exp.Escape):
             return like
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))
@@ -576,9 +589,9 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 }
 
 
-_ARRAY, _FROM_0, _TEXT = "array", "from_0", "text"
-"""What `_note_array` and `_note_text` record of a node: the type of its array, whether its subscripts begin at 0, and
-whether its operand is a text."""
+_ARRAY, _FROM_0, _TEXT, _XID = "array", "from_0", "text", "xid"
+"""What `_note_array`, `_note_text` and `_note_xid` record of a node: the type of its array, whether its subscripts
+begin at 0, and whether its operand is a text or a transaction id."""
 _OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims array_position")
 """Functions of arrays with another result for a vector."""
 _SUBSCRIPT_MAX = 2**31 - 2
@@ -617,9 +630,18 @@ def _note_text(node: exp.Expr, types: Types) -> None:
             node.meta[_TEXT] = _is_text(node.expressions[0], types)
 
 
+def _note_xid(node: exp.Expr, types: Types) -> None:
+    """Records that the argument of age() is a transaction id. The tree must be unchanged."""
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "age" and len(node.expressions) == 1:
+        node.meta[_XID] = types.type_of(node.expressions[0]) == "xid"
+
+
 def _is_text(tree: exp.Expr, types: Types) -> bool:
     """Whether an expression other than a literal or parameter has a text type."""
     tree = tree.unnest()
+    if isinstance(tree, exp.Select) and len(tree.expressions) == 1:  # the only column of a subquery
+        selected = tree.expressions[0].unalias()
+        return (isinstance(selected, exp.Literal) and selected.is_string) or _is_text(selected, types)
     if isinstance(tree, exp.Cast):
         return type_name(tree.to) in _TEXT_TYPES and not isinstance(tree.this, exp.Literal | exp.Parameter)
     if isinstance(tree, exp.Anonymous) and tree.name.lower() in ("concat", "format", "quote_ident"):
@@ -668,6 +690,27 @@ def _substring(node: exp.Expr, text: exp.Expr, *rest: exp.Expr) -> exp.Expr:
     found = exp.Anonymous(this="regexp_extract", expressions=[text, rest[0], exp.Literal.number(group)])
     matches = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), rest[0].copy()])
     return exp.Case(ifs=[exp.If(this=matches, true=found)])
+
+
+_OF_DOMAINS = {"_pg_truetypid": ("typbasetype", "atttypid"), "_pg_truetypmod": ("typtypmod", "atttypmod")}
+"""Functions of rows of pg_attribute and pg_type: the column of pg_type for a domain, and that of pg_attribute."""
+
+
+def _of_domain(name: str, attribute: exp.Expr, type: exp.Expr) -> exp.Expr:
+    """The arguments are rows: `a` or `a.*`."""
+    a, t = (row.args.get("table") or row.this for row in (attribute, type))
+    of_domain, of_attribute = _OF_DOMAINS[name]
+    is_domain = exp.EQ(this=exp.column("typtype", t), expression=exp.Literal.string("d"))
+    domain = exp.If(this=is_domain, true=exp.column(of_domain, t))
+    return exp.Case(ifs=[domain], default=exp.column(of_attribute, a))
+
+
+def _like_each(like: exp.Expr, quantified: exp.Any | exp.All) -> exp.Expr:
+    """LIKE ANY and LIKE ALL. `a NOT LIKE ALL (b)` is `NOT a LIKE ANY (b)`."""
+    is_any = isinstance(quantified, exp.Any) is not bool(like.args.get("negate"))
+    matches = helper("ilikes" if isinstance(like, exp.ILike) else "likes", like.this, quantified.this)
+    found = helper("any_of" if is_any else "all_of", matches)
+    return exp.Not(this=found) if like.args.get("negate") else found
 
 
 def _as_regclass(argument: exp.Expr, *, is_text: bool) -> exp.Expr:
@@ -774,6 +817,12 @@ def _no_rows(name: str, table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
     columns = [exp.alias_(cast_to(exp.Null(), type), name.copy()) for name, type in zip(names, types, strict=False)]
     rows = exp.Select(expressions=columns).where(exp.false(), copy=False)
     return exp.Subquery(this=rows, alias=exp.TableAlias(this=alias.this.copy()))
+
+
+def _single_row(value: exp.Expr, alias: exp.TableAlias) -> exp.Expr:
+    """A function in FROM that returns one value: a lateral subquery whose column has the alias."""
+    columns = alias.args.get("columns") or [alias.this]
+    return exp.Subquery(this=exp.Select(expressions=[exp.alias_(value, columns[0].copy())]), alias=alias)
 
 
 def _exploded(call: exp.Anonymous, alias: exp.TableAlias) -> exp.Expr:

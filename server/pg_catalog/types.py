@@ -10,7 +10,7 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import CHAR, INT2VECTOR, NAME, OID, OIDVECTOR, TEXT, VARCHAR, PgType, array_of, named_type
 
-REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regoperator", "regnamespace", "regrole")
+REGISTERED = ("regclass", "regtype", "regproc", "regprocedure", "regoper", "regoperator", "regnamespace", "regrole")
 _PARAMETER_TYPES: Mapping[str, PgType] = {
     "oid": OID,
     "name": NAME,

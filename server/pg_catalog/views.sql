@@ -268,3 +268,41 @@ CREATE VIEW info.column_privileges AS
 CREATE VIEW info.role_column_grants AS
   SELECT * FROM info.column_privileges WHERE grantor IN (SELECT role_name FROM info.enabled_roles)
     OR grantee IN (SELECT role_name FROM info.enabled_roles);
+CREATE VIEW info.usage_privileges AS
+  SELECT fn.pg_get_userbyid(c.collowner) AS grantor, 'PUBLIC' AS grantee, fn.current_database() AS object_catalog,
+         n.nspname AS object_schema, c.collname AS object_name, 'COLLATION' AS object_type, 'USAGE' AS privilege_type,
+         'NO' AS is_grantable
+  FROM pg.pg_collation c JOIN pg.pg_namespace n ON n.oid = c.collnamespace WHERE c.collencoding IN (-1, 6)
+  UNION ALL
+  SELECT fn.pg_get_userbyid(x.grantor), CASE x.grantee WHEN 0 THEN 'PUBLIC' ELSE fn.pg_get_userbyid(x.grantee) END,
+         fn.current_database(), n.nspname, x.typname, 'DOMAIN', x.privilege_type,
+         CASE WHEN x.is_grantable OR x.grantee = x.typowner THEN 'YES' ELSE 'NO' END
+  FROM (SELECT typname, typnamespace, typowner, e.grantor, e.grantee, e.privilege_type, e.is_grantable
+        FROM (SELECT typname, typnamespace, typowner, fn.aclexplode(coalesce(typacl, fn.acldefault('T', typowner))) AS e
+              FROM pg.pg_type WHERE typtype = 'd') t) x
+  JOIN pg.pg_namespace n ON n.oid = x.typnamespace
+  WHERE tw.is_enabled(x.grantee) OR tw.is_enabled(x.grantor)
+  UNION ALL
+  SELECT fn.pg_get_userbyid(g.grantor), CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE fn.pg_get_userbyid(g.grantee) END,
+         fn.current_database(), n.nspname, c.relname, 'SEQUENCE', g.privilege, CASE WHEN g.grantable THEN 'YES' ELSE 'NO' END
+  FROM pg.tw_grants g JOIN pg.pg_class c ON c.oid = g.relation JOIN pg.pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind = 'S' AND c.relacl IS NOT NULL AND g.privilege = 'USAGE' AND (tw.is_enabled(g.grantee) OR tw.is_enabled(g.grantor));
+CREATE VIEW info.role_usage_grants AS
+  SELECT * FROM info.usage_privileges WHERE grantor IN (SELECT role_name FROM info.enabled_roles)
+    OR grantee IN (SELECT role_name FROM info.enabled_roles);
+CREATE VIEW info.data_type_privileges AS
+  SELECT fn.current_database() AS object_catalog, table_schema AS object_schema, table_name AS object_name,
+         'TABLE' AS object_type, dtd_identifier FROM info.columns
+  UNION ALL SELECT fn.current_database(), domain_schema, domain_name, 'DOMAIN', dtd_identifier FROM info.domains;
+CREATE VIEW info.element_types AS
+  SELECT fn.current_database() AS object_catalog, x.schema AS object_schema, x.name AS object_name, x.type AS object_type,
+         x.identifier AS collection_type_identifier,
+         CASE WHEN n.nspname = 'pg_catalog' THEN fn.format_type(t.oid, NULL) ELSE 'USER-DEFINED' END AS data_type,
+         fn.current_database() AS udt_catalog, n.nspname AS udt_schema, t.typname AS udt_name,
+         'a' || x.identifier AS dtd_identifier
+  FROM (SELECT table_schema AS schema, table_name AS name, 'TABLE' AS type, dtd_identifier AS identifier, udt_schema, udt_name
+        FROM info.columns WHERE data_type = 'ARRAY'
+        UNION ALL SELECT domain_schema, domain_name, 'DOMAIN', dtd_identifier, udt_schema, udt_name
+        FROM info.domains WHERE data_type = 'ARRAY') x
+  JOIN pg.pg_namespace m ON m.nspname = x.udt_schema JOIN pg.pg_type a ON a.typname = x.udt_name AND a.typnamespace = m.oid
+  JOIN pg.pg_type t ON t.oid = a.typelem JOIN pg.pg_namespace n ON n.oid = t.typnamespace;

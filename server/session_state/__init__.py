@@ -4,6 +4,7 @@
   reads; `transaction_errors`: conflicts with others. `constraints`: checks of the rows that it writes; `key_checks`: of
   their keys. `advisory_locks`, `listening`: its advisory locks, and the channels on which it listens.
   `volatile_functions`: its values of sequences and random numbers. `current_query`: what it executes.
+  `facts`: values of functions that describe its connection, query and transaction.
 - `prepared`: prepared statements and their plans. `portals`: portals and cursors; `cursor_rows`: the rows of a cursor.
 - `results`: the rows of a result, in a `row_format`. `sender`: how they are written to the client. `progress`: notices
   about long statements.

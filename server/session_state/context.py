@@ -36,6 +36,7 @@ from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.session_state import key_checks
 from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.current_query import CurrentQuery
+from server.session_state.facts import fact
 from server.session_state.listening import Listening, Pending
 from server.session_state.read_times import ReadTimes
 from server.session_state.transaction import Mode, Savepoint, Transaction
@@ -84,13 +85,16 @@ class Context:
     """The role with which the session connected."""
     ends_at_sync: bool = False
     """Whether the statement came in an Execute message: an implicit transaction ends at Sync then."""
-    statement_us: int = 0  # now() of the transaction, in microseconds since 1970
+    transaction_us: int = 0
+    """now() of the transaction, in microseconds since 1970; 0 before its first statement."""
     advisory_locks: AdvisoryLocks = field(init=False)
     has_temporary: bool = False
     """Whether the session has created temporary objects."""
     volatile: VolatileFunctions = field(init=False)
     listening: Listening = field(init=False)
     read_times: ReadTimes = field(init=False)
+    own_rows: Mapping[str, Callable[[], list[dict[str, object]]]] = field(default_factory=dict)
+    """The rows of pg_prepared_statements and pg_cursors, by the name of the relation."""
     query: CurrentQuery = field(default_factory=CurrentQuery)
 
     def __post_init__(self) -> None:
@@ -174,7 +178,8 @@ class Context:
         clock_us = time.time_ns() // 1_000
         return Bindings(
             parameters=parameters,
-            now_us=self.statement_us or clock_us,
+            now_us=self.transaction_us or clock_us,
+            statement_us=self.query.begun_us or clock_us,
             clock_us=clock_us,
             mz_now=mz_now,
             database=self.settings["database"],
@@ -187,6 +192,7 @@ class Context:
             started_us=self.coordinator.activity.started_us,
             settings=self.settings,
             signal=self.signal,
+            fact=functools.partial(fact, self),
             privilege_function=self._privilege_function,
             sequence=self.volatile.sequence_value,
             volatile=self.volatile,
@@ -197,11 +203,11 @@ class Context:
         transaction, query = self.transaction, self.query
         is_block = transaction.explicit or transaction.failed
         if query.is_active:
-            state, transaction_us = "active", self.statement_us if is_block and self.statement_us else query.begun_us
+            state, transaction_us = "active", self.transaction_us or query.begun_us
         elif transaction.failed:
             state, transaction_us = "idle in transaction (aborted)", 0
         elif is_block:
-            state, transaction_us = "idle in transaction", self.statement_us or query.begun_us
+            state, transaction_us = "idle in transaction", self.transaction_us or query.begun_us
         else:
             state, transaction_us = "idle", 0
         return Observation(
@@ -337,14 +343,20 @@ class Context:
     # -- transaction --------------------------------------------------------------------------------------------
 
     def begin_statement(self, *, queries: bool = True) -> None:
-        """Sets now() for an implicit transaction, or for the first statement of a block.
+        """Sets now() for the first statement of a transaction: the time at which its message arrived.
 
         `queries`: whether PostgreSQL takes a snapshot for the statement.
         """
         if queries:
             self.transaction.has_queried = True
-        if not self.transaction.explicit or not self.statement_us:
-            self.statement_us = time.time_ns() // 1_000
+        if not self.transaction_us:
+            self.transaction_us = self.query.begun_us or time.time_ns() // 1_000
+
+    def end_query(self) -> None:
+        """The client may send the next query. Its now() is another one, unless a block is open."""
+        self.query.end()
+        if not self.transaction.explicit:
+            self.transaction_us = 0
 
     async def enter(self, mode: Mode, statement: str) -> None:
         """Declares what the transaction does. If an implicit transaction has another mode, commits it first.
@@ -611,7 +623,7 @@ class Context:
         if before is self.settings or before.revision is not self.settings.revision:
             before = self.settings.copy()
         self.transaction = Transaction(before, read_only=before.read_only)
-        self.statement_us = 0
+        self.transaction_us = 0
 
 
 def _written(request: Request, table: ObjectId) -> list[pa.Table]:

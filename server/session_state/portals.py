@@ -9,10 +9,12 @@ first FETCH.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Set
 from dataclasses import dataclass
 
 from catalog.objects import ObjectId
+from protocol.pgwire.decode import BINARY_FORMAT
 from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.cursor_rows import CurrentRows
 from server.session_state.prepared import Prepared
@@ -46,6 +48,11 @@ class Portal:
     """The size of the name and the parameters while the portal is open; 0 for the unnamed portal."""
     rows_bytes: int = 0
     """The size of the rows that the portal keeps in memory between two statements."""
+    text: str = ""
+    """The DECLARE statement of a cursor."""
+    scroll: bool = False
+    created_us: int = 0
+    """When it was opened, if it has a name; microseconds since 1970."""
 
     @property
     def is_unplanned(self) -> bool:
@@ -116,7 +123,8 @@ class Portals:
         self.check_unused(name)
         self.close(name)
         if name:
-            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + size_of(portal.parameters)
+            portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + size_of(portal.parameters) + len(portal.text)
+            portal.created_us = time.time_ns() // 1_000
             if self._bytes and self._bytes + portal.kept_bytes > PORTALS_BYTES_MAX:
                 portal.close()
                 raise PgError(
@@ -166,6 +174,21 @@ class Portals:
 
     def prepared(self) -> dict[str, Prepared]:
         return {name: portal.prepared for name, portal in self._portals.items()}
+
+    def rows(self) -> list[dict[str, object]]:
+        """The rows of pg_cursors: those of the portals that have names."""
+        return [
+            {
+                "name": name,
+                "statement": portal.text or portal.prepared.text,
+                "is_holdable": portal.hold,
+                "is_binary": portal.cursor and portal.formats == (BINARY_FORMAT,),
+                "is_scrollable": portal.scroll,
+                "creation_time": portal.created_us,
+            }
+            for name, portal in self._portals.items()
+            if name
+        ]
 
     def close(self, name: str) -> None:
         portal = self._portals.pop(name, None)

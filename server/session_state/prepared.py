@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
 
@@ -125,11 +126,21 @@ statement whose plan has more columns and expressions than its text has characte
 these."""
 
 
+class _Note(NamedTuple):
+    """When a named statement was prepared, in microseconds since 1970, and by which PREPARE; None: by a message."""
+
+    prepared_us: int
+    text: str | None
+    chars: int
+    """What it counts for in PREPARED_CHARS_MAX."""
+
+
 class PreparedStatements:
     """A session's prepared statements by name. The unnamed statement's name is empty."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Prepared] = {}
+        self._notes: dict[str, _Note] = {}
         self._chars = 0  # of the texts of the named statements
 
     @property
@@ -154,10 +165,14 @@ class PreparedStatements:
         if name and name in self._by_name:
             raise PgError(SqlState.DUPLICATE_PREPARED_STATEMENT, f'prepared statement "{name}" already exists')
 
-    def put(self, name: str, prepared: Prepared) -> None:
-        """Adds a statement, which replaces the unnamed one. PgError 54000 if the others have too much text."""
+    def put(self, name: str, prepared: Prepared, text: str | None = None) -> None:
+        """Adds a statement, which replaces the unnamed one. PgError 54000 if the others have too much text.
+
+        `text`: that of the PREPARE statement; None if it was prepared by a message.
+        """
         if name:
-            chars = self._chars + len(name) + weight(prepared)
+            note = _Note(time.time_ns() // 1_000, text, len(name) + weight(prepared) + len(text or ""))
+            chars = self._chars + note.chars
             if self._chars and chars > PREPARED_CHARS_MAX:
                 raise PgError(
                     SqlState.PROGRAM_LIMIT_EXCEEDED,
@@ -167,18 +182,35 @@ class PreparedStatements:
                     hint="Use DEALLOCATE for those that are not needed any more.",
                 )
             self._chars = chars
+            self._notes[name] = note
         self._by_name[name] = prepared
 
     def remove(self, name: str) -> Prepared | None:
         """Removes and returns the statement with this name, if there is one."""
         removed = self._by_name.pop(name, None)
         if name and removed is not None:
-            self._chars -= len(name) + weight(removed)
+            self._chars -= self._notes.pop(name).chars
         return removed
 
     def clear(self) -> None:
         self._by_name.clear()
+        self._notes.clear()
         self._chars = 0
+
+    def rows(self) -> list[dict[str, object]]:
+        """The rows of pg_prepared_statements. The executions of a statement are not counted."""
+        return [
+            {
+                "name": name,
+                "statement": prepared.text if note.text is None else note.text,
+                "prepare_time": note.prepared_us,
+                "parameter_types": [type.base_display for type in prepared.parameters],
+                "result_types": None if prepared.fields is None else [f.type.base_display for f in prepared.fields],
+                "from_sql": note.text is not None,
+            }
+            for name, note in self._notes.items()
+            for prepared in (self._by_name[name],)
+        ]
 
 
 def weight(prepared: Prepared) -> int:

@@ -180,6 +180,8 @@ class Transaction:
     """The times at which the history of new objects begins."""
     beginning: Holder | None = None
     """Keeps the history from the times in `begins` on."""
+    number: int | None = None
+    """The result of txid_current(), if it was called."""
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
     """The states of the sequences that the transaction has created or restarted, by id and generation."""
     _merged: dict[ObjectId, Merged] = field(default_factory=dict)
@@ -211,7 +213,7 @@ class Transaction:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the transaction is a block, has failed, has a mode, or has holds, locks or effects."""
+        """Whether the transaction is a block, has failed, has a mode or a number, or has holds, locks or effects."""
         return (
             self.explicit
             or self.failed
@@ -221,6 +223,7 @@ class Transaction:
             or bool(self.locked or self.advisory or self.pending or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
+            or self.number is not None
         )
 
     def enter(self, mode: Mode, statement: str) -> None:

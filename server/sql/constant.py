@@ -56,12 +56,14 @@ class VolatileCalls(Protocol):
 class Bindings(NamedTuple):
     """The values that a plan needs at execution. `parameters`: Python scalars as listed in types.py, None for NULL.
 
-    `now_us`: the transaction's start, in microseconds since 1970. `clock_us`: when the statement began to compute rows.
+    `now_us`: the transaction's start, in microseconds since 1970. `statement_us`: when the statement's message arrived.
+    `clock_us`: when the statement began to compute rows.
     `mz_now`: the query's timestamp, in milliseconds.
     """
 
     parameters: tuple[Any, ...] = ()
     now_us: int = 0
+    statement_us: int = 0
     clock_us: int = 0
     mz_now: int | None = None
     database: str = ""
@@ -75,6 +77,8 @@ class Bindings(NamedTuple):
     settings: Mapping[str, str] = MappingProxyType({})
     signal: Callable[[str, int], bool] | None = None
     """Executes a function of SIGNALS, given its name and the process id."""
+    fact: Callable[[str], Any] | None = None
+    """Evaluates a function of FACTS."""
     privilege_function: Callable[[str, Sequence[str | None]], bool | None] | None = None
     """Evaluates a function of PRIVILEGE_FUNCTIONS, given its name and arguments."""
     sequence: Callable[[str, str], int | bool] | None = None
@@ -88,12 +92,25 @@ class Bindings(NamedTuple):
         return all(map(is_short, self.parameters))
 
 
+FACTS = (
+    *("inet_client_addr", "inet_client_port", "inet_server_addr", "inet_server_port"),
+    *("current_query", "timeofday", "pg_conf_load_time"),
+    *("txid_current", "txid_current_if_assigned", "pg_current_xact_id", "pg_current_xact_id_if_assigned"),
+    *("pg_current_wal_lsn", "pg_current_wal_flush_lsn", "pg_current_wal_insert_lsn"),
+)
+"""Functions without arguments that describe the session's connection, query and transaction, and the server."""
+
+
+def _fact(name: str) -> Callable[[Bindings], Any]:
+    return lambda bindings: None if bindings.fact is None else bindings.fact(name)
+
+
 _DAY_US = 86_400_000_000
 _SESSION: dict[str, Callable[[Bindings], Any]] = {
     **dict.fromkeys(
-        ("now", "transaction_timestamp", "statement_timestamp", "current_timestamp", "localtimestamp"),
-        lambda bindings: bindings.now_us,
+        ("now", "transaction_timestamp", "current_timestamp", "localtimestamp"), lambda bindings: bindings.now_us
     ),
+    "statement_timestamp": lambda bindings: bindings.statement_us,
     "clock_timestamp": lambda bindings: bindings.clock_us,
     "current_date": lambda bindings: bindings.now_us // _DAY_US,
     "current_database": lambda bindings: bindings.database,
@@ -107,6 +124,7 @@ _SESSION: dict[str, Callable[[Bindings], Any]] = {
     "pg_postmaster_start_time": lambda bindings: bindings.started_us,
     "mz_now": lambda bindings: None if bindings.mz_now is None else Decimal(bindings.mz_now),
     "random_seed": lambda bindings: random.getrandbits(62),  # of Spark's rand()
+    **{name: _fact(name) for name in FACTS},
     "lastval": lambda bindings: None if bindings.sequence is None else bindings.sequence("lastval", ""),
 }
 

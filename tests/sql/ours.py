@@ -153,6 +153,7 @@ def _bindings(statement: Statement) -> Bindings:
     settings = {"timezone": "UTC", "bytea_output": "hex"} | dict(statement.settings)
     return Bindings(
         now_us=_NOW_US,
+        statement_us=_NOW_US,
         clock_us=_NOW_US + 1,
         mz_now=1,
         database=DATABASE,

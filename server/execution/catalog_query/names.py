@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from catalog.objects import EnumType, SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import named_type
+from protocol.pgwire.types import INT4, TEXT, TIMESTAMPTZ, PgType, named_type
 from server.execution.catalog_query.privilege_calls import privilege_of_columns
 from server.execution.catalog_query.session_rows import catalog_rows
 from server.pg_catalog import oids
@@ -19,8 +20,10 @@ from server.pg_catalog.rewrite import Names
 from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
+from server.session_state.facts import fact
 from server.settings import checked_value
-from server.sql.constant import PRIVILEGE_FUNCTIONS
+from server.sql.bind.session import SESSION_FUNCTIONS
+from server.sql.constant import FACTS, PRIVILEGE_FUNCTIONS
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.sequence_names import name_parts
 from server.sql.type_names import find_type
@@ -76,14 +79,10 @@ def _registered(context: Context, kind: str, text: str) -> int:
             return int(role)
         case "regproc":
             return _function_oid(rows, parts[-1])
-        case "regoperator":
+        case "regoperator" | "regoper":
             raise PgError(SqlState.UNDEFINED_FUNCTION, f"operator does not exist: {text}")
         case _:
-            functions = rows["tw_functions"].to_pylist()
-            for function in functions:
-                if f"{function['name']}({function['arguments']})" == text.removeprefix("pg_catalog."):
-                    return int(function["oid"])
-            raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
+            return _signature_oid(context, rows, text)
 
 
 def _function_oid(rows: CatalogRows, name: str) -> int:
@@ -93,6 +92,21 @@ def _function_oid(rows: CatalogRows, name: str) -> int:
     if len(found) > 1:
         raise PgError(SqlState.AMBIGUOUS_FUNCTION, f'more than one function named "{name}"')
     return int(found[0])
+
+
+def _signature_oid(context: Context, rows: CatalogRows, text: str) -> int:
+    """The function with a name and types of arguments: `lower(text)`. 42704 for an unknown type."""
+    name, parenthesis, rest = text.removeprefix("pg_catalog.").partition("(")
+    listed = rest.strip().removesuffix(")").strip()
+    if not parenthesis or not rest.rstrip().endswith(")"):
+        raise PgError(SqlState.INVALID_TEXT_REPRESENTATION, "expected a left parenthesis")
+    wanted = [_type_oid(context, type) for type in listed.split(",")] if listed else []
+    functions = rows["pg_proc"].select(["oid", "proname", "proargtypes"])
+    same_name = functions.filter(pc.equal(functions["proname"], name.strip().strip('"'))).to_pylist()
+    found = next((int(row["oid"]) for row in same_name if row["proargtypes"] == wanted), None)
+    if found is None:
+        raise PgError(SqlState.UNDEFINED_FUNCTION, f'function "{text}" does not exist')
+    return found
 
 
 def _type_oid(context: Context, text: str) -> int:
@@ -145,6 +159,9 @@ def _session_value(
             return exp.Literal.number(bindings.backend_pid)
         case "pg_postmaster_start_time":
             return _timestamptz(bindings.started_us)
+        case _ if name in FACTS and not arguments:
+            value = fact(context, name) if running else None
+            return _literal(value, SESSION_FUNCTIONS[name])
         case "pg_listening_channels" if not arguments:
             channels = [exp.Literal.string(channel) for channel in context.listening.channels if running]
             texts = exp.Cast(this=exp.Array(expressions=channels), to=exp.DataType.build("VARCHAR[]", dialect="duckdb"))
@@ -154,9 +171,10 @@ def _session_value(
             implicit = isinstance(arguments[0], exp.Boolean) and arguments[0].this
             named = [s.name for s in rows.visible.path if implicit or s.name in context.search_path]
             return exp.Array(expressions=[exp.Literal.string(n) for n in named])
-        case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp":
+        case "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" | "clock_timestamp":
             # Planning always has the same time: otherwise each plan would be another query, whose columns are unknown.
-            return _timestamptz(bindings.now_us if running else 0)
+            us = {"statement_timestamp": bindings.statement_us, "clock_timestamp": bindings.clock_us}
+            return _timestamptz(us.get(name, bindings.now_us) if running else 0)
         case "current_setting" if not any(isinstance(argument, exp.Column) for argument in arguments):
             values = [constant(argument) for argument in arguments]
             return _text(_setting(context, values) if running else "")
@@ -178,6 +196,16 @@ def _privilege(context: Context, name: str, arguments: Sequence[Any], *, running
     evaluate = context.bindings().privilege_function
     found = evaluate(name, arguments) if running and evaluate is not None else None
     return exp.Cast(this=exp.Null() if found is None else exp.Boolean(this=found), to=exp.DataType.build("BOOLEAN"))
+
+
+def _literal(value: Any, type: PgType) -> exp.Expr:
+    """The value of a session function of this type."""
+    if type is TEXT:
+        return _text(value)
+    if type is TIMESTAMPTZ:
+        return _timestamptz(value or 0)
+    number = exp.Null() if value is None else exp.Literal.number(value)
+    return exp.Cast(this=number, to=exp.DataType.build("INTEGER" if type is INT4 else "BIGINT", dialect="duckdb"))
 
 
 def _text(value: str | None) -> exp.Expr:

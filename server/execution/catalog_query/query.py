@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import builtin
-from catalog.objects import SystemTable
+from catalog.objects import Item, SystemTable
 from protocol.pgwire.types import BOOL, JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations
@@ -36,7 +36,7 @@ _NO_RELATION = words(
     pg_encoding_to_char pg_total_relation_size pg_is_in_recovery pg_my_temp_schema
     has_function_privilege has_language_privilege has_tablespace_privilege
     has_foreign_data_wrapper_privilege has_server_privilege
-    getdatabaseencoding pg_listening_channels acldefault aclexplode pg_blocking_pids
+    getdatabaseencoding pg_listening_channels acldefault aclexplode makeaclitem pg_blocking_pids
     """
 )
 """Functions that make a query without relations a catalog query."""
@@ -50,19 +50,23 @@ def is_catalog_query(context: Context, statement: Select) -> bool:
     """
     if statement.as_of is not None:
         return False
-    tree = statement.query.tree
+    items = relations_of(context, statement.query.tree)
+    if not items:
+        return _uses_catalog_functions(statement.query.tree)
+    schemas = {item.schema_id for item in items if item is not None}
+    return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS
+
+
+def relations_of(context: Context, tree: exp.Expr) -> list[Item | None]:
+    """The relations that a query names; None for each that does not exist."""
     ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
     names = [
         tuple(part.name for part in table.parts)
         for table in tree.find_all(exp.Table)
         if isinstance(table.this, exp.Identifier) and not (not table.db and table.name in ctes)
     ]
-    if not names:
-        return _uses_catalog_functions(tree)
     database, path = context.settings["database"], context.search_path
-    items = [context.state.resolve(parts, database, path) for parts in names]
-    schemas = {item.schema_id for item in items if item is not None}
-    return None not in items and bool(schemas & _PG_SCHEMAS) and schemas <= _PG_SCHEMAS | _MZ_SCHEMAS
+    return [context.state.resolve(parts, database, path) for parts in names]
 
 
 def _uses_catalog_functions(tree: exp.Expr) -> bool:
@@ -104,7 +108,7 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
 async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Sequence[object]) -> Result:
     """Runs a planned query over the catalog as the session sees it now. Allowed in any transaction."""
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
-    rows, uncached = catalog_rows(context), uncached_relations(context, made.sql)
+    rows, uncached = catalog_rows(context), await uncached_relations(context, made.sql)
     table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, uncached)
     table = sent(table, plan.signals, context.signal)
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
@@ -114,7 +118,7 @@ async def relation_rows(context: Context, table: SystemTable) -> pa.Table:
     """Returns the rows of one of PostgreSQL's relations with the Arrow types of the planner; columns c0, c1, ..."""
     relation = BY_ID[table.id]
     query = f'SELECT * FROM {SCHEMAS[relation.schema]}."{relation.name}"'
-    rows, uncached = catalog_rows(context), uncached_relations(context, query)
+    rows, uncached = catalog_rows(context), await uncached_relations(context, query)
     found = await context.catalog_engine.run(query, rows.revision, rows.relation, uncached)
     columns = [found.column(n).cast(parse_type(column.type).arrow) for n, column in enumerate(table.columns)]
     return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])

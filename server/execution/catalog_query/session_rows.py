@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -19,6 +21,7 @@ from server.pg_catalog.database import needed_by
 from server.pg_catalog.rows import MZ_TABLES, SIZES, CatalogRows
 from server.pg_catalog.sequences import LAST_VALUES
 from server.pg_catalog.static import BY_NAME, schema_of
+from server.pg_catalog.time_zones import TIME_ZONES, zone_rows
 from server.pg_catalog.visible import Viewpoint
 from server.session_state.advisory_locks import locked_numbers
 from server.session_state.context import Context
@@ -47,10 +50,10 @@ def catalog_rows(context: Context) -> CatalogRows:
         return found
 
 
-def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
+async def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa.Table]:
     """Returns the relations of a query that do not depend on the catalog alone, by DuckDB schema and name.
 
-    These are sessions, settings, sizes and the tables of mz_catalog and mz_internal.
+    These are sessions, settings, sizes, time zones and the tables of mz_catalog and mz_internal.
     """
     found: dict[tuple[str, str], pa.Table] = {}
     for schema, name in sorted(needed_by(query)):
@@ -60,6 +63,10 @@ def uncached_relations(context: Context, query: str) -> dict[tuple[str, str], pa
             found[schema, name] = table.rename_columns([column.name for column in MZ_TABLES[name].columns])
         elif schema == "pg" and (rows := _ROWS.get(name)) is not None:
             found[schema, name] = rows(context)
+        elif schema == "pg" and name in context.own_rows:
+            found[schema, name] = await asyncio.to_thread(_own_rows, context, name)
+        elif schema == "pg" and name in TIME_ZONES:
+            found[schema, name] = await asyncio.to_thread(zone_rows, name, context.bindings().now_us)
     return found
 
 
@@ -112,6 +119,7 @@ def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> d
     return {
         **shown,
         "client_addr": entry.client_ip,
+        "client_port": None if entry.endpoints.client is None else entry.endpoints.client.port,
         "backend_start": entry.connected_us,
         "xact_start": seen.transaction_us,
         "query_start": seen.query_us,
@@ -122,6 +130,45 @@ def _activity_row(context: Context, entry: SessionEntry, seen: Observation) -> d
         "query": seen.query,
         "backend_type": "client backend",
     }
+
+
+_NUMERIC_END = 10**38  # of the values of a numeric column
+
+
+def _encryption(context: Context) -> pa.Table:
+    """pg_stat_ssl. As in PostgreSQL, a role sees the values of its own sessions and of its roles.
+
+    `client_serial` is NULL if the number has more than 38 digits.
+    """
+    rows = []
+    for entry in context.coordinator.activity.sessions.values():
+        row: dict[str, object] = {"pid": entry.process_id}
+        if privileges.has_rights_of(context.state, context.role, entry.role):
+            tls = entry.endpoints.encryption
+            row["ssl"] = tls is not None
+            if tls is not None:
+                number = tls.client_serial
+                serial = None if number is None or number >= _NUMERIC_END else Decimal(number)
+                row |= {"version": tls.version, "cipher": tls.cipher, "bits": tls.bits}
+                row |= {"client_dn": tls.client_dn, "client_serial": serial, "issuer_dn": tls.issuer_dn}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_ssl"]))
+
+
+def _kerberos(context: Context) -> pa.Table:
+    """pg_stat_gssapi: no session uses GSSAPI."""
+    rows = []
+    for entry in context.coordinator.activity.sessions.values():
+        shown = privileges.has_rights_of(context.state, context.role, entry.role)
+        value = False if shown else None
+        row = {"pid": entry.process_id, "gss_authenticated": value, "encrypted": value, "credentials_delegated": value}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema_of(BY_NAME["pg_catalog", "pg_stat_gssapi"]))
+
+
+def _own_rows(context: Context, name: str) -> pa.Table:
+    """One of `Context.own_rows`. Its statements can have a million columns: it is called in a thread."""
+    return pa.Table.from_pylist(context.own_rows[name](), schema_of(BY_NAME["pg_catalog", name]))
 
 
 def _copies(context: Context) -> pa.Table:
@@ -216,7 +263,9 @@ _ROWS: dict[str, Callable[[Context], pa.Table]] = {
     "pg_locks": _locks,
     "pg_settings": _settings,
     "pg_stat_activity": _activity,
+    "pg_stat_gssapi": _kerberos,
     "pg_stat_progress_copy": _copies,
+    "pg_stat_ssl": _encryption,
     "tw_enabled": _enabled,
     "tw_last_values": _last_values,
     "tw_sizes": _sizes,

@@ -20,7 +20,6 @@ from server.sql.bind.json_records import POPULATE_RECORD, populated_record
 from server.sql.bind.rows import record, selected_field, selected_field_of_value
 from server.sql.bind.session import (
     SESSION_FUNCTIONS,
-    check_maintained,
     current_setting,
     privilege_function,
     session_value,
@@ -61,11 +60,6 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -
     if not isinstance(call, exp.Anonymous):
         raise binder.unsupported("FILTER here", tree, hint="Write FILTER directly after the call of an aggregate.")
     name = function_name(call)
-    if name == "timeofday":
-        check_maintained(binder, name, call)
-        raise binder.unsupported(
-            f"function {name}()", call, hint="Use to_char(clock_timestamp(), 'Dy Mon DD HH24:MI:SS.US YYYY TZ')."
-        )
     arguments, distinct, order_trees, star = _argument_list(call)
     if within is not None and name in HYPOTHETICAL_SETS and not (distinct or order_trees):
         return hypothetical_set(binder, name, arguments, within, where, scope, call)

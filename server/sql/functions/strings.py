@@ -330,7 +330,7 @@ def _parse_name(text: str, strict: bool = True) -> list[str]:
     out: list[str] = []
     rest = text.lstrip(" \t\n\v\f\r")
 
-    def fault(detail: str = "") -> PgError:
+    def fault(detail: str | None = None) -> PgError:
         return PgError(SqlState.INVALID_PARAMETER_VALUE, f'string is not a valid identifier: "{text}"', detail=detail)
 
     while True:
@@ -343,8 +343,10 @@ def _parse_name(text: str, strict: bool = True) -> list[str]:
             out.append(match[1].replace('""', '"'))
         else:
             match = re.compile(r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*").match(rest)
+            if match is None and rest.startswith("."):
+                raise fault('No valid identifier before ".".')
             if match is None:
-                raise fault()
+                raise fault('No valid identifier after ".".' if out else None)
             out.append(match[0].translate(_TO_LOWER))
         rest = rest[match.end() :].lstrip(" \t\n\v\f\r")
         if rest.startswith("."):

@@ -20,6 +20,7 @@ import asyncpg
 import pg8000.dbapi
 import psycopg
 import pytest
+from cryptography import x509
 from psycopg import errors
 
 from protocol.pgwire.messages.startup import SSLRequest, StartupMessage
@@ -130,6 +131,35 @@ def test_psycopg(server: ServerThread, authority: Authority, options: dict[str, 
         assert connection.pgconn.ssl_in_use is (options["sslmode"] != "disable")
         text = "x" * 300_000  # longer than what TLS and the socket take at once
         assert connection.execute("SELECT %s::text", (text,)).fetchone() == (text,)
+
+
+def one_line(name: x509.Name) -> str:
+    """As OpenSSL's X509_NAME_oneline writes it."""
+    return "".join(f"/{part.rfc4514_attribute_name}={part.value}" for part in name)
+
+
+def test_pg_stat_ssl(tmp_path: Path, authority: Authority) -> None:
+    rules = tmp_path / "hba.conf"
+    rules.write_text("hostssl all alice all cert\nhost all materialize 127.0.0.1/32 trust\n")
+    query = "SELECT ssl, version, bits, cipher, client_dn, client_serial, issuer_dn FROM pg_stat_ssl "
+    own = query + "WHERE pid = pg_backend_pid()"
+    with running(tmp_path, authority, hba_file=rules) as server:
+        with connect(server, sslmode="disable") as plain:
+            plain.execute("CREATE USER alice")
+            assert plain.execute(own).fetchone() == (False, *[None] * 6)
+            with connect(server, sslmode="require", ssl_max_protocol_version="TLSv1.2") as encrypted:
+                assert encrypted.execute(own).fetchone()[:3] == (True, "TLSv1.2", 256)
+            certificate, key = authority.client("alice")
+            options = {"sslmode": "require", "sslcert": str(certificate), "sslkey": str(key)}
+            with connect(server, "alice", None, **options) as alice:
+                known = x509.load_pem_x509_certificate(certificate.read_bytes())
+                is_encrypted, version, bits, cipher, name, serial, issuer = alice.execute(own).fetchone()
+                assert (is_encrypted, version, bits, name) == (True, "TLSv1.3", 256, one_line(known.subject))
+                assert cipher.startswith("TLS_")
+                assert serial == (known.serial_number if known.serial_number < 10**38 else None)
+                assert issuer == one_line(known.issuer)
+                others = alice.execute(query + "WHERE pid <> pg_backend_pid()").fetchall()
+                assert others == [(None,) * 7]
 
 
 def test_verify_full_refuses_another_authority(server: ServerThread, tmp_path: Path) -> None:

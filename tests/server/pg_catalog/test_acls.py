@@ -49,6 +49,9 @@ LISTS = (
     "SELECT * FROM aclexplode(acldefault('s', 10))",
     "SELECT relname, array_to_string(acldefault('r', relowner), ' ') FROM pg_class WHERE relname = 't'",
     "SELECT count(*) FROM aclexplode(NULL)",
+    "SELECT makeaclitem(oid, 10, 'SELECT, insert,insert', true), makeaclitem(0, oid, 'Temp', false), "
+    "makeaclitem(10, oid, 'TEMPORARY', NULL) FROM pg_roles WHERE rolname = 'Odd \"one'",
+    "SELECT makeaclitem(10, 10, 'UPDATE', false)",
 )
 VIEWS = (
     "SELECT * FROM information_schema.enabled_roles WHERE role_name !~ '^pg_'",

@@ -32,9 +32,14 @@ def test_catalogs_with_rows(passing_server: ServerThread) -> None:
     assert listed is not None
     documented = re.findall(r"`(\w+)`", listed[1])
     with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
-        for statement in filter(str.strip, OBJECTS.split(";")):
-            connection.execute(statement.encode())
-        connection.execute("SELECT pg_advisory_lock(1)")
+        for definition in filter(str.strip, OBJECTS.split(";")):
+            connection.execute(definition.encode())
+        for statement in (
+            "SELECT pg_advisory_lock(1)",
+            "PREPARE s AS SELECT 1",
+            "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+        ):
+            connection.execute(statement)
         with psycopg.connect(passing_server.dsn()) as copying, copying.cursor().copy("COPY p FROM STDIN"):
             found = [
                 name

@@ -1,0 +1,73 @@
+"""The values of functions that describe the session's connection, query and transaction, and the server.
+
+Only few queries call them. They are computed when a query is executed, once for each call.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any, Protocol
+
+from protocol.pgwire.timezones import zone
+from server.coordinator.coordinator import Coordinator
+from server.session_state.current_query import CurrentQuery
+from server.session_state.transaction import Transaction
+from server.settings import Settings
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class Session(Protocol):
+    """What the functions describe."""
+
+    coordinator: Coordinator
+    process_id: int
+    query: CurrentQuery
+    settings: Settings
+    transaction: Transaction
+
+
+def fact(session: Session, function: str) -> Any:
+    """The value of one of `constant.FACTS`, as a Python scalar; None for NULL."""
+    activity = session.coordinator.activity
+    match function:
+        case "inet_client_addr" | "inet_client_port":
+            client = activity.sessions[session.process_id].endpoints.client
+            return None if client is None else client.ip if function.endswith("addr") else client.port
+        case "inet_server_addr" | "inet_server_port":
+            server = activity.sessions[session.process_id].endpoints.server
+            return None if server is None else server.ip if function.endswith("addr") else server.port
+        case "current_query":
+            return session.query.shown_text()
+        case "timeofday":
+            return time_of_day(time.time_ns() // 1_000, session.settings["TimeZone"])
+        case "pg_conf_load_time":
+            return activity.configured_us
+        case "txid_current" | "pg_current_xact_id":
+            return transaction_number(session)
+        case "txid_current_if_assigned" | "pg_current_xact_id_if_assigned":
+            transaction = session.transaction
+            return transaction_number(session) if transaction.has_effects else transaction.number
+        case "pg_current_wal_lsn" | "pg_current_wal_flush_lsn" | "pg_current_wal_insert_lsn":
+            position = session.coordinator.latest_time()
+            return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+        case _:
+            raise AssertionError(function)
+
+
+def transaction_number(session: Session) -> int:
+    """The number of the transaction, which no other one has. The first call assigns it."""
+    transaction = session.transaction
+    if transaction.number is None:
+        transaction.number = session.coordinator.activity.next_transaction()
+    return transaction.number
+
+
+def time_of_day(us: int, timezone: str) -> str:
+    """A time in microseconds since 1970, as timeofday() writes it: `Thu Nov 26 15:17:20.048123 2026 UTC`."""
+    seconds, fraction = divmod(us, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, zone(timezone))
+    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    return f"{day} {month} {moment:%d %H:%M:%S}.{fraction:06} {moment:%Y} {moment.tzname()}"
