@@ -92,7 +92,7 @@ async def test_history_that_was_released_during_a_merge_is_not_merged_with_its_t
     class Released(Frontiers):
         time = MERGE_BATCHES
 
-        def kept(self, id: ObjectId) -> Timestamp:
+        def log_start(self, id: ObjectId) -> Timestamp:
             return Timestamp(self.time)
 
     files = Opened(tmp_path)
