@@ -659,27 +659,29 @@ def _first_time(batch: Batch) -> Timestamp:
 def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None = None) -> tuple[Batch, ...]:
     """The newest run of adjacent batches that should merge; empty if there is none.
 
-    No batch has more than 1.5 times the rows of the later ones together. They are MERGE_BATCHES, or all of `batches`
-    with MERGE_ROWS rows, because retractions of the oldest batch's rows then cancel. With a larger factor rows are
-    rewritten more often, and with a smaller one more rows are stored that later batches retract. `consolidates`: the
-    merged batch has one time, so a batch of several times is worth a merge whatever its size. `spans_max`: batches with
-    at least this many times do not merge.
+    No batch of a run has more than 1.5 times the rows of the run's later ones together. With a larger factor rows are
+    rewritten more often, and with a smaller one more rows are stored that later batches retract. A run has at least
+    MERGE_BATCHES, or the oldest batch and MERGE_ROWS rows, because retractions of the oldest batch's rows then cancel.
+    Where a run would be too short, the next one begins, so that what remains are few runs, each with 1.5 times the rows
+    of the next. `consolidates`: the merged batch has one time, so a batch of several times is worth a merge whatever
+    its size. `spans_max`: batches with at least this many times do not merge.
     """
     run: list[Batch] = []
     rows = 0
-    shrinks = False
-    for batch in itertools.islice(reversed(batches), MERGE_BATCHES_MAX):
+    is_worth = False
+    for number, batch in enumerate(itertools.islice(reversed(batches), MERGE_BATCHES_MAX), 1):
         has_times = consolidates and batch.spans is not None
-        if run and 2 * batch.rows > 3 * rows and not has_times:
-            break
-        if spans_max is not None and batch.spans is not None and len(batch.spans) >= spans_max:
-            break
-        run.append(batch)
-        rows += batch.rows
-        shrinks = shrinks or has_times
-    has_oldest = 1 < len(run) == len(batches)
-    worth = shrinks or len(run) >= MERGE_BATCHES or (has_oldest and rows >= MERGE_ROWS)
-    return tuple(reversed(run)) if worth else ()
+        is_full = spans_max is not None and batch.spans is not None and len(batch.spans) >= spans_max
+        if is_full or (run and 2 * batch.rows > 3 * rows and not has_times):
+            if is_worth:
+                break
+            run, rows = [], 0
+        if not is_full:
+            run.append(batch)
+            rows += batch.rows
+            has_oldest = len(run) > 1 and number == len(batches)
+            is_worth |= has_times or len(run) >= MERGE_BATCHES or (has_oldest and rows >= MERGE_ROWS)
+    return tuple(reversed(run)) if is_worth else ()
 
 
 def batch_of(

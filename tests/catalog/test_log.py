@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sqlite3
 import struct
@@ -522,6 +523,20 @@ def test_batch_sizes_grow_geometrically_and_deleted_rows_take_little_space(opene
     assert rewritten < 400 * 4
     assert opened.log.rows(T, 400, SCHEMA).num_rows == 0
     assert opened.log.sizes()[T][0] < 200
+
+
+def test_a_small_batch_after_a_larger_one_does_not_prevent_merges(opened: Opened) -> None:
+    """Otherwise batches of random sizes remained until many new rows were written."""
+    numbers = itertools.count()
+    for time in range(1, 201):
+        opened.write(time, (T, rows(*itertools.islice(numbers, 1 if time % 2 == 0 else 20))))
+    while run := opened.log.mergeable(T, 200):
+        merged = opened.log.merge(run)
+        batch = opened.store.transact(lambda tx, run=run, merged=merged: opened.log.replace(tx, run, merged, 0))  # type: ignore[misc]
+        assert batch is not None
+        opened.log.replaced(run, batch, merged)
+    assert len(opened.log.batches(T)) < 10
+    assert sorted(opened.log.rows(T, 200, SCHEMA)["c0"].to_pylist()) == [*range(2_100)]
 
 
 def test_large_batches_are_rewritten_rarely(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
