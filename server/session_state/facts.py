@@ -9,14 +9,12 @@ import time
 from datetime import datetime
 from typing import Any, Protocol
 
+from protocol.pgwire.datetime_output import MONTHS, WEEKDAYS
 from protocol.pgwire.timezones import zone
 from server.coordinator.coordinator import Coordinator
 from server.session_state.current_query import CurrentQuery
 from server.session_state.transaction import Transaction
 from server.settings import Settings
-
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class Session(Protocol):
@@ -69,5 +67,5 @@ def time_of_day(us: int, timezone: str) -> str:
     """A time in microseconds since 1970, as timeofday() writes it: `Thu Nov 26 15:17:20.048123 2026 UTC`."""
     seconds, fraction = divmod(us, 1_000_000)
     moment = datetime.fromtimestamp(seconds, zone(timezone))
-    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    day, month = WEEKDAYS[moment.isoweekday() % 7], MONTHS[moment.month - 1]
     return f"{day} {month} {moment:%d %H:%M:%S}.{fraction:06} {moment:%Y} {moment.tzname()}"

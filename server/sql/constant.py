@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import PgType
+from protocol.pgwire.types import INT4, INT8, TEXT, TIMESTAMPTZ, PgType
 from server.sql.casts import find_cast, modify, pads_far
 from server.sql.expressions import (
     Array,
@@ -92,13 +92,16 @@ class Bindings(NamedTuple):
         return all(map(is_short, self.parameters))
 
 
-FACTS = (
-    *("inet_client_addr", "inet_client_port", "inet_server_addr", "inet_server_port"),
-    *("current_query", "timeofday", "pg_conf_load_time"),
-    *("txid_current", "txid_current_if_assigned", "pg_current_xact_id", "pg_current_xact_id_if_assigned"),
-    *("pg_current_wal_lsn", "pg_current_wal_flush_lsn", "pg_current_wal_insert_lsn"),
-)
-"""Functions without arguments that describe the session's connection, query and transaction, and the server."""
+FACTS: dict[str, PgType] = {
+    **dict.fromkeys(("inet_client_addr", "inet_server_addr", "current_query", "timeofday"), TEXT),
+    **dict.fromkeys(("inet_client_port", "inet_server_port"), INT4),
+    **dict.fromkeys(("txid_current", "txid_current_if_assigned"), INT8),
+    **dict.fromkeys(("pg_current_xact_id", "pg_current_xact_id_if_assigned"), INT8),
+    **dict.fromkeys(("pg_current_wal_lsn", "pg_current_wal_flush_lsn", "pg_current_wal_insert_lsn"), TEXT),
+    "pg_conf_load_time": TIMESTAMPTZ,
+}
+"""The types of functions without arguments that describe the session's connection, query and transaction, or the
+server."""
 
 
 def _fact(name: str) -> Callable[[Bindings], Any]:

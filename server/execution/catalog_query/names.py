@@ -22,7 +22,6 @@ from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
 from server.session_state.facts import fact
 from server.settings import checked_value
-from server.sql.bind.session import SESSION_FUNCTIONS
 from server.sql.constant import FACTS, PRIVILEGE_FUNCTIONS
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.sequence_names import name_parts
@@ -161,7 +160,7 @@ def _session_value(
             return _timestamptz(bindings.started_us)
         case _ if name in FACTS and not arguments:
             value = fact(context, name) if running else None
-            return _literal(value, SESSION_FUNCTIONS[name])
+            return _literal(value, FACTS[name])
         case "pg_listening_channels" if not arguments:
             channels = [exp.Literal.string(channel) for channel in context.listening.channels if running]
             texts = exp.Cast(this=exp.Array(expressions=channels), to=exp.DataType.build("VARCHAR[]", dialect="duckdb"))

@@ -28,7 +28,7 @@ from protocol.pgwire.types import (
 from server.sql.bind.binder import Binder, form
 from server.sql.casts import find_cast
 from server.sql.coerce import ASSIGNMENT, EXPLICIT, IMPLICIT
-from server.sql.constant import COLUMN_NUMBER_PRIVILEGE, SETTING_OR_NULL
+from server.sql.constant import COLUMN_NUMBER_PRIVILEGE, FACTS, SETTING_OR_NULL
 from server.sql.expressions import Array, ColumnRef, Expression, SessionValue, Subquery, walk
 from server.sql.scope import Scope
 from server.sql.waiting import WAITING, per_row
@@ -42,12 +42,8 @@ SESSION_FUNCTIONS: dict[str, PgType] = {
     **dict.fromkeys(("current_database", "current_catalog", "current_schema", "version", "mz_version"), TEXT),
     **dict.fromkeys(("current_user", "session_user", "user", "current_role"), TEXT),
     "pg_backend_pid": INT4,
-    **dict.fromkeys(("pg_postmaster_start_time", "pg_conf_load_time"), TIMESTAMPTZ),
-    **dict.fromkeys(("inet_client_addr", "inet_server_addr", "current_query", "timeofday"), TEXT),
-    **dict.fromkeys(("inet_client_port", "inet_server_port"), INT4),
-    **dict.fromkeys(("txid_current", "txid_current_if_assigned"), INT8),
-    **dict.fromkeys(("pg_current_xact_id", "pg_current_xact_id_if_assigned"), INT8),
-    **dict.fromkeys(("pg_current_wal_lsn", "pg_current_wal_flush_lsn", "pg_current_wal_insert_lsn"), TEXT),
+    "pg_postmaster_start_time": TIMESTAMPTZ,
+    **FACTS,
     "mz_now": MZ_TIMESTAMP,
 }
 """Session functions without arguments; `constant.session_value` computes them."""
