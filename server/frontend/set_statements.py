@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from catalog.roles import Role
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.frontend.transactions import outside_block
@@ -41,9 +43,7 @@ def _set_session_authorization(context: Context, name: str | None, local: bool) 
     state = context.state
     if name is None:
         return context.reset("session_authorization", local=local)
-    role = state.role_named(name)
-    if role is None:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+    role = _role_named(state, name)
     if role.id != context.authenticated and not privileges.is_superuser(state, context.authenticated):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set session authorization "{name}"')
     return context.change_settings(lambda settings: settings.authorize(name, superuser=role.superuser), local=local)
@@ -54,9 +54,15 @@ def _set_current_role(context: Context, name: str | None, local: bool) -> None:
     state = context.state
     if name is None:
         return context.reset("role", local=local)
-    role = state.role_named(name)
-    if role is None:
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+    role = _role_named(state, name)
     if not privileges.may_set_role(state, context.login, role.id):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
     return context.change_settings(lambda settings: settings.assume_role(name, superuser=role.superuser), local=local)
+
+
+def _role_named(state: CatalogState, name: str) -> Role:
+    """PgError 22023, as for any other invalid value of a setting, if there is no such role."""
+    role = state.role_named(name)
+    if role is None:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'role "{name}" does not exist')
+    return role
