@@ -51,7 +51,6 @@ class SchemaRegistry:
         self._tls = _tls(values) if self.url.startswith("https://") else None
         self._schemas: dict[int, Type | Undecodable] = {}
         self._sizes: dict[int, int] = {}  # of their texts
-        self._bytes = 0  # the sum of the sizes
 
     async def schema(self, id: int) -> Type | Undecodable:
         """The schema with an id. UpstreamError if the registry cannot be asked."""
@@ -66,12 +65,10 @@ class SchemaRegistry:
             found = Undecodable(f"failed to use Avro schema with ID {id}: {found.reason}")
         text = body.get("schema") if isinstance(body, dict) else None
         size = len(text) if isinstance(text, str) else 0
-        if len(self._schemas) >= SCHEMAS_MAX or self._bytes + size > CACHE_BYTES_MAX:
+        if len(self._schemas) >= SCHEMAS_MAX or sum(self._sizes.values()) + size > CACHE_BYTES_MAX:
             self._schemas.clear()
             self._sizes.clear()
-            self._bytes = 0
         self._schemas[id], self._sizes[id] = found, size
-        self._bytes += size
         return found
 
     async def decoders(

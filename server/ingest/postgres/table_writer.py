@@ -22,7 +22,7 @@ from server.ingest.postgres.merge import UnknownRow, changes_of_keys, changes_of
 from server.ingest.postgres.typed_rows import Layout, typed
 from server.runtime.threads import THREAD_ROWS
 
-THREAD_BYTES = 1 << 20  # messages with more bytes are decoded in a thread
+THREAD_BYTES = 1 << 20  # messages with more bytes are divided or decoded in a thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from server.ingest.postgres.connection import Server
 from server.ingest.postgres.publication import PublishedTable, find, incompatibility, published_tables
 from server.ingest.postgres.replication import Replication, identifier
 from server.ingest.postgres.snapshot import TableCopy, copy_tables
-from server.ingest.postgres.table_writer import Messages, TableWriter
+from server.ingest.postgres.table_writer import THREAD_BYTES, Messages, TableWriter
 from server.ingest.postgres.transactions import NEVER, Item, Stretch, Transactions
 from server.ingest.postgres.typed_rows import Layout
 from server.ingest.source_kind import SourceContext, Target
@@ -48,7 +48,6 @@ from server.runtime.threads import thread_to_the_end
 STATUS_S = 10.0  # between two status updates; PostgreSQL's wal_sender_timeout is 60 s by default
 SILENT_UPDATES = 30  # status updates without an answer, after which the connection is ended
 ANSWER_S = 60.0  # for the queries and commands before the stream
-THREAD_BYTES = 1 << 20  # more bytes of messages are divided in a thread
 IDLE_LSN_S = 10.0  # how often the position is committed while other tables of the server are written
 LSN, SYSTEM, TIMELINE = "lsn", "system", "timeline"
 RECREATE = "Drop the collection and create it again."
