@@ -58,6 +58,12 @@ class Opened:
 
         self.log.committed(self.store.transact(act))
 
+    def replace(self, run: tuple[Batch, ...], merged: Payload) -> Batch:
+        batch = self.store.transact(lambda tx: self.log.replace(tx, run, merged, 0))
+        assert batch is not None
+        self.log.replaced(run, batch, merged)
+        return batch
+
     def drop(self, id: ObjectId) -> None:
         self.store.transact(lambda tx: self.log.drop(tx, id))
         self.log.dropped(id)
@@ -516,9 +522,7 @@ def test_batch_sizes_grow_geometrically_and_deleted_rows_take_little_space(opene
         while run := opened.log.mergeable(T, time):
             merged = opened.log.merge(run)
             rewritten += sum(b.rows for b in run)
-            batch = opened.store.transact(lambda tx, run=run, merged=merged: opened.log.replace(tx, run, merged, 0))  # type: ignore[misc]
-            assert batch is not None
-            opened.log.replaced(run, batch, merged)
+            opened.replace(run, merged)
         assert len(opened.log.batches(T)) <= 20
     assert rewritten < 400 * 4
     assert opened.log.rows(T, 400, SCHEMA).num_rows == 0
@@ -532,9 +536,7 @@ def test_a_small_batch_after_a_larger_one_does_not_prevent_merges(opened: Opened
         opened.write(time, (T, rows(*itertools.islice(numbers, 1 if time % 2 == 0 else 20))))
     while run := opened.log.mergeable(T, 200):
         merged = opened.log.merge(run)
-        batch = opened.store.transact(lambda tx, run=run, merged=merged: opened.log.replace(tx, run, merged, 0))  # type: ignore[misc]
-        assert batch is not None
-        opened.log.replaced(run, batch, merged)
+        opened.replace(run, merged)
     assert len(opened.log.batches(T)) < 10
     assert sorted(opened.log.rows(T, 200, SCHEMA)["c0"].to_pylist()) == [*range(2_100)]
 
@@ -549,9 +551,7 @@ def test_large_batches_are_rewritten_rarely(opened: Opened, monkeypatch: pytest.
         while run := opened.log.mergeable(T, time):
             merged = opened.log.merge(run)
             rewritten += sum(b.rows for b in run) if run[0].rows < 100 else 0
-            batch = opened.store.transact(lambda tx, run=run, merged=merged: opened.log.replace(tx, run, merged, 0))  # type: ignore[misc]
-            assert batch is not None
-            opened.log.replaced(run, batch, merged)
+            opened.replace(run, merged)
         assert len(opened.log.batches(T)) <= 20
     assert 0 < rewritten < 40 * 6 * 2
     assert opened.log.rows(T, 41, SCHEMA).num_rows == 400 - 40 * 6
@@ -593,9 +593,7 @@ def test_history_that_is_no_longer_held_is_consolidated_however_short_it_is(
         opened.write(time, (T, rows(0) if time % 2 else u.with_diff(rows(0), -1)))
     run = opened.log.mergeable_history(T, 0, 10)
     merged = opened.log.merge_history(run)
-    batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 0))
-    assert batch is not None
-    opened.log.replaced(run, batch, merged)
+    batch = opened.replace(run, merged)
     assert opened.log.mergeable(T, 2) == ()
     assert opened.log.mergeable(T, 3) == (batch,)
     assert opened.log.merge((batch,)).table.num_rows == 1
@@ -610,9 +608,7 @@ def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
         opened.write(time, (T, rows(time)))
     run = opened.log.mergeable_history(T, 0, 10)
     merged = opened.log.merge_history(run)
-    batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 0))
-    assert batch is not None
-    opened.log.replaced(run, batch, merged)
+    opened.replace(run, merged)
     for time in range(4, 7):
         opened.write(time, (T, rows(time)))
     assert opened.log.mergeable(T, 2) == ()

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.fix_postgres import PostgresServer
 from tests.fix_server import ServerThread
-from tests.server.pg_catalog.test_pg_catalog import served
+from tests.server.pg_catalog.test_pg_catalog import same_names, served
 from tests.server.pg_catalog.test_tools import answer, statements
 
 
@@ -24,18 +23,7 @@ def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[str]:
-    """A PostgreSQL of its own, whose database `materialize` has these objects."""
-    server = PostgresServer()
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute("CREATE ROLE materialize SUPERUSER CREATEROLE CREATEDB BYPASSRLS LOGIN")
-        connection.execute("CREATE DATABASE materialize OWNER materialize")
-    dsn = f"postgresql://materialize@127.0.0.1:{server.port}/materialize"
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("ALTER SCHEMA public OWNER TO materialize")
-        for _, statement in statements("browsing_schema.sql"):
-            connection.execute(statement.encode())
-    yield dsn
-    server.stop()
+    yield from same_names(text for _, text in statements("browsing_schema.sql"))
 
 
 def _tools() -> dict[str, list[str]]:

@@ -86,9 +86,8 @@ def tidewire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]
     yield from served(tmp_path_factory.mktemp("data"), SCHEMA.split(";\n")[:-1])
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[str]:
-    """A PostgreSQL of its own with the same names: the role and database `materialize`, which owns everything."""
+def same_names(schema: Iterable[str]) -> Iterator[str]:
+    """A PostgreSQL of its own with these objects, whose role and database `materialize` owns everything."""
     server = PostgresServer()
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE ROLE materialize SUPERUSER CREATEROLE CREATEDB BYPASSRLS LOGIN")
@@ -96,9 +95,15 @@ def oracle() -> Iterator[str]:
     dsn = f"postgresql://materialize@127.0.0.1:{server.port}/materialize"
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("ALTER SCHEMA public OWNER TO materialize")
-        connection.execute(SCHEMA.encode())
+        for statement in schema:
+            connection.execute(statement.encode())
     yield dsn
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[str]:
+    yield from same_names([SCHEMA])
 
 
 def psql(dsn: str, command: str) -> str:
