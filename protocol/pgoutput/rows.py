@@ -27,9 +27,8 @@ _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
 _NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
 _NO_TEXTS = pa.array([], pa.string())
 _SHIFTS = np.array([24, 16, 8, 0], np.int64)
-_LARGE_BYTES = (
-    256  # texts of this average length are copied one by one: an index of their bytes has eight times their size
-)
+_LARGE_BYTES = 256
+"""Texts of this average length are copied one by one, because an index of their bytes has eight times their size."""
 
 
 @dataclass(frozen=True, slots=True)

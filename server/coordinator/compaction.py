@@ -91,9 +91,8 @@ async def compact_collection(store: Store, log_: Log, frontiers: Frontiers, id: 
         # From here until `replaced`, no reader may use a time before `since`; `Frontiers.hold` refuses it from now on.
         frontiers.compacted(id, since)
         merged += await _replace(store, log_, run, payload, since)
-    since = frontiers.log_start(
-        id
-    )  # the merge took time: what is now before `since` needs no merge that keeps its times
+    # The merge took time: what is now before `since` needs no merge that keeps its times.
+    since = frontiers.log_start(id)
     # Batches within the default window are not merged: they will soon be before `since`, unless they are held.
     before = frontiers.upper(id) - RETENTION_MS if id in frontiers.floors else 0
     if run := log_.mergeable_history(id, since, before):

@@ -51,8 +51,15 @@ class Cursors:
             raise PgError(SqlState.NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks")
         query, name = statement.statement, statement.name.name
         formats = (BINARY_FORMAT,) if statement.binary else ()
-        cursor = Portal(Prepared(query, (), declared=types), parameters, formats, cursor=True, hold=statement.hold)
-        cursor.text, cursor.scroll = statement.text, statement.scroll is not False
+        cursor = Portal(
+            Prepared(query, (), declared=types),
+            parameters,
+            formats,
+            cursor=True,
+            hold=statement.hold,
+            text=statement.text,
+            scroll=statement.scroll is not False,
+        )
         self._portals.check_unused(name)
         if not isinstance(query, s.Subscribe):
             await self._run(cursor, statement)

@@ -88,10 +88,10 @@ def spark_properties(master: str, memory_mb: int, directory: Path) -> dict[str, 
     }
     if master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **AUTHENTICATION}
-    if master.startswith("local") and not is_local_cluster(master):
-        properties |= DIRECT_RESULTS
     if is_local_cluster(master):  # with `local[N]` Spark generates the secret itself
         properties["spark.authenticate.secret"] = secrets.token_hex(32)
+    elif master.startswith("local"):
+        properties |= DIRECT_RESULTS
     executors = [*EXECUTOR_FLAGS, *(executor_flags(directory) if is_local_cluster(master) else [])]
     properties["spark.executor.extraJavaOptions"] = " ".join(map(shlex.quote, executors))
     return properties
