@@ -470,7 +470,7 @@ def test_postgresqls_catalogs_cannot_be_maintained(connection: psycopg.Connectio
         "SUBSCRIBE pg_class",
         "SUBSCRIBE (SELECT count(*) FROM pg_class, t)",
         "CREATE MATERIALIZED VIEW m AS SELECT relname FROM pg_class",
-        "EXPLAIN SELECT relname FROM pg_class",
+        "EXPLAIN RAW PLAN FOR SELECT relname FROM pg_class",
     ):
         with pytest.raises(errors.FeatureNotSupported):
             connection.execute(statement.encode())
