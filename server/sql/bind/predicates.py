@@ -111,11 +111,12 @@ def in_test(binder: Binder, tree: exp.In, scope: Scope) -> Expression:
         query = items[0]
     if query is not None:
         return in_query(binder, tree.this, query, scope, tree)
+    if not items:  # `IN ()`, or `IN name` without parentheses
+        name = field.name if (field := tree.args.get("field")) else ")"
+        raise PgError(SqlState.SYNTAX_ERROR, f'syntax error at or near "{name}"', position=binder.at(field))
     if row_fields(tree.this, scope) is not None:
         alternatives = [rows_compared(binder, "=", tree.this, item, scope, tree) for item in items]
         return disjunction(alternatives)
-    if not items:
-        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near ")"')
     operand = binder.expression(tree.this, scope)
     bound = [binder.expression(item, scope) for item in items]
     try:
