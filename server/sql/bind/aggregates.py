@@ -16,7 +16,7 @@ from server.sql.expressions import Aggregate, Call, ColumnRef, Expression, Liter
 from server.sql.functions import syntax
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
-from server.sql.functions.table import ANY, FUNCTIONS, Kind
+from server.sql.functions.table import ANY, FUNCTIONS, Function, Kind
 from server.sql.grammar.lexer import words
 from server.sql.scope import Scope, level_of
 
@@ -52,28 +52,11 @@ def aggregate_call(
     if function.prepare is not None:
         with placed_at(binder, tree):
             coerced = function.prepare(coerced)
-    order: tuple[SortKey, ...]
-    if function.name in ORDERED_SETS:
-        order = (sort_key(binder, written.order[0], coerced[-1]),)
-        if len(coerced) > 1 and not isinstance(coerced[0], Literal):
-            raise binder.unsupported(
-                f"a fraction of {function.name} that is not a constant",
-                tree,
-                hint="Write the fraction as a literal, and call the aggregate once for each fraction.",
-            )
-    else:
-        order = tuple(
-            sort_key(binder, o, binder.default_unknown(binder.expression(o.this, inner))) for o in written.order
-        )
-    if written.is_distinct and any(key.expression not in coerced for key in order):
-        message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list"
-        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))
-    if order and function.name not in ORDER_MATTERS:
+    order = _order(binder, function, written, coerced, inner)
+    if written.is_distinct:
+        _check_distinct(binder, function, written, coerced, order)
+    if function.name not in ORDER_MATTERS:
         order = ()
-    for argument in coerced:
-        if written.is_distinct:
-            operator(binder, "=", [argument, argument], tree)
-            groupable(binder, argument, tree, by_keys=function.name in ("count", "min", "max"))
     condition = None if written.condition is None else binder.condition(written.condition, inner, "FILTER")
     level = 0
     if not over:
@@ -93,6 +76,44 @@ def aggregate_call(
         position=binder.at(tree),
         level=level,
     )
+
+
+def _order(
+    binder: Binder, function: Function, written: WrittenCall, arguments: Sequence[Expression], scope: Scope
+) -> tuple[SortKey, ...]:
+    """The keys of ORDER BY, or of WITHIN GROUP (ORDER BY ...), whose term is the last argument.
+
+    0A000 for a fraction of an ordered-set aggregate that is not a constant.
+    """
+    if function.name not in ORDERED_SETS:
+        return tuple(
+            sort_key(binder, term, binder.default_unknown(binder.expression(term.this, scope)))
+            for term in written.order
+        )
+    order = (sort_key(binder, written.order[0], arguments[-1]),)
+    if len(arguments) > 1 and not isinstance(arguments[0], Literal):
+        raise binder.unsupported(
+            f"a fraction of {function.name} that is not a constant",
+            written.tree,
+            hint="Write the fraction as a literal, and call the aggregate once for each fraction.",
+        )
+    return order
+
+
+def _check_distinct(
+    binder: Binder,
+    function: Function,
+    written: WrittenCall,
+    arguments: Sequence[Expression],
+    order: Sequence[SortKey],
+) -> None:
+    """42P10 if the order is not one of the arguments; 42883 or 0A000 for arguments without equality."""
+    if any(key.expression not in arguments for key in order):
+        message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list"
+        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(written.tree))
+    for argument in arguments:
+        operator(binder, "=", [argument, argument], written.tree)
+        groupable(binder, argument, written.tree, by_keys=function.name in ("count", "min", "max"))
 
 
 def _level_of_aggregate(binder: Binder, parts: Sequence[Expression], scope: Scope, tree: exp.Expr) -> int:
