@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from server.evaluation.messages import REQUEST, framed
-from server.evaluation.pool import WorkerPool
 from server.sql.constant import Bindings, Constant, NotCheap
 from server.sql.functions.worker import scalars
 from server.sql.relations import Relation
+from server.workers.messages import REQUEST, framed
+from server.workers.pool import WorkerPool
 
 WORKERS_MAX = 4
 

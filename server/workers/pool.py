@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.evaluation.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_memory
+from server.workers.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_memory
 
 RESULT_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_S_MAX = 30.0
@@ -104,7 +104,7 @@ class _Worker:
         with theirs:
             # In a session of its own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
             process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
-                (sys.executable, "-m", "server.evaluation.worker", service),
+                (sys.executable, "-m", "server.workers.worker", service),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 start_new_session=True,

@@ -1,6 +1,6 @@
 """The worker process: reads requests from its standard input and writes the answers to its standard output.
 
-Usage: `python -m server.evaluation.worker MODULE:FUNCTION`, where the function returns the service (`Serve`) that
+Usage: `python -m server.workers.worker MODULE:FUNCTION`, where the function returns the service (`Serve`) that
 answers the requests. The process exits at the end of its input, and is killed when the server ends.
 """
 
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.evaluation.messages import (
+from server.runtime.memory import data_bytes, limit_memory
+from server.workers.messages import (
     CALL,
     FAILED,
     REQUEST,
@@ -28,7 +29,6 @@ from server.evaluation.messages import (
     out_of_memory,
     read_message,
 )
-from server.runtime.memory import data_bytes, limit_memory
 
 MEMORY_MAX = 512 * 1024 * 1024  # bytes that one request may allocate, its result included
 GROWTH_MAX = 64 * 1024 * 1024  # bytes
