@@ -28,7 +28,7 @@ class Evaluator:
     async def evaluate(self, constant: Constant, bindings: Bindings) -> pa.Table:
         """Returns all rows. The columns are c0, c1, ...
 
-        PgError of the expression; 53200 beyond `worker.MEMORY_MAX`, otherwise as `WorkerPool.run`.
+        PgError of the expression; 53200 beyond `pool.MEMORY_BYTES`, otherwise as `WorkerPool.run`.
         """
         if not constant.types:
             return pa.table({"": pa.nulls(len(constant.rows))}).select([])  # rows without columns

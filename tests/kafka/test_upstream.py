@@ -22,6 +22,7 @@ from catalog.source_definition import Encoding, Envelope, Format, ForTables, Inc
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.ingestion import Ingestion, Status
 from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.kind import KafkaKind
@@ -78,10 +79,12 @@ class Source:
         definition: SourceDefinition,
         outputs: Sequence[Output],
         metadata_s: float = 0.05,
+        workers: int = 0,
     ) -> None:
         self.coordinator = coordinator
         self.targets = [Target(ObjectId(f"u{10 + i}"), output) for i, output in enumerate(outputs)]
-        self.context = SourceContext(self.targets[0].id, coordinator, JoinEngine())
+        self.decoders = DecoderPool(workers)
+        self.context = SourceContext(self.targets[0].id, coordinator, JoinEngine(), decoders=self.decoders)
         self.upstream = KafkaUpstream(definition, tuple(self.targets), self.context, metadata_s=metadata_s)
         self.ingestion = Ingestion(self.targets[0].id, self.upstream, coordinator, retry_s=0.001)
 
@@ -109,11 +112,14 @@ class Source:
 
 
 @asynccontextmanager
-async def running(directory: Path, definition: SourceDefinition, metadata_s: float = 0.05) -> AsyncIterator[Source]:
+async def running(
+    directory: Path, definition: SourceDefinition, metadata_s: float = 0.05, workers: int = 0
+) -> AsyncIterator[Source]:
+    """`workers`: the number of processes that decode messages; 0: they are decoded in threads."""
     outputs = await KafkaKind().outputs(definition)
     coordinator = Coordinator(directory, engine=JoinEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
-    source = Source(coordinator, definition, outputs, metadata_s)
+    source = Source(coordinator, definition, outputs, metadata_s, workers)
     for target in source.targets:
         before = coordinator.state
         if target.id not in before.items:
@@ -126,6 +132,7 @@ async def running(directory: Path, definition: SourceDefinition, metadata_s: flo
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await source.decoders.close()
         await coordinator.close()
 
 
