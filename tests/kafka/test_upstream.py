@@ -24,6 +24,7 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.ingest.decoder_pool import DecoderPool
 from server.ingest.ingestion import Ingestion, Status
+from server.ingest.kafka import consumer
 from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.kind import KafkaKind
 from server.ingest.kafka.upstream import KafkaUpstream
@@ -142,6 +143,17 @@ def numbered(start: int, end: int, partitions: int = 1) -> list[Record]:
 
 def texts(start: int, end: int) -> list[tuple[Any, ...]]:
     return sorted((str(n),) for n in range(start, end))
+
+
+async def test_a_poll_takes_its_messages_in_several_calls(
+    kafka: MockCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "CONSUMED", 7)
+    kafka.create_topic("several", 3)
+    kafka.produce("several", numbered(0, 1_000, 3))
+    async with running(tmp_path, definition(kafka, "several", Format(TEXT))) as run:
+        assert await run.until_rows(1_000) == texts(0, 1_000)
+        assert run.context.statistics.offset_known == 1_000
 
 
 async def test_each_message_is_read_once_over_restarts(kafka: MockCluster, tmp_path: Path) -> None:

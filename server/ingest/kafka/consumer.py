@@ -39,6 +39,7 @@ QUEUE_WAIT_MS = 10  # until a full queue is filled again; librdkafka's default o
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
 FETCH_BYTES = 1 << 20  # of all partitions in one answer of a broker, if they advance together
 PARTITION_FETCH_BYTES_MIN = 128 * 1024  # of each of them
+CONSUMED = 1_000  # messages of one call of librdkafka, which holds Python's lock while it creates their objects
 _FIRST_MESSAGES = 100  # of the first poll, before the size of messages is known
 
 Result = TypeVar("Result")
@@ -274,21 +275,29 @@ class TopicConsumer:
                 raise self._brokers.unreachable("no broker answers")
             return None
         self._brokers.reached()
-        good: list[Any] = []
+        parts: list[Messages] = []
         ends: dict[int, int] = {}
-        for message in [first, *self._consumer.consume(self._messages_max - 1, 0)]:
-            if (error := message.error()) is None:
-                good.append(message)
-            elif error.code() in _OUT_OF_RANGE:
-                raise missing(self.topic, message.partition())
-            elif error.code() in _GONE:
-                raise deleted(self.topic)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                place: Any = message
-                ends[place.partition()] = place.offset()
-            else:
-                raise self._failed(error)
-        return Poll(Messages.of(good, with_headers=with_headers), ends)
+        found, left = [first], self._messages_max
+        while found:
+            good = [message for message in found if self._is_message(message, ends)]
+            parts.append(Messages.of(good, with_headers=with_headers))
+            left -= len(found)
+            found = self._consumer.consume(min(left, CONSUMED), 0) if left else []
+        return Poll(Messages.joined(parts), ends)
+
+    def _is_message(self, found: Any, ends: dict[int, int]) -> bool:
+        """False for the end of a partition, which is added to `ends`. PgError or UpstreamError for an error."""
+        error = found.error()
+        if error is None:
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            ends[found.partition()] = found.offset()
+            return False
+        if error.code() in _OUT_OF_RANGE:
+            raise missing(self.topic, found.partition())
+        if error.code() in _GONE:
+            raise deleted(self.topic)
+        raise self._failed(error)
 
     async def close(self) -> None:
         """Waits for the poll in progress. May be called twice."""
