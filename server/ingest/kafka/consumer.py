@@ -213,6 +213,8 @@ class TopicConsumer:
         return await self._request(self._is_compacted)
 
     def _is_compacted(self) -> bool:
+        if not self._has_controller():
+            return False
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
         try:
             found = self._admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
@@ -225,12 +227,16 @@ class TopicConsumer:
         return await self._request(self._topic_id)
 
     def _topic_id(self) -> str | None:
-        cluster = self._metadata()
-        if cluster.controller_id not in cluster.brokers:
-            return None  # librdkafka waits for a controller before it asks, and mock brokers have none
+        if not self._has_controller():
+            return None
         described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
         found = described[self.topic].result().topic_id
         return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
+
+    def _has_controller(self) -> bool:
+        """Whether the brokers name a controller. librdkafka waits for one to administer; mock brokers have none."""
+        cluster = self._metadata()
+        return cluster.controller_id in cluster.brokers
 
     @cached_property
     def _admin(self) -> AdminClient:
