@@ -123,15 +123,17 @@ class TopicConsumer:
         group: str,
         *,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
-        fetch_wait_s: float = FETCH_WAIT_S,
+        fetch_wait_s: float | None = None,
         evenly: bool = False,
     ) -> None:
-        """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid.
+        """PgError if options of the connection are invalid.
 
+        `fetch_wait_s`: how long a broker waits for messages, FETCH_WAIT_S if None.
         `evenly`: fetches a small part of each partition in turn, so that all partitions advance together.
         """
         self.topic = topic
         self._is_closing = False
+        wait_s = FETCH_WAIT_S if fetch_wait_s is None else fetch_wait_s
         self._messages_max = _FIRST_MESSAGES
         self._configuration = configuration(connection)
         self._options: dict[str, Any] = {
@@ -141,7 +143,7 @@ class TopicConsumer:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "isolation.level": isolation,
-            "fetch.wait.max.ms": int(fetch_wait_s * 1_000),
+            "fetch.wait.max.ms": int(wait_s * 1_000),
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": QUEUE_KIB,
