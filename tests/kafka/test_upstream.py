@@ -224,6 +224,20 @@ async def test_the_offsets_of_all_partitions_are_asked_together(kafka: MockClust
         await consumer.close()
 
 
+async def test_brokers_without_a_controller_get_no_administrative_requests(
+    kafka: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka would wait for a controller until the request's timeout."""
+    monkeypatch.setattr(TopicConsumer, "_admin", None)
+    kafka.create_topic("uncontrolled")
+    consumer = TopicConsumer({"broker": kafka.address}, "uncontrolled", "test")
+    try:
+        assert not await consumer.is_compacted()
+        assert await consumer.topic_id() is None
+    finally:
+        await consumer.close()
+
+
 async def test_the_columns_of_metadata(kafka: MockCluster, tmp_path: Path) -> None:
     kafka.create_topic("metadata", 2)
     include = (

@@ -124,15 +124,17 @@ class TopicConsumer:
         group: str,
         *,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
-        fetch_wait_s: float = FETCH_WAIT_S,
+        fetch_wait_s: float | None = None,
         evenly: bool = False,
     ) -> None:
-        """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid.
+        """PgError if options of the connection are invalid.
 
+        `fetch_wait_s`: how long a broker waits for messages, FETCH_WAIT_S if None.
         `evenly`: fetches a small part of each partition in turn, so that all partitions advance together.
         """
         self.topic = topic
         self._is_closing = False
+        wait_s = FETCH_WAIT_S if fetch_wait_s is None else fetch_wait_s
         self._messages_max = _FIRST_MESSAGES
         self._configuration = configuration(connection)
         self._options: dict[str, Any] = {
@@ -142,7 +144,7 @@ class TopicConsumer:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "isolation.level": isolation,
-            "fetch.wait.max.ms": int(fetch_wait_s * 1_000),
+            "fetch.wait.max.ms": int(wait_s * 1_000),
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": QUEUE_KIB,
@@ -214,6 +216,8 @@ class TopicConsumer:
         return await self._request(self._is_compacted)
 
     def _is_compacted(self) -> bool:
+        if not self._has_controller():
+            return False
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
         try:
             found = self._admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
@@ -226,12 +230,16 @@ class TopicConsumer:
         return await self._request(self._topic_id)
 
     def _topic_id(self) -> str | None:
-        cluster = self._metadata()
-        if cluster.controller_id not in cluster.brokers:
-            return None  # librdkafka waits for a controller before it asks, and mock brokers have none
+        if not self._has_controller():
+            return None
         described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
         found = described[self.topic].result().topic_id
         return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
+
+    def _has_controller(self) -> bool:
+        """Whether the brokers name a controller. librdkafka waits for one to administer; mock brokers have none."""
+        cluster = self._metadata()
+        return cluster.controller_id in cluster.brokers
 
     @cached_property
     def _admin(self) -> AdminClient:
