@@ -3,8 +3,8 @@
 Each connection serves one request. The port shares the event loop with the sessions.
 
 aiohttp bounds the size of a request's head and closes a connection that does not send one in time. This module adds
-bounds on the number of connections and on the times that a client may take to send a body and to read an answer, and
-the check of the Host header, which prevents DNS rebinding: a web page whose own name resolves to this server's address
+bounds on the number of connections and on the time that a client may take to read an answer, and the check of the Host
+header, which prevents DNS rebinding: a web page whose own name resolves to this server's address
 could read the answers under that name. IP addresses cannot be rebound and are accepted. Names are accepted only if they
 are known. `origins` refuses requests of other pages.
 """
@@ -29,15 +29,14 @@ from aiohttp.typedefs import Handler
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.http.origins import Origins
+from server.http.request_limits import BODY_BYTES_MAX, RequestLimits
 from server.http.responses import API, Refused, refusal, text_response
 from server.http.tls_transport import TlsConnection
 from server.runtime.tls_stream import Handshakes
 
 LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
-BODY_BYTES_MAX = 16 * 1024 * 1024
 REQUEST_S = 5.0  # from the connection to the end of the request's head
-BODY_S = 60.0  # to the end of the request's body
 ANSWER_S = 10.0  # for the client to read an answer that is complete
 LINGER_S = 2.0  # for the client to stop sending a body that is not read
 SHUTDOWN_S = 0.5  # for the requests that are in progress at shutdown
@@ -82,11 +81,12 @@ class HttpPort:
         origins: Iterable[str] = (),
         check: Check | None = None,
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        limits: RequestLimits | None = None,
     ) -> None:
         """`host_names`: the Host names that are accepted in addition to localhost and IP addresses.
 
         `origins`: of pages whose requests are accepted. `check`: who may have what is not public. `tls`: the
-        certificate for a new connection; None for connections without TLS.
+        certificate for a new connection; None for connections without TLS. `limits`: shared with the API's routes.
         """
         self._methods: dict[str, set[str]] = defaultdict(set)
         self._kinds: dict[str, Kind] = {}
@@ -95,7 +95,7 @@ class HttpPort:
         self._tls = tls
         self._handshakes = Handshakes()
         self._pending: set[TlsConnection] = set()
-        self._with_session = 0
+        self._limits = limits or RequestLimits()
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._answer], client_max_size=BODY_BYTES_MAX)
@@ -130,7 +130,8 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        if len(server.connections) + len(self._pending) - self._with_session >= CONNECTIONS_MAX:
+        without_session = len(server.connections) + len(self._pending) - self._limits.with_session
+        if without_session >= CONNECTIONS_MAX and not self._limits.end_oldest():
             return _Refusal()
         connection = _Connection(server)
         context = self._tls()
@@ -159,13 +160,7 @@ class HttpPort:
                 return self._origins.preflight(self._methods[request.path])
             if self._check is not None:
                 await self._check(request)
-        if kind is not Kind.API:
-            return await self._page(request, handler)
-        self._with_session += 1
-        try:
-            return await self._page(request, handler)
-        finally:
-            self._with_session -= 1
+        return await self._page(request, handler)
 
     def _malformed(self, request: web.Request) -> web.Response | None:
         """Returns the answer to a request that is malformed or has a foreign name; None if there is no such fault."""

@@ -12,7 +12,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from server.http.port import BODY_BYTES_MAX
+from server.http.request_limits import BODY_BYTES_MAX
 from server.http.subscription_query import SubscriptionQuery, token_of
 from tests.fix_server import ServerThread
 from tests.polling import until
