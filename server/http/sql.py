@@ -29,6 +29,7 @@ from protocol.pgwire.messages.backend import (
 from protocol.pgwire.messages.copying import CopyData
 from protocol.pgwire.messages.frontend import Bind, Describe, Execute, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.types import BY_OID, TEXT
+from protocol.pgwire.utf8 import check_text
 from server.http.access import database_of
 from server.http.api_session import Answer, ApiSession, serialized
 from server.http.request_limits import RequestLimits
@@ -54,11 +55,11 @@ class _Statement:
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """ValueError if it has another form."""
+        """PgError or ValueError if it is not valid."""
         if not isinstance(value, dict) or not isinstance(value.get("query"), str):
             raise ValueError('each of "statements" must be an object with a "query"')
         _check_keys(value, ("query", "parameters"))
-        _check_texts(value["query"])
+        check_text(value["query"])
         return cls(value["query"], parameters_of(value.get("parameters", [])))
 
     def messages(self) -> list[FrontendMessage]:
@@ -75,7 +76,7 @@ class _Body:
 
     @classmethod
     def parse(cls, data: bytes | bytearray) -> Self:
-        """ValueError if it is not valid; RecursionError if it is nested too deeply."""
+        """PgError or ValueError if it is not valid; RecursionError if it is nested too deeply."""
         value = json.loads(data.decode("utf-8-sig"))
         if not isinstance(value, dict):
             raise ValueError("the body must be a JSON object")
@@ -83,13 +84,14 @@ class _Body:
         settings = value.get("settings", {})
         if not isinstance(settings, dict) or not all(isinstance(text, str) for text in settings.values()):
             raise ValueError('"settings" must be an object of strings')
-        _check_texts(*settings, *settings.values())
+        for text in (*settings, *settings.values()):
+            check_text(text)
         if ("query" in value) is ("statements" in value):
             raise ValueError('either "query" or "statements" is required')
         if "query" in value:
             if not isinstance(value["query"], str):
                 raise ValueError('"query" must be a string')
-            _check_texts(value["query"])
+            check_text(value["query"])
             if "parameters" not in value:
                 return cls(value["query"], (), settings)
             return cls(None, (_Statement(value["query"], parameters_of(value["parameters"])),), settings)
@@ -121,13 +123,6 @@ def _check_keys(value: Mapping[str, object], known: Sequence[str]) -> None:
     for name in value:
         if name not in known:
             raise ValueError(f'unknown property "{name}"')
-
-
-def _check_texts(*texts: str) -> None:
-    """ValueError if a text has half of a surrogate pair, which JSON can escape but UTF-8 cannot encode."""
-    for text in texts:
-        if not text.isascii():
-            text.encode()
 
 
 def parameters_of(values: object) -> tuple[bytes | None, ...]:
