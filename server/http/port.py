@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from time import monotonic
 from typing import cast
 
 import structlog
@@ -36,6 +37,10 @@ from server.runtime.tls_stream import Handshakes
 
 LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
+HEAD_BYTES_MAX = 64 * 1024  # of all headers
+READ_BYTES = 16 * 1024  # of a body; so many are parsed before other clients are served
+CONTROL_BYTES_MAX = 16 * 1024  # that a client of a WebSocket sends at once
+CONTROL_BYTES_PER_S = 1024  # afterwards
 REQUEST_S = 5.0  # from the connection to the end of the request's head
 ANSWER_S = 10.0  # for the client to read an answer that is complete
 LINGER_S = 2.0  # for the client to stop sending a body that is not read
@@ -46,11 +51,13 @@ Check = Callable[[web.Request], Awaitable[None]]
 """Refused if the client may not have what it requests."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
+_LARGE_HEAD = "the request's head is too large"
 _FOREIGN_NAME = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
 
 _log = structlog.get_logger()
 _aiohttp_log = logging.getLogger("tidewire.aiohttp")
 _aiohttp_log.disabled = True  # it would log a stack trace for each malformed request
+logging.getLogger("aiohttp.websocket").disabled = True  # it would log what clients send
 
 
 class Kind(Enum):
@@ -169,6 +176,8 @@ class HttpPort:
             request.transport.abort()  # HTTP/0.9 has neither a Host header nor a form for errors
         if not request.raw_path.startswith("/") or request.version < (1, 0):
             return text_response(400, "malformed HTTP request")
+        if sum(len(name) + len(value) for name, value in request.raw_headers) > HEAD_BYTES_MAX:
+            return text_response(431, _LARGE_HEAD)
         if len(hosts) > 1 or (not hosts and request.version >= (1, 1)):
             return text_response(400, "exactly one Host header is required")
         return text_response(403, _FOREIGN_NAME) if hosts and not self._is_ours(hosts[0]) else None
@@ -225,14 +234,19 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
 class _Connection(web.RequestHandler):
     """aiohttp's connection, with the limits of this module."""
 
-    __slots__ = ()
+    __slots__ = ("_control_at", "_control_bytes", "received")
 
     def __init__(self, server: web.Server) -> None:
+        self.received = 0
+        """The number of bytes that the client has sent."""
+        self._control_bytes = float(CONTROL_BYTES_MAX)  # that the client of a WebSocket may send now
+        self._control_at = monotonic()
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=REQUEST_S,
             lingering_time=LINGER_S,
+            read_bufsize=READ_BYTES,
             auto_decompress=False,  # a small body could become a large one
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
@@ -240,6 +254,30 @@ class _Connection(web.RequestHandler):
             access_log=_aiohttp_log,
             logger=_aiohttp_log,
         )
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        if self._upgraded and not self._may_send(len(data)):
+            self._abort()
+            return
+        super().data_received(data)
+        if self._upgraded and len(self._message_tail) > CONTROL_BYTES_MAX:  # was received with the head
+            self._abort()
+        if self._request_count == 0 and self.received > HEAD_BYTES_MAX and self.transport is not None:
+            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n")
+            self.force_close()
+
+    def _may_send(self, size: int) -> bool:
+        """Whether the client of a WebSocket may send so many bytes. It needs few: for pings, and to close."""
+        now = monotonic()
+        allowed = self._control_bytes + (now - self._control_at) * CONTROL_BYTES_PER_S
+        self._control_bytes = min(float(CONTROL_BYTES_MAX), allowed) - size
+        self._control_at = now
+        return self._control_bytes >= 0
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -254,7 +292,7 @@ class _Connection(web.RequestHandler):
         if exc is not None:
             exc.__traceback__ = None  # a reference cycle that keeps what was received in memory
         if isinstance(exc, LineTooLong):
-            response = text_response(431, "the request's head is too large")
+            response = text_response(431, _LARGE_HEAD)
         else:
             response = text_response(400, "malformed HTTP request")
         response.force_close()

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from aiohttp import web
@@ -26,6 +26,9 @@ BODY_BYTES_MAX = 16 * 1024 * 1024
 BODIES_BYTES_MAX = 16 * BODY_BYTES_MAX  # of all bodies that are received or wait to be parsed
 BODY_S = 60.0  # to the end of the request's body
 SLOW_S = 1.0  # a body that has taken longer may be ended to make room
+FRAMING_BYTES_MAX = 512 * 1024
+"""How many bytes a client may send in addition to 5/4 of the body: the head, what was received but is not yet parsed,
+and the lengths of chunks. A chunk of one byte takes six bytes, and as much time as a larger one."""
 THREAD_BYTES = 64 * 1024  # from this length on a body is parsed in a thread
 VALUES_MAX = 500_000
 """The number of elements of the arrays and objects of a body. json parses so many within 0.2 s."""
@@ -45,6 +48,12 @@ class _Receiving:
     data: bytearray
     since: float
     deadline: asyncio.Timeout
+
+
+class _Counting(Protocol):
+    """A connection. `received`: the number of bytes that the client has sent."""
+
+    received: int
 
 
 class RequestLimits:
@@ -86,6 +95,7 @@ class RequestLimits:
         """Appends the body to `data`. If that fails, `data` becomes empty, since the exception's traceback keeps it."""
         try:
             async with asyncio.timeout(BODY_S) as deadline:
+                connection = cast(_Counting, request.protocol)
                 receiving = _Receiving(request, data, asyncio.get_running_loop().time(), deadline)
                 self._receiving[receiving] = None
                 try:
@@ -94,6 +104,9 @@ class RequestLimits:
                             raise _too_long()
                         self._reserve(len(chunk), is_small=len(data) + len(chunk) <= THREAD_BYTES)
                         data += chunk
+                        if connection.received > FRAMING_BYTES_MAX + len(data) * 5 // 4:
+                            raise _refused(400, SqlState.PROTOCOL_VIOLATION, "the chunks of the body are too small")
+                        await asyncio.sleep(0)  # the rest may be there already
                 except BaseException:
                     self._bytes -= len(data)
                     data.clear()

@@ -45,6 +45,7 @@ PARAMETERS_MAX = 65_535  # of one statement, as in PostgreSQL
 OpenSession = Callable[[web.Request, Mapping[str, str], RowFormat], AbstractContextManager[ApiSession]]
 """Opens the session of a request, with these startup parameters. PgError."""
 
+_CHUNKED = "chunked"
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
@@ -165,7 +166,7 @@ async def _read(request: web.Request, limits: RequestLimits) -> _Request:
     """Refused or PgError if the body is not valid, too long, or takes too long."""
     if request.content_type != JSON:  # a page of another origin could send another type without a preflight request
         raise _invalid(415, f"the content type must be {JSON}")
-    if hdrs.CONTENT_ENCODING in request.headers:
+    if hdrs.CONTENT_ENCODING in request.headers or request.headers.get(hdrs.TRANSFER_ENCODING, _CHUNKED) != _CHUNKED:
         raise _invalid(415, "encoded bodies are not supported")
     async with limits.body(request) as data:
         try:

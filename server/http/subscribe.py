@@ -105,6 +105,8 @@ async def _over_socket(
         for task in (receiving, sending):
             task.cancel()
         await asyncio.gather(receiving, sending, return_exceptions=True)
+    if request.transport is not None:  # a client that reads nothing does not get as far as the end
+        asyncio.get_running_loop().call_later(CLOSE_S, request.transport.abort)
     await socket.close(code=code)
     return socket
 
