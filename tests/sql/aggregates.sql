@@ -145,3 +145,4 @@ SELECT rank('x') WITHIN GROUP (ORDER BY id) FROM people;
 SELECT string_agg(id::text, ',' ORDER BY id) FILTER (WHERE jb @> '{"a": 1}'), avg(id) FILTER (WHERE jb ?| '{a,b}'), array_agg(id ORDER BY id) FILTER (WHERE jb <> '{"a": {}}') FROM docs;
 SELECT avg(CASE WHEN jb @> '{"a": 1}' THEN id END), string_agg(CASE WHEN jb @> '{}' THEN '{0}' ELSE '{}' END, '{a}' ORDER BY id), array_agg('{d}'::text || id ORDER BY id) FROM docs;
 SELECT count(DISTINCT CASE WHEN jb @> '{"a": 1}' THEN '{f}' ELSE '{d}' END) FROM docs;
+SELECT stddev(id) FILTER (WHERE id <> ALL ('{1,2}'::int[])), variance(id) FILTER (WHERE id = ANY (ARRAY[1, 2, 3])) FROM docs;

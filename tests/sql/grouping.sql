@@ -178,3 +178,7 @@ SELECT max(n) FROM (SELECT count(*) AS n FROM (VALUES (interval '1 mon'), ('30 d
 SELECT count(DISTINCT i) FROM (VALUES (interval '1 mon'), ('30 days'), ('1 day')) v (i);
 SELECT c::bpchar, count(*) FROM strs WHERE id < 5 GROUP BY c::bpchar ORDER BY 1;
 SELECT DISTINCT c::bpchar || 'x' FROM strs WHERE id < 5 ORDER BY 1;
+SELECT 3 = ANY (ia), count(*) FROM lists GROUP BY 3 = ANY (ia) ORDER BY 3 = ANY (ia);
+SELECT DISTINCT 1 <> ALL (ia) OR id > 4 FROM lists ORDER BY 1 <> ALL (ia) OR id > 4;
+SELECT grouping(3 = ANY (ia)), 3 = ANY (ia), count(*) FROM lists GROUP BY ROLLUP (3 = ANY (ia)) ORDER BY 1, 2;
+SELECT 3 = ANY (ia), 2 = ANY (ia) FROM lists GROUP BY 3 = ANY (ia);
