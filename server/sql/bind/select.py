@@ -49,7 +49,8 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     if where is not None:
         relation = Filter(relation, binder.condition(where.this, in_clause(scope, "WHERE"), "WHERE"))
     items = select_list(binder, tree.expressions, scope)
-    if not keep_unknown:
+    distinct = tree.args.get("distinct")
+    if not keep_unknown or (distinct is not None and distinct.args.get("on") is None):
         for item in items:
             item.expression = binder.default_unknown(item.expression)
     groups = group_by(binder, tree.args.get("group"), items, scope)
@@ -60,7 +61,6 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         message = "window functions are not allowed in HAVING"
         raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(having_tree))
     order = order_terms(binder, tree.args.get("order"), items, scope)
-    distinct = tree.args.get("distinct")
     on = distinct_on(binder, distinct, items, scope)
 
     clauses = _Clauses(items, order, on, having, sets)
