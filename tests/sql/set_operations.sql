@@ -75,3 +75,4 @@ SELECT DISTINCT '1' UNION SELECT id FROM people;
 (SELECT '7' LIMIT 1) UNION ALL SELECT id FROM people WHERE id < 3;
 (SELECT 'x' ORDER BY 1 LIMIT 1) UNION SELECT name FROM people WHERE id < 3;
 (SELECT '1' ORDER BY 1) UNION SELECT id FROM people;
+(SELECT 'Paris', (SELECT max(id) FROM depts) + id FROM people ORDER BY (SELECT count(*) FROM depts d WHERE d.id = dept), id LIMIT 2) UNION ALL SELECT city, id FROM depts WHERE id = 3;
