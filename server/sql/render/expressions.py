@@ -270,7 +270,7 @@ class ExpressionRenderer(ABC):
     def _subquery(self, subquery: Subquery) -> str:
         block = self.block(subquery.relation)
         if subquery.kind is SubqueryKind.EXISTS:
-            return f"EXISTS ({block.text()})"
+            return f"(EXISTS ({block.text()}))"  # Spark accepts EXISTS as an operand only in parentheses
         if subquery.kind is SubqueryKind.SCALAR:
             return f"({block.text()})"
         # outside WHERE, Spark's IN (query) returns false where it should return NULL
