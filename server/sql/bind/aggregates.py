@@ -51,6 +51,13 @@ def aggregate_call(
     if function.prepare is not None:
         with placed_at(binder, tree):
             coerced = function.prepare(coerced)
+
+    def sorted_by(expression: Expression) -> Expression:
+        """The argument with its implicit cast, if the expression is an argument."""
+        if expression in arguments and function.prepare is None:
+            return coerced[arguments.index(expression)]
+        return binder.default_unknown(expression)
+
     order: tuple[SortKey, ...]
     if function.name in ORDERED_SETS:
         order = (sort_key(binder, order_trees[0], coerced[-1]),)
@@ -61,9 +68,7 @@ def aggregate_call(
                 hint="Write the fraction as a literal, and call the aggregate once for each fraction.",
             )
     else:
-        order = tuple(
-            sort_key(binder, o, binder.default_unknown(binder.expression(o.this, inner))) for o in order_trees
-        )
+        order = tuple(sort_key(binder, o, sorted_by(binder.expression(o.this, inner))) for o in order_trees)
     if distinct and any(key.expression not in coerced for key in order):
         message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list"
         raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))

@@ -29,6 +29,8 @@ from server.sql.scope import Scope
 NODES_MAX = 500_000
 """Of all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others contain an operand
 several times, so that nested ones have exponentially many nodes. Planning this many takes about 4 s."""
+HASHED_NODES_MAX = 1_000
+"""Of the operand and the array of ANY and ALL, if they are compared with others: nested ones are hashed repeatedly."""
 RELATIONS_MAX = 2_000
 """That a statement names, in views and items of WITH as often as they are named. A level that names the level below
 twice has twice as many."""
@@ -107,6 +109,7 @@ class Binder(Coercer):
         self._nodes = 0  # the number of nodes of all expressions that were bound so far
         self._relations = 0  # the number of relations that were named so far
         self._sizes: dict[int, tuple[Any, int]] = {}
+        self._element_ids: dict[tuple[str, Expression, Expression], int] = {}
         self._last_id = 0
         self._last_level = 0
 
@@ -151,6 +154,19 @@ class Binder(Coercer):
         size = 1 + sum(map(self._size, below))
         self._sizes[id(node)] = node, size  # the reference keeps the id from being used again
         return size
+
+    def element_id(self, comparison: tuple[str, Expression, Expression]) -> int:
+        """The id of the element in operand operator ANY/ALL (array), given the operator, the operand and the array.
+
+        Equal comparisons have the same id, so that they are equal expressions, for example in GROUP BY.
+        """
+        _, operand, array = comparison
+        if self._size(operand) + self._size(array) > HASHED_NODES_MAX:
+            return self.new_id()
+        known = self._element_ids.get(comparison)
+        if known is None:
+            known = self._element_ids[comparison] = self.new_id()
+        return known
 
     def query(self, tree: exp.Expr, scope: Scope, *, keep_unknown: bool = False) -> Relation:
         """Binds a query. `scope`: the enclosing one. `keep_unknown`: untyped output columns stay untyped (INSERT)."""

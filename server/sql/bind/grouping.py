@@ -11,6 +11,7 @@ from protocol.pgwire.types import INT4
 from server.sql.bind.binder import Binder
 from server.sql.bind.grouping_sets import Groups
 from server.sql.bind.select_list import Item
+from server.sql.columns import equivalent
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -20,6 +21,7 @@ from server.sql.expressions import (
     Literal,
     Subquery,
     WindowCall,
+    contains,
     transform,
     walk,
 )
@@ -41,6 +43,7 @@ class Grouping:
         self.relation = relation
         self.keys = groups.keys
         self.sets = groups.sets
+        self._nested = [contains(key, Subquery) for key in self.keys]
         self._outputs = [(items[item].expression, number) for item, number in groups.outputs.items()]
         self.key_columns = [binder.new_column(getattr(key, "written", ""), key) for key in self.keys]
         if any(len(numbers) < len(self.keys) for numbers in self.sets):
@@ -105,8 +108,8 @@ class Grouping:
         return transform(expression, self._change)
 
     def _change(self, node: Any) -> Any | None:
-        for key, column in zip(self.keys, self.key_columns, strict=True):
-            if node == key:
+        for key, column, nested in zip(self.keys, self.key_columns, self._nested, strict=True):
+            if node == key or (nested and node.__class__ is key.__class__ and equivalent(node, key)):
                 return ColumnRef(column, getattr(node, "written", ""), getattr(node, "position", None))
         match node:
             case Call(function=syntax.GROUPING):
