@@ -32,6 +32,8 @@ _MISSING = {
     "schema": SqlState.INVALID_SCHEMA_NAME,
     "role": SqlState.UNDEFINED_OBJECT,
     "type": SqlState.UNDEFINED_OBJECT,
+    "tablespace": SqlState.UNDEFINED_OBJECT,
+    "database": SqlState.INVALID_CATALOG_NAME,
 }
 
 _MESSAGES: tuple[tuple[str, SqlState, str], ...] = (
@@ -95,6 +97,7 @@ _MESSAGES: tuple[tuple[str, SqlState, str], ...] = (
         SqlState.INVALID_DATETIME_FORMAT,
         'invalid input syntax for type {0}: "{1}"',
     ),
+    ('column ".*" of relation ".*" does not exist', SqlState.UNDEFINED_COLUMN, ""),
     ("unrecognized privilege type: .*", SqlState.INVALID_PARAMETER_VALUE, ""),
     ("string is not a valid identifier: .*", SqlState.INVALID_PARAMETER_VALUE, ""),
 )
@@ -117,6 +120,9 @@ def pg_error(error: duckdb.Error) -> PgError:
         if message == "recovery is not in progress":
             hint = "Recovery control functions can only be executed during recovery."
             return PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message, hint=hint)
+        if message == "invalid fork name":
+            hint = 'Valid fork names are "main", "fsm", "vm", and "init".'
+            return PgError(SqlState.INVALID_PARAMETER_VALUE, message, hint=hint)
         missing = re.fullmatch(r'(\w+) ".*" does not exist', message)
         if missing is not None and missing[1] in _MISSING:
             return PgError(_MISSING[missing[1]], message)
