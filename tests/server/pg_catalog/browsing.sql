@@ -125,3 +125,4 @@ SELECT pg_get_viewdef('big_orders') IS NOT NULL, pg_get_viewdef('public.big_orde
 SELECT pg_get_serial_sequence('customers', 'id'), pg_get_serial_sequence('public.customers', 'name'), pg_get_serial_sequence(NULL, 'id');
 SELECT has_table_privilege(1::oid, 'SELECT'), has_column_privilege(1::oid, 'id', 'SELECT'), has_column_privilege('orders'::regclass, 99::int2, 'SELECT'), has_type_privilege('int4', 'USAGE'), has_type_privilege('pg_catalog.text', 'USAGE'), has_function_privilege('lower(text)', 'EXECUTE');
 SELECT has_column_privilege(c.oid, a.attname, 'SELECT'), has_any_column_privilege(c.oid, 'SELECT') FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relname = 'orders' AND a.attname = 'id';
+SELECT pg_is_in_recovery(), pg_last_wal_receive_lsn() IS NULL, pg_last_wal_replay_lsn() IS NULL, pg_last_xact_replay_timestamp();
