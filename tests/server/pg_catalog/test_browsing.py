@@ -45,6 +45,41 @@ def test_queries_of_a_tool(tidewire: ServerThread, oracle: str, tool: str) -> No
         assert (query, ours) == (query, (columns, rows))
 
 
+DEFAULTS = (
+    "CREATE SCHEMA defaults",
+    "CREATE TYPE defaults.level AS ENUM ('low', 'high')",
+    "CREATE DOMAIN defaults.label AS varchar(9) DEFAULT 'la''bel'",
+    r"""CREATE TABLE defaults.t (
+        a text DEFAULT 'x', b varchar(5) DEFAULT 'it''s', c char(3) DEFAULT 'c', d int DEFAULT '5', e int DEFAULT 7,
+        f boolean DEFAULT 'yes', g boolean DEFAULT false, h jsonb DEFAULT '{}', i text[] DEFAULT '{}',
+        j date DEFAULT '2024-01-31', k timestamptz DEFAULT now(), l defaults.level DEFAULT 'low',
+        m text DEFAULT E'a\\b', n text DEFAULT 'x'::text, o numeric(6,2) DEFAULT '12.50',
+        p uuid DEFAULT gen_random_uuid(), q text DEFAULT '', r interval DEFAULT '1 day', s int DEFAULT '-3',
+        t defaults.label DEFAULT 'own', u text DEFAULT $$dollar$$, v text
+    )""",
+)
+
+
+def test_defaults_have_the_text_that_orms_read(tidewire: ServerThread, oracle: str) -> None:
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for statement in DEFAULTS:
+                connection.execute(statement.encode())
+        queries = (
+            "SELECT adnum, pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'defaults.t'::regclass "
+            "ORDER BY 1",
+            "SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = 'defaults' "
+            "ORDER BY ordinal_position",
+            "SELECT typdefault FROM pg_type WHERE typname = 'label'",
+        )
+        answers.append([answer(dsn, query)[1] for query in queries])
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA defaults CASCADE")
+    for ours, theirs in zip(*answers, strict=True):
+        assert set(ours) ^ set(theirs) == set()
+
+
 SESSIONS = {
     "prepared statements": (
         "PREPARE first AS SELECT $1::int AS a, true AS b",
