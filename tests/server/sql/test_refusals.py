@@ -85,6 +85,11 @@ grant usage on language c to r
 revoke usage on foreign server c from r
 call p()
 do 'declare n int; begin create schema s; end'
+do 'begin raise notice ''hi''; end'
+do 'begin if true then null; end if; end'
+update t set a[2] = 9
+insert into t values (1) on conflict (a) do update set b[1] = 2
+comment on constraint c on t is 'x'
 cluster
 checkpoint
 load 'x'
