@@ -204,6 +204,7 @@ def error_of(answer: Answer) -> PgError:
         severity=Severity(report.severity),
         schema_name=report.schema_name,
         table_name=report.table_name,
+        column_name=report.column_name,
         constraint_name=report.constraint_name,
     )
 

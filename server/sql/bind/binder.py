@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from catalog.objects import ObjectId
+from catalog.objects import ObjectId, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
@@ -95,6 +95,8 @@ class Binder(Coercer):
         self.reads: set[tuple[ObjectId, int]] = set()
         """The columns, by relation and number, that the text names, also by `*`."""
         self._known: dict[int, tuple[ObjectId, int]] = {}
+        self.primary_keys: dict[int, frozenset[int]] = {}
+        """For each column of a table with an enforced primary key: the columns of the key, by id."""
         self.sequences: set[ObjectId] = set()
         """The sequences that the text names as arguments of functions, such as nextval()."""
         self.implied_calls = False
@@ -199,6 +201,13 @@ class Binder(Coercer):
     def declare_columns(self, relation: ObjectId, columns: Sequence[Column]) -> None:
         """Declares that the first columns of a catalog relation have these ids, so that `read` recognizes them."""
         self._known.update((column.id, (relation, number)) for number, column in enumerate(columns))
+
+    def declare_primary_key(self, table: Table, columns: Sequence[Column]) -> None:
+        """Declares the enforced primary key of a table whose columns have these ids."""
+        key = next((key for key in table.keys if key.is_primary and key.is_enforced), None)
+        if key is not None:
+            ids = frozenset(column.id for column in columns if column.name in key.columns)
+            self.primary_keys.update((column.id, ids) for column in columns)
 
     def read(self, expression: Expression) -> Expression:
         """Adds the columns that a name denotes to `reads`. Returns the expression."""

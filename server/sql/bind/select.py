@@ -71,7 +71,7 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
         binder.row_locks = row_locks(binder, tree, source)
     if is_grouped:
-        relation = _grouped(binder, relation, groups or Groups([], [()]), clauses, level)
+        relation = _grouped(binder, relation, groups or Groups([], [()]), clauses, scope)
     relation, items, order = windowed(binder, relation, clauses.items, clauses.order)
     if clauses.sets:
         is_ordered = bool(order) and distinct is None
@@ -104,8 +104,9 @@ class _Clauses:
         return found + [array for _, array in self.sets]
 
 
-def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, level: int) -> Relation:
+def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, scope: Scope) -> Relation:
     """Adds the aggregation and HAVING to the relation. Rewrites the other clauses over the aggregation's columns."""
+    level = scope.level
     relation, keys = with_order(binder, relation)
     if keys:
         for item in clauses.items:
@@ -113,7 +114,7 @@ def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Claus
         clauses.order = [replace(key, expression=ordered(key.expression, level, keys)) for key in clauses.order]
         if clauses.having is not None:
             clauses.having = ordered(clauses.having, level, keys)
-    grouping = Grouping(binder, relation, groups, clauses.items, level)
+    grouping = Grouping(binder, relation, groups, clauses.items, level, scope.entries)
     for item in clauses.items:
         item.expression = grouping.rewrite(item.expression)
     clauses.order = [replace(key, expression=grouping.rewrite(key.expression)) for key in clauses.order]

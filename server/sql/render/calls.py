@@ -117,7 +117,7 @@ def fit_length(text: str, type: PgType, assignment: bool) -> str:
     fitted = f"substr({text}, 1, {length})"
     if assignment:
         refusal = fail(SqlState.STRING_DATA_RIGHT_TRUNCATION, f"value too long for type {type.display}")
-        fitted = f"IF(rtrim(substr({text}, {(length or 0) + 1})) = '', {fitted}, {refusal})"
+        fitted = f"IF(rtrim(substr({text}, {(length or 0) + 1})) <> '', {refusal}, {fitted})"  # NULL fits
     if type.name == "bpchar":
         return f"rpad({fitted}, {length}, ' ')"
     return fitted
