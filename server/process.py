@@ -8,13 +8,16 @@ import resource
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvloop
 
 from server.config import Config
 from server.runtime.shutdown import exit_after
+
+if TYPE_CHECKING:
+    from server.app import App
 
 # A session creates many short-lived objects and few cycles. Cancelled parses and ended sessions leave cycles:
 # up to about 1,250,000 objects, 175 MB, wait for a collection of the third generation.
@@ -50,11 +53,10 @@ def run(config: Config) -> Failure | None:
 
 async def _serve(config: Config) -> Failure | None:
     """Runs the server until SIGTERM or SIGINT."""
-    from catalog.store import MustEnd, StoreError
-    from server.app import App  # imports everything, so only after the arguments are checked
+    from catalog.store import StoreError
+    from server.app import App  # imports everything: here, after the arguments are checked
     from server.authentication.access import AccessError
 
-    log = structlog.get_logger()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,46 +69,60 @@ async def _serve(config: Config) -> Failure | None:
         return Failure(str(error))
     loop.add_signal_handler(signal.SIGHUP, app.access.reload_soon)
     try:
-        try:
-            await app.start()
-        except StoreError as error:
-            return Failure(str(error), error.hint)
-        except MustEnd as error:
-            return Failure(str(error))
-        try:
-            host, port = await app.listen()
-        except OSError as error:
-            return Failure(
-                f"could not listen on {config.listen}: {error.strerror}",
-                "Stop whatever uses that port, or choose another with --listen.",
-            )
-        try:
-            http = await app.listen_http()
-        except OSError as error:
-            return Failure(
-                f"could not listen on {config.http_listen} for HTTP: {error.strerror}",
-                "Stop whatever uses that port, choose another with --http-listen, or none with --http-listen ''.",
-            )
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        gc.enable()
-        log.info(
-            "listening",
-            host=host,
-            port=port,
-            tls=app.access.tls is not None,
-            http="off" if http is None else f"{'http' if app.access.tls is None else 'https'}://{http[0]}:{http[1]}",
-            psql=f"psql postgres://materialize@{host}:{port}/materialize",
-        )
-        events: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait()), app.failed]
-        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
-        if not stop.is_set():
-            cause = app.failed.result()
-            message = getattr(cause, "message", str(cause))
-            log.error("server failed", reason=message)  # logged before the shutdown, which may be slow or forced
-            return Failure(message)
-        log.info("stopping")
-        return None
+        failure = await _start(app, config)
+        return await _stopped(app, stop) if failure is None else failure
     finally:
         exit_after(SHUTDOWN_S)
         await app.close(GRACE_S)
+
+
+async def _start(app: App, config: Config) -> Failure | None:
+    """Starts the server and opens its ports. Returns the reason if that is impossible."""
+    from catalog.store import MustEnd, StoreError
+
+    try:
+        await app.start()
+    except StoreError as error:
+        return Failure(str(error), error.hint)
+    except MustEnd as error:
+        return Failure(str(error))
+    try:
+        host, port = await app.listen()
+    except OSError as error:
+        return Failure(
+            f"could not listen on {config.listen}: {error.strerror}",
+            "Stop whatever uses that port, or choose another with --listen.",
+        )
+    try:
+        http = await app.listen_http()
+    except OSError as error:
+        return Failure(
+            f"could not listen on {config.http_listen} for HTTP: {error.strerror}",
+            "Stop whatever uses that port, choose another with --http-listen, or none with --http-listen ''.",
+        )
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+    structlog.get_logger().info(
+        "listening",
+        host=host,
+        port=port,
+        tls=app.access.tls is not None,
+        http="off" if http is None else f"{'http' if app.access.tls is None else 'https'}://{http[0]}:{http[1]}",
+        psql=f"psql postgres://materialize@{host}:{port}/materialize",
+    )
+    return None
+
+
+async def _stopped(app: App, stop: asyncio.Event) -> Failure | None:
+    """Waits until `stop` is set, or until the server has failed, and returns the failure."""
+    log = structlog.get_logger()
+    events: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait()), app.failed]
+    await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        log.info("stopping")
+        return None
+    cause = app.failed.result()
+    message = getattr(cause, "message", str(cause))
+    log.error("server failed", reason=message)  # logged before the shutdown, which may be slow or forced
+    return Failure(message)

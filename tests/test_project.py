@@ -162,16 +162,15 @@ def test_make_accepts_the_commands_of_ci() -> None:
             assert expression.startswith(("'", '"')), (command, dry_run.stdout)
 
 
-def test_the_tests_in_the_table_of_attacks_exist() -> None:
-    """A file without a directory is the first one of this name in the table. A test is in the last file before it."""
-    page = (ROOT / "docs" / "security.md").read_text()
-    section = page.partition("## Attacks and their tests\n\n")[2].partition("\n## ")[0]
-    table = section.partition("\n\n")[0].splitlines()
-    assert table[:2] == ["| attack | what happens | test |", "|---|---|---|"]
-    assert "\n|" not in section.partition("\n\n")[2], "rows without a header"
+@pytest.mark.parametrize("name", ["guarantees.md", "security.md"])
+def test_the_tests_in_the_tables_of_the_documentation_exist(name: str) -> None:
+    """A file without a directory is the first one of this name in the page. A test is in the last file before it."""
+    page = (ROOT / "docs" / name).read_text()
+    tables = re.findall(r"^\|.*\| tests? \|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert tables
     files: dict[str, Path] = {}
     file: Path | None = None
-    for row in table[2:]:
+    for row in "".join(tables).splitlines():
         _, tests = row.strip("|").rsplit("|", 1)
         names = re.findall(r"`([^`]+)`", tests)
         assert names or "the same" in tests, row
@@ -182,7 +181,9 @@ def test_the_tests_in_the_table_of_attacks_exist() -> None:
                 assert file.is_file(), name
             else:
                 assert file is not None
-                assert re.search(rf"^(async )?def {name}\(", file.read_text(), re.MULTILINE), f"{file.name}: {name}"
+                assert re.search(rf"^ *(async )?def {name}\(", file.read_text(), re.MULTILINE), f"{file.name}: {name}"
+    rows = [line for line in page.splitlines() if re.search(r"^\|.*`test_\w+", line)]
+    assert set(rows) <= set("".join(tables).splitlines()), "rows without a header"
 
 
 def test_documented_psql_commands_name_the_server() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
-from catalog.objects import (
-    Column,
-    Table,
-)
+from catalog.objects import Column, Table
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.coordinator.snapshot_cache import collection_schema
@@ -25,10 +23,8 @@ from server.execution.select import rows_without_inputs
 from server.execution.user_types import known_column
 from server.execution.write import apply_rows, rows_to_write
 from server.session_state.context import Context
-from server.sql.grammar.statements.alter_table import (
-    AddColumn,
-)
-from server.sql.grammar.statements.parts import Name
+from server.sql.grammar.statements.alter_table import AddColumn
+from server.sql.grammar.statements.parts import Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Update
 from server.sql.row_rules import rules_of
 from server.sql.scope import ID_SCHEMA
@@ -63,10 +59,7 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
     if not column.nullable and not value.is_valid and not fills and await has_rows(context, table):
         raise contains_nulls(table, name)
     if column.domain is not None and not fills and await has_rows(context, table):
-        alone = replace(table, columns=(column,), checks=(), keys=())
-        rules = rules_of(alone, context.plan_context())
-        assert rules is not None
-        await check_rows(context, alone, rules, pa.table([pa.repeat(value, 1)], collection_schema(alone)), ())
+        await _check_domain(context, table, column, value)
     after = replace(table, columns=(*table.columns, column), numbering=numbering_of(table).added(value))
     schema = collection_schema(after)
 
@@ -74,28 +67,39 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
         added = pa.repeat(value.cast(schema.types[-1]), changes.num_rows)
         return changes.add_column(len(table.columns), schema.names[-1], added)
 
-    async def filled() -> None:
-        """Gives each row, which has NULL in the new column, its value. The constraints are checked afterwards."""
-        current = context.state.items[table.id]
-        assert isinstance(current, Table)
-        update = Update("", 0, Name((ID_SCHEMA, table.id), 0), None, (Assignment(definition.name, None),), None, ())
-        plan = plan_update(update, context.plan_context())
-        rows = await rows_to_write(context, plan.query, (), table.id)
-        assert plan.new is not None
-        if not column.nullable and rows.column(plan.new.start + len(table.columns)).null_count:
-            raise contains_nulls(table, name)
-        await apply_rows(context, replace(plan, rules=None), current, "UPDATE", rows)
-
     after = with_rules(context, after, (definition,), action.rules)
-    await replace_table(
-        context, table, after, state=state, change=unchanged, converted=converted, rows=filled if fills else None
-    )
+    filled = partial(_fill, context, table, column, definition.name) if fills else None
+    await replace_table(context, table, after, state=state, change=unchanged, converted=converted, rows=filled)
     for check in after.checks[len(table.checks) :]:
         await check_all(context, after, replace(after, checks=(check,)))
     for key in action.keys:
         added = context.state.items[table.id]
         assert isinstance(added, Table)
         await add_to_table(context, added, key)
+
+
+async def _check_domain(context: Context, table: Table, column: Column, value: pa.Scalar) -> None:
+    """PgError 23502 or 23514 if the value violates a constraint of the column's domain."""
+    alone = replace(table, columns=(column,), checks=(), keys=())
+    rules = rules_of(alone, context.plan_context())
+    assert rules is not None
+    await check_rows(context, alone, rules, pa.table([pa.repeat(value, 1)], collection_schema(alone)), ())
+
+
+async def _fill(context: Context, table: Table, column: Column, name: Ident) -> None:
+    """Gives each row, which has NULL in the new column, its value. The constraints are checked afterwards.
+
+    `table`: without the column.
+    """
+    current = context.state.items[table.id]
+    assert isinstance(current, Table)
+    update = Update("", 0, Name((ID_SCHEMA, table.id), 0), None, (Assignment(name, None),), None, ())
+    plan = plan_update(update, context.plan_context())
+    rows = await rows_to_write(context, plan.query, (), table.id)
+    assert plan.new is not None
+    if not column.nullable and rows.column(plan.new.start + len(table.columns)).null_count:
+        raise contains_nulls(table, column.name)
+    await apply_rows(context, replace(plan, rules=None), current, "UPDATE", rows)
 
 
 async def _initial_value(context: Context, column: Column) -> pa.Scalar | None:

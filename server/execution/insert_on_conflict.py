@@ -44,11 +44,13 @@ from server.session_state.transaction import KEYS_MAX, Mode
 from server.session_state.transaction_errors import serialization_failure
 from server.sql.conflict_plan import CONFLICTS, RETURNED, ConflictPlan
 from server.sql.key_conditions import Wanted
+from server.sql.plan import QueryPlan
 from server.sql.write_plan import WritePlan
 
 WANTED_MAX = 4_096  # with more keys, all rows of the table are read
 
 Positions = NDArray[np.int64]
+_NO_POSITIONS: Positions = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,99 @@ class _Matches:
     repeated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Updated:
+    """The existing rows that DO UPDATE changes, before and after.
+
+    `positions`: those of the rows that were to be inserted in their place.
+    """
+
+    before: pa.Table
+    after: pa.Table
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution:
+    """One execution of a statement, after its locks were acquired. `time`: the time at which it reads."""
+
+    context: Context
+    conflict: ConflictPlan
+    parameters: tuple[object, ...]
+    table: Table
+    keys: Sequence[EnforcedKey]
+    time: Timestamp
+
+    async def matches(self, new: pa.Table) -> tuple[_Matches, _Updated]:
+        """Decides what happens to each row of `new`, and computes the updates."""
+        if self.conflict.update is None:
+            nothing = new.slice(0, 0)
+            return await _free(self.context, self.table, self.keys, new), _Updated(nothing, nothing, _NO_POSITIONS)
+        existing = new.slice(0, 0)
+        has_plain_key = any(key.columns is not None for key in self.keys)
+        if has_plain_key or await _conflicts(self.context, self.table, self.keys, new):
+            wanted = _wanted(self.keys, new)
+            existing = await relation_rows_at(self.context, self.table.id, self.time, wanted)
+        check_table_unaltered(self.context, self.table)
+        engine = self.context.coordinator.engine
+        values = [(key, *(await key_tables(engine, key, [new, existing]))) for key in self.keys]
+        matches = await _in_thread_if_many(values, new, existing)
+        return matches, await self._updated(self.conflict.update, new, existing, matches)
+
+    async def _updated(self, update: QueryPlan, new: pa.Table, existing: pa.Table, matches: _Matches) -> _Updated:
+        """PgError 21000 if a row is affected twice."""
+        schema = collection_schema(self.table)
+        width = len(schema)
+        if matches.repeated and len(matches.inserted) + len(matches.conflicting) < new.num_rows:
+            raise _affected_twice()
+        old = gathered(existing, matches.existing)
+        columns = [*old.columns, *gathered(new, matches.conflicting).columns, pa.chunked_array([matches.conflicting])]
+        given = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(2 * width + 1)])
+        if given.num_rows == 0:
+            return _Updated(old, schema.empty_table(), _NO_POSITIONS)
+        rows = await rows_at(self.context, update, self.time, self.parameters, given={CONFLICTS: given})
+        positions = rows.column(2 * width).to_numpy()
+        order = np.argsort(positions)
+        rows, positions = gathered(rows, order), positions[order]
+        if matches.repeated:
+            _check_affected_once(matches, positions)
+        before = shaped(rows.select(range(width)), schema)
+        return _Updated(before, shaped(rows.select(range(width, 2 * width)), schema), positions)
+
+    async def add_changes(self, inserted: pa.Table, updated: _Updated) -> None:
+        """Adds the changes to the transaction. The errors of constraints, as of `check_keys`.
+
+        40001 instead of 23505 if a key of ON CONFLICT was committed by another transaction just now.
+        """
+        changes = [updates.with_diff(updated.before, -1), updated.after, inserted]
+        if not updated.after.num_rows and not inserted.num_rows:
+            return
+        try:
+            await check_keys(self.context, self.table, changes)
+        except PgError as error:
+            is_arbiter = error.sqlstate is SqlState.UNIQUE_VIOLATION and error.constraint_name in self.conflict.keys
+            is_committed = self.table.id in self.context.coordinator.state.items
+            read = {self.table.id: self.time} if is_committed else {}
+            if is_arbiter and self.context.coordinator.changed(read, {}) is not None:
+                raise serialization_failure(self.context.state, self.table.id) from None
+            raise
+        await self.context.add_changes(self.table, [part for part in changes if part.num_rows])
+
+    async def result(self, inserted: pa.Table, inserted_at: Positions, updated: _Updated) -> Result:
+        """The command tag, and the rows of RETURNING in the order of the rows that were to be inserted."""
+        count = inserted.num_rows + updated.after.num_rows
+        returning = self.conflict.returning
+        if returning is None:
+            return Result(f"INSERT 0 {count}")
+        order = np.argsort(np.concatenate([inserted_at, updated.positions]), kind="stable")
+        given = gathered(pa.concat_tables([inserted, updated.after]), order)
+        schema = updates.rows_schema([field.type.arrow for field in returning.columns])
+        if count == 0:
+            return Result("INSERT 0 {}", TableRows(returning.columns, schema.empty_table()))
+        rows = await rows_at(self.context, returning, self.time, self.parameters, given={RETURNED: given})
+        return Result("INSERT 0 {}", TableRows(returning.columns, shaped(rows, schema)))
+
+
 async def insert_on_conflict(
     context: Context, plan: WritePlan, conflict: ConflictPlan, parameters: tuple[object, ...]
 ) -> Result:
@@ -72,56 +167,44 @@ async def insert_on_conflict(
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     privileges.require_write(context.state, context.role, plan, "INSERT")
-    transaction = context.transaction
+    transaction, coordinator = context.transaction, context.coordinator
     await context.enter(Mode.WRITE, "INSERT")
     keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))
-    check_not_null(context, table, new, plan.given)
-    if plan.rules is not None:
-        await check_rows(context, table, plan.rules, new, plan.given)
-    reads_others = bool(read) or (conflict.update is not None and bool(conflict.update.inputs))
-    locked = None if reads_others else _locked_keys(keys, new)
+    await _check_rows(context, plan, table, new)
     others = conflict.update.inputs if conflict.update is not None else frozenset()
+    locked = None if read or others else _locked_keys(keys, new)
     read |= context.state.collections(others, through=DerivedRelation)
     await context.admit((table.id,))
     await context.lock(frozenset((table.id,)) | read, locked)
-    time = await _hold(context, frozenset((table.id,)) | others)
-    holder = context.coordinator.frontiers.hold(
-        (id for id in (table.id, *others) if id in context.coordinator.frontiers.floors), time
-    )
+    time = _hold(context, frozenset((table.id,)) | others)
+    held = [id for id in (table.id, *others) if id in coordinator.frontiers.floors]
+    holder = coordinator.frontiers.hold(held, time)
     try:
-        old, updated, numbers = new.slice(0, 0), new.slice(0, 0), np.zeros(0, np.int64)
-        if conflict.update is None:
-            matches = await _free(context, table, keys, new)
-        else:
-            existing = new.slice(0, 0)
-            if any(key.columns is not None for key in keys) or await _conflicts(context, table, keys, new):
-                existing = await relation_rows_at(context, table.id, time, _wanted(keys, new))
-            check_table_unaltered(context, table)
-            engine = context.coordinator.engine
-            values = [(key, *(await key_tables(engine, key, [new, existing]))) for key in keys]
-            matches = await _in_thread_if_many(values, new, existing)
-            old, updated, numbers = await _updated(context, table, conflict, parameters, new, existing, matches, time)
+        execution = _Execution(context, conflict, parameters, table, keys, time)
+        matches, updated = await execution.matches(new)
         inserted = gathered(new, matches.inserted)
-        check_not_null(context, table, updated, plan.given)
-        if plan.rules is not None:
-            await check_rows(context, table, plan.rules, updated, plan.given)
-        changes = [updates.with_diff(old, -1), updated, inserted]
-        if updated.num_rows or inserted.num_rows:
-            await _check_keys(context, table, conflict, changes, time)
-            await context.add_changes(table, [part for part in changes if part.num_rows])
-        if table.id in context.coordinator.state.items:
+        await _check_rows(context, plan, table, updated.after)
+        await execution.add_changes(inserted, updated)
+        if table.id in coordinator.state.items:
             transaction.depend_on(table.id, time, locked)
-        for id in read & context.coordinator.state.items.keys():
+        for id in read & coordinator.state.items.keys():
             transaction.depend_on(id, time)
         transaction.arbiters.update(key.id for key in keys)
-        result = await _result(context, conflict, parameters, inserted, matches.inserted, updated, numbers, time)
+        result = await execution.result(inserted, matches.inserted, updated)
     finally:
         holder.release()
     if not transaction.is_shared and not context.ends_at_sync:
         await context.commit()
     return result
+
+
+async def _check_rows(context: Context, plan: WritePlan, table: Table, rows: pa.Table) -> None:
+    """23502 and 23514: NOT NULL and CHECK constraints."""
+    check_not_null(context, table, rows, plan.given)
+    if plan.rules is not None:
+        await check_rows(context, table, plan.rules, rows, plan.given)
 
 
 async def _source(
@@ -133,7 +216,7 @@ async def _source(
     read = context.state.collections(plan.query.inputs, through=DerivedRelation)
     await context.admit((plan.table,))
     await context.lock(frozenset((plan.table,)) | read)
-    time = await _hold(context, plan.query.inputs)
+    time = _hold(context, plan.query.inputs)
     holder = context.coordinator.frontiers.hold(plan.query.inputs, time)
     try:
         rows = await rows_at(context, plan.query, time, parameters)
@@ -144,7 +227,7 @@ async def _source(
     return rows, read
 
 
-async def _hold(context: Context, ids: frozenset[ObjectId]) -> Timestamp:
+def _hold(context: Context, ids: frozenset[ObjectId]) -> Timestamp:
     """The time at which the statement reads."""
     known = frozenset(id for id in ids if id in context.coordinator.state.items)
     return context.read_times.hold_latest(known) if context.transaction.is_shared else context.coordinator.latest_time()
@@ -190,8 +273,7 @@ async def _free(context: Context, table: Table, keys: Sequence[EnforcedKey], new
         accepted[firsts] = is_free[firsts]
     else:
         accepted &= ~_repeated(new.num_rows, found, is_free)
-    none = np.zeros(0, np.int64)
-    return _Matches(np.flatnonzero(accepted), none, none, False)
+    return _Matches(np.flatnonzero(accepted), _NO_POSITIONS, _NO_POSITIONS, False)
 
 
 def _repeated(count: int, keys: Sequence[tuple[Positions, Positions]], is_free: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -267,55 +349,6 @@ def _numbers(*codes: Codes) -> Positions:
     return numbers
 
 
-async def _check_keys(
-    context: Context, table: Table, conflict: ConflictPlan, changes: Sequence[pa.Table], time: Timestamp
-) -> None:
-    """As `check_keys`. PgError 40001 if a key of ON CONFLICT was committed by another transaction just now."""
-    try:
-        await check_keys(context, table, changes)
-    except PgError as error:
-        is_arbiter = error.sqlstate is SqlState.UNIQUE_VIOLATION and error.constraint_name in conflict.keys
-        read = {table.id: time} if table.id in context.coordinator.state.items else {}
-        if is_arbiter and context.coordinator.changed(read, {}) is not None:
-            raise serialization_failure(context.state, table.id) from None
-        raise
-
-
-async def _updated(
-    context: Context,
-    table: Table,
-    conflict: ConflictPlan,
-    parameters: tuple[object, ...],
-    new: pa.Table,
-    existing: pa.Table,
-    matches: _Matches,
-    time: Timestamp,
-) -> tuple[pa.Table, pa.Table, Positions]:
-    """The updated rows before and after, and the positions of the rows that were to be inserted instead.
-
-    PgError 21000 if a row is affected twice.
-    """
-    assert conflict.update is not None
-    schema = collection_schema(table)
-    width = len(schema)
-    if matches.repeated and len(matches.inserted) + len(matches.conflicting) < new.num_rows:
-        raise _affected_twice()
-    old = gathered(existing, matches.existing)
-    columns = [*old.columns, *gathered(new, matches.conflicting).columns, pa.chunked_array([matches.conflicting])]
-    names = [f"c{number}" for number in range(2 * width + 1)]
-    given = pa.Table.from_arrays(columns, names=names)
-    if given.num_rows == 0:
-        return old, schema.empty_table(), np.zeros(0, np.int64)
-    rows = await rows_at(context, conflict.update, time, parameters, given={CONFLICTS: given})
-    numbers = rows.column(2 * width).to_numpy()
-    order = np.argsort(numbers)
-    rows, numbers = gathered(rows, order), numbers[order]
-    if matches.repeated:
-        _check_affected_once(matches, numbers)
-    before = shaped(rows.select(range(width)), schema)
-    return before, shaped(rows.select(range(width, 2 * width)), schema), numbers
-
-
 def _check_affected_once(matches: _Matches, numbers: Positions) -> None:
     """PgError 21000 if a later row conflicts with an existing one that the statement has already updated.
 
@@ -335,30 +368,6 @@ def _affected_twice() -> PgError:
         "ON CONFLICT DO UPDATE command cannot affect row a second time",
         hint="Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
     )
-
-
-async def _result(
-    context: Context,
-    conflict: ConflictPlan,
-    parameters: tuple[object, ...],
-    inserted: pa.Table,
-    inserted_at: Positions,
-    updated: pa.Table,
-    updated_at: Positions,
-    time: Timestamp,
-) -> Result:
-    """The command tag, and the rows of RETURNING in the order of the rows that were to be inserted."""
-    count = inserted.num_rows + updated.num_rows
-    if conflict.returning is None:
-        return Result(f"INSERT 0 {count}")
-    order = np.argsort(np.concatenate([inserted_at, updated_at]), kind="stable")
-    given = gathered(pa.concat_tables([inserted, updated]), order)
-    fields = conflict.returning.columns
-    schema = updates.rows_schema([field.type.arrow for field in fields])
-    if count == 0:
-        return Result("INSERT 0 {}", TableRows(fields, schema.empty_table()))
-    rows = await rows_at(context, conflict.returning, time, parameters, given={RETURNED: given})
-    return Result("INSERT 0 {}", TableRows(fields, shaped(rows, schema)))
 
 
 async def _in_thread_if_many(

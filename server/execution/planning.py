@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -134,6 +135,40 @@ def plan_order(
     `name` qualifies the columns; None for those of a query.
     """
     columns = (Column("mz_diff", "int8", False), *(Column(f.name, str(f.type), f.nullable) for f in relation))
+    expressions: list[exp.Expr] = []
+    positions: list[int] = []  # of the terms among the columns of the planned query
+    for term in order.terms:
+        position = _ordinal(term, len(columns))
+        if position is None:
+            position = len(columns) + len(expressions)
+            expressions.append(term.tree.this.copy())
+        positions.append(position)
+    planned = _plan_changes(order, columns, expressions, name, context)
+    for term, position in zip(order.terms, positions, strict=True):
+        if planned.columns[position].type.name == "json":
+            raise PgError(
+                SqlState.UNDEFINED_FUNCTION,
+                "could not identify an ordering operator for type json",
+                hint="Use an explicit ordering operator or modify the query.",
+                position=term.position,
+            )
+    keys = tuple(
+        SortKey(bool(term.tree.args.get("desc")), bool(term.tree.args.get("nulls_first"))) for term in order.terms
+    )
+    return OrderPlan(planned, keys, tuple(positions))
+
+
+def _plan_changes(
+    order: WithinTimestampOrderBy,
+    columns: tuple[Column, ...],
+    expressions: Sequence[exp.Expr],
+    name: str | None,
+    context: PlanContext,
+) -> QueryPlan:
+    """The query `SELECT *, expressions FROM changes AS name`. `columns`: those of the changes.
+
+    42803 for aggregates, 0A000 for set-returning functions and for subqueries that read relations.
+    """
     state = context.state
     table = Table(CHANGES, next(iter(state.schemas)), "", columns)
     rows = relation_query(table).tree.copy()
@@ -141,14 +176,6 @@ def plan_order(
     changes = exp.Subquery(this=rows)  # hides the table's own name
     if name is not None:
         changes.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
-    expressions: list[exp.Expr] = []
-    places: list[int] = []
-    for term in order.terms:
-        place = _ordinal(term, len(columns))
-        if place is None:
-            place = len(columns) + len(expressions)
-            expressions.append(term.tree.this.copy())
-        places.append(place)
     tree = exp.Select(expressions=[exp.Star(), *expressions], from_=exp.From(this=changes))
     try:
         planned = plan_query(
@@ -174,18 +201,7 @@ def plan_order(
             f"subqueries cannot read relations in {_ORDER_BY}",
             hint="Order by a column that the query joins to the rows.",
         )
-    for term, place in zip(order.terms, places, strict=True):
-        if planned.columns[place].type.name == "json":
-            raise PgError(
-                SqlState.UNDEFINED_FUNCTION,
-                "could not identify an ordering operator for type json",
-                hint="Use an explicit ordering operator or modify the query.",
-                position=term.position,
-            )
-    keys = tuple(
-        SortKey(bool(term.tree.args.get("desc")), bool(term.tree.args.get("nulls_first"))) for term in order.terms
-    )
-    return OrderPlan(planned, keys, tuple(places))
+    return planned
 
 
 _ORDER_BY = "WITHIN TIMESTAMP ORDER BY"

@@ -63,6 +63,24 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
     action = replace(action, type=type)
     await in_catalog(context, "", lambda: _refuse_users(context.state, table, column.name))
     refuse_computed(table, column)
+    _refuse_expressions(table, column)
+    new = replace(column, type=str(type), domain=None)
+    if column.default is not None:
+        _check_default(context, new)
+    after = with_column(table, at, new)
+    for index in context.state.indexes_on(table.id):
+        index_keys(after.columns, index.keys)
+        index_condition(after.columns, index.condition)
+        check_classes(after.columns, index.keys, index.classes, index.method)
+    check_types(context.state, after)
+    if action.using is None and _is_wider(parse_type(column.type), type):
+        await replace_table(context, table, after)
+    else:
+        await _replace_rows(context, table, after, at, action)
+
+
+def _refuse_expressions(table: Table, column: Column) -> None:
+    """PgError 0A000 if a generated column or a CHECK constraint of the table uses the column."""
     for computed in table.columns:
         if computed.generated and column.name in key_columns(computed.generated):
             raise PgError(
@@ -79,18 +97,14 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
                 detail=f'constraint "{check.name}" uses column "{column.name}"',
                 hint="Drop the constraint, and add it again afterwards.",
             )
-    new = replace(column, type=str(type), domain=None)
-    if column.default is not None:
-        _check_default(context, new)
-    after = with_column(table, at, new)
-    for index in context.state.indexes_on(table.id):
-        index_keys(after.columns, index.keys)
-        index_condition(after.columns, index.condition)
-        check_classes(after.columns, index.keys, index.classes, index.method)
-    check_types(context.state, after)
-    if action.using is None and _is_wider(parse_type(column.type), type):
-        await replace_table(context, table, after)
-        return
+
+
+async def _replace_rows(context: Context, table: Table, after: Table, at: int, action: SetType) -> None:
+    """Replaces the table by `after`, and each row by one with a converted value at the position `at`.
+
+    The old values cannot be read any more. PgError 23502 if a converted value is NULL in a NOT NULL column.
+    """
+    column, type = table.columns[at], action.type
     rows = await rows_to_write(context, _plan_conversion(context, table, after, at, action), (), table.id)
     rows = await in_thread(shaped, rows, collection_schema(after))
     if not column.nullable and rows.column(at).null_count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -154,76 +155,90 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
     return tuple(numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """How a subscription to a query over relations begins.
+
+    `is_exact`: `as_of` was given by the statement. `role`: the one that executes it.
+    """
+
+    query: QueryPlan
+    envelope: Envelope
+    as_of: Timestamp
+    is_exact: bool
+    bounds: Bounds
+    output: str
+    role: ObjectId
+
+
 async def subscribe(
     context: Context, statement: Subscribe, plan: SubscribePlan, parameters: tuple[object, ...]
 ) -> Result:
     """Chooses the start time and joins a feed. Closing the result's rows leaves the feed. PgError 42501."""
     privileges.require_query(context.state, context.role, plan.query)
     query = bound(plan.query, parameters)
-    frontiers = context.coordinator.frontiers
     up_to = await timestamp_of(context, statement.up_to) if statement.up_to is not None else None
-    inputs = query.inputs
-    exact = statement.as_of is not None
-    if statement.as_of is not None:
-        as_of = await timestamp_of(context, statement.as_of.time)
-        if statement.as_of.at_least:
-            as_of = max(as_of, frontiers.greatest_since(inputs))
-    else:
-        await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
-        as_of = max(context.coordinator.read_time(inputs), frontiers.greatest_since(inputs))
-    activity, output = context.coordinator.activity, _OUTPUT_NAMES[type(statement.output)]
-    if not inputs and not query.uses_session:  # uses_session: it has a temporal filter, so its result changes with time
+    as_of = await _start_time(context, statement, query.inputs)
+    output = _OUTPUT_NAMES[type(statement.output)]
+    subscription: ConstantSubscription | ComingSubscription | Subscription
+    if not query.inputs and not query.uses_session:  # a temporal filter sets uses_session: its result changes with time
         _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF is: constant rows do not depend on time
         with _evaluation():
             rows = await rows_without_inputs(context, query, ())
         snapshot = statement.snapshot and up_to is None
-        constant = ConstantSubscription(rows, snapshot=snapshot, progress=statement.progress)
-        activity.subscriptions_started[output] += 1
-        return Result("SELECT {}", SubscriptionRows(constant, plan.envelope))
-    _check_bounds(context, as_of, up_to)
-    if as_of == up_to and as_of > context.coordinator.latest_time():  # empty interval: no need to wait
-        empty = ConstantSubscription(pa.table({}), snapshot=False, progress=statement.progress, time=as_of)
-        activity.subscriptions_started[output] += 1
-        return Result("SELECT {}", SubscriptionRows(empty, plan.envelope))
-    holder = hold_at(context, inputs, as_of)  # at once: the next commit may move `since` beyond the chosen time
-    bounds = Bounds(up_to, statement.snapshot, statement.progress)
-    begun = _begun(context, query, plan.envelope, Timestamp(as_of), bounds, output, context.role, exact=exact)
-    beginning = asyncio.create_task(begun)
-    beginning.add_done_callback(lambda _: holder.release())
-    coming = ComingSubscription(beginning, as_of, progress=statement.progress)
-    is_past = as_of <= context.coordinator.latest_time()
-    subscription = await coming.begun_within(BEGIN_S) if is_past else coming
-    activity.subscriptions_started[output] += 1
+        subscription = ConstantSubscription(rows, snapshot=snapshot, progress=statement.progress)
+    else:
+        _check_bounds(context, as_of, up_to)
+        if as_of == up_to and as_of > context.coordinator.latest_time():  # empty interval: no need to wait
+            nothing = pa.table({})
+            subscription = ConstantSubscription(nothing, snapshot=False, progress=statement.progress, time=as_of)
+        else:
+            bounds = Bounds(up_to, statement.snapshot, statement.progress)
+            is_exact = statement.as_of is not None
+            begin = _Begin(query, plan.envelope, Timestamp(as_of), is_exact, bounds, output, context.role)
+            subscription = await _coming(context, begin)
+    context.coordinator.activity.subscriptions_started[output] += 1
     return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
 
 
-async def _begun(
-    context: Context,
-    query: QueryPlan,
-    envelope: Envelope,
-    as_of: Timestamp,
-    bounds: Bounds,
-    output: str,
-    role: ObjectId,
-    *,
-    exact: bool,
-) -> Subscription:
+async def _start_time(context: Context, statement: Subscribe, inputs: frozenset[ObjectId]) -> int:
+    """The time of AS OF; without it, the latest time at which all inputs can be read."""
+    frontiers = context.coordinator.frontiers
+    if statement.as_of is None:
+        await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
+        return max(context.coordinator.read_time(inputs), frontiers.greatest_since(inputs))
+    as_of = await timestamp_of(context, statement.as_of.time)
+    return max(as_of, frontiers.greatest_since(inputs)) if statement.as_of.at_least else as_of
+
+
+async def _coming(context: Context, begin: _Begin) -> ComingSubscription | Subscription:
+    """The subscription if it begins within BEGIN_S, else one that waits for it."""
+    holder = hold_at(context, begin.query.inputs, begin.as_of)  # at once: the next commit may move `since` beyond it
+    beginning = asyncio.create_task(_begun(context, begin))
+    beginning.add_done_callback(lambda _: holder.release())
+    coming = ComingSubscription(beginning, begin.as_of, progress=begin.bounds.progress)
+    is_past = begin.as_of <= context.coordinator.latest_time()
+    return await coming.begun_within(BEGIN_S) if is_past else coming
+
+
+async def _begun(context: Context, begin: _Begin) -> Subscription:
     """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached.
 
-    The caller holds the inputs at `as_of`.
+    The caller holds the inputs at this time.
     """
+    query, bounds = begin.query, begin.bounds
     with reporting(context, lambda: preparation_of(context, query)):
-        joined = await _join(context, query, as_of, exact=exact)
-    snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, envelope), joined.release)
+        joined = await _join(context, query, begin.as_of, exact=begin.is_exact)
+    snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, begin.envelope), joined.release)
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
 
     def check() -> None:
-        if (error := privileges.refusal(context.coordinator.state, role, query)) is not None:
+        if (error := privileges.refusal(context.coordinator.state, begin.role, query)) is not None:
             subscription.end(error)
 
     activity = context.coordinator.activity
-    joined.reader.on_close = activity.subscribed(context.process_id, output, query.uses, check)
+    joined.reader.on_close = activity.subscribed(context.process_id, begin.output, query.uses, check)
     check()  # AS OF may be much later than the statement
     snapshot_stream.start()
     try:

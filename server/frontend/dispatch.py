@@ -265,10 +265,10 @@ class Dispatcher:
         pending = self.context.transaction.pending
         match statement:
             case s.Listen(channel=channel):
-                pending.change(True, channel.name)
+                pending.listen(channel.name)
                 return Result("LISTEN")
             case s.Unlisten(channel=name):
-                pending.change(False, None if name is None else name.name)
+                pending.unlisten(None if name is None else name.name)
                 return Result("UNLISTEN")
             case s.Notify(channel=channel, payload=payload):
                 pending.notify(Notification.checked(channel.name, payload), self.context.process_id)

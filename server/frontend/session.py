@@ -197,7 +197,7 @@ class Session:
         self._transport.limit_input(self._connection.bytes_waiting if is_busy else 0)
 
     def _end_call(self) -> None:
-        """Handles the Sync of a call."""
+        """Handles the Sync of a call, whose other messages `ConstantQueries.answer_call` has answered."""
         if (work := self._sync(_SYNC)) is None:
             self._responses.ready()
         else:

@@ -78,22 +78,12 @@ class Transactions:
             await self._commit()
 
     async def execute(self, statement: TransactionStatement) -> Result:
+        """Executes a statement about transactions. The result of a COMMIT in a failed block is ROLLBACK."""
         context = self._context
         transaction = context.transaction
         match statement:
             case s.Begin(tag=tag, modes=modes):
-                if transaction.explicit:
-                    message = "there is already a transaction in progress"
-                    context.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.ACTIVE_SQL_TRANSACTION))
-                else:
-                    if not transaction.has_effects:
-                        context.end_reads()  # the block may use another mode than READ
-                        context.transaction.settings = transaction.settings
-                    # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
-                    context.transaction.explicit = True
-                    context.begin_statement(queries=False)  # now() in the block is the time of BEGIN
-                    context.read_times.hold_all()
-                self._set_modes(modes)
+                self._begin(modes)
                 return Result(tag)
             case s.Commit(chain=chain):
                 self._check_block("COMMIT", chain)
@@ -112,14 +102,8 @@ class Transactions:
                 if chain:
                     self._begin_with(modes)
                 return Result("ROLLBACK")
-            case s.SetTransaction(modes=modes, session=session):
-                if session:
-                    for name, value in _settings_of(modes).items():
-                        context.set(f"default_{name}", value)
-                elif not transaction.explicit:
-                    context.notice(outside_block("SET TRANSACTION can only be used in transaction blocks"))
-                else:
-                    self._set_modes(modes)
+            case s.SetTransaction():
+                self._set_transaction(statement)
                 return Result("SET")
             case s.Savepoint(name=name):
                 self._require_block("SAVEPOINT")
@@ -138,6 +122,32 @@ class Transactions:
             case _:
                 assert_never(statement)
 
+    def _begin(self, modes: TransactionModes) -> None:
+        """BEGIN: makes the implicit transaction a block, with a warning if it is one already."""
+        context, transaction = self._context, self._context.transaction
+        if transaction.explicit:
+            message = "there is already a transaction in progress"
+            context.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.ACTIVE_SQL_TRANSACTION))
+        else:
+            if not transaction.has_effects:
+                context.end_reads()  # the block may use another mode than READ
+                context.transaction.settings = transaction.settings
+            # As in PostgreSQL, earlier effects of the query string or pipeline belong to the block.
+            context.transaction.explicit = True
+            context.begin_statement(queries=False)  # now() in the block is the time of BEGIN
+            context.read_times.hold_all()
+        self._set_modes(modes)
+
+    def _set_transaction(self, statement: s.SetTransaction) -> None:
+        """SET TRANSACTION, and SET SESSION CHARACTERISTICS for the later transactions of the session."""
+        if statement.session:
+            for name, value in _settings_of(statement.modes).items():
+                self._context.set(f"default_{name}", value)
+        elif not self._context.transaction.explicit:
+            self._context.notice(outside_block("SET TRANSACTION can only be used in transaction blocks"))
+        else:
+            self._set_modes(statement.modes)
+
     async def _commit(self) -> None:
         self._portals.end()
         await self._context.commit()
@@ -154,6 +164,7 @@ class Transactions:
         return TransactionModes(context.settings["transaction_isolation"], context.transaction.read_only, deferrable)
 
     def _begin_with(self, modes: TransactionModes) -> None:
+        """AND CHAIN: begins a block in the new transaction."""
         self._context.transaction.explicit = True
         self._context.begin_statement(queries=False)
         self._set_modes(modes)

@@ -56,8 +56,15 @@ class Pending:
         self._notifications[notification] = message
         self._bytes += len(message)
 
-    def change(self, listens: bool, channel: str | None) -> None:
+    def listen(self, channel: str) -> None:
         """PgError 54000 if the transaction has too many changes."""
+        self._add(True, channel)
+
+    def unlisten(self, channel: str | None) -> None:
+        """None: all channels. PgError 54000 if the transaction has too many changes."""
+        self._add(False, channel)
+
+    def _add(self, listens: bool, channel: str | None) -> None:
         if len(self.changes) >= CHANNELS_MAX:
             raise _too_many_channels()
         self.changes.append((listens, channel))

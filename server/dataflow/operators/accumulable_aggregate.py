@@ -25,7 +25,7 @@ from server.dataflow.operators.operator import (
     consolidated,
     key_hashes_of,
     names_of,
-    slice_of,
+    old_rows,
     sorting_of,
 )
 from server.dataflow.operators.versions import check_counts, first_rows, rows_by_version, touched_keys
@@ -45,7 +45,7 @@ class AccumulableAggregateOperator(Operator):
         super().__init__(node, context)
         self._aggregate = node
         self.row_cost = 3.0
-        self.rows_met = 1.5 + len(node.top_rows)  # the group's state and first values
+        self.rows_per_change = 1.5 + len(node.top_rows)  # the group's state and first values
         self._width = len(node.key)
         self._key = tuple(range(self._width))  # the positions of the key in the state and in `_top_rows`
         self._state = context.shared.arranger.arrangement(ByKey(names_of(self._key)), node.state)
@@ -79,18 +79,18 @@ class AccumulableAggregateOperator(Operator):
             arranged.first(top_k, key, key_hashes, changes, tick)
             for arranged, (_, top_k) in zip(self._top_rows, self._aggregate.top_rows, strict=True)
         )
-        self._held = await asyncio.gather(slice_of(self._state, key_hashes, tick), *top_rows)
+        self._held = await asyncio.gather(old_rows(self._state, key_hashes, tick), *top_rows)
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         changes, *others = inputs
         empty_at_first = tick.since is None and not self._width
         if changes.num_rows == 0 and not empty_at_first:
-            return self.none
+            return self.no_changes
         before, *top_rows = self._held
         self._held = ()
         distinct_changes, top_changes = others[: len(self._aggregate.distinct)], others[len(self._aggregate.distinct) :]
         for arranged, of_branch in zip(self._top_rows, top_changes, strict=True):
-            self._pending += await arranged.take(of_branch, tick)
+            self._pending += await arranged.inserts(of_branch, tick)
         if tick.since is None and self._aggregate.at_first is not None and changes.num_rows:
             rows = (
                 updates.expand(changes.drop_columns([VERSION]))

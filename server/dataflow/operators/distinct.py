@@ -18,7 +18,7 @@ from server.dataflow.operators.operator import (
     Tick,
     key_hashes_of,
     names_of,
-    slice_of,
+    old_rows,
 )
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctRows
@@ -30,7 +30,7 @@ COUNT = "count"
 class DistinctOperator(Operator):
     """Arranges each distinct row with its multiplicity as a column. The cost of a step depends on the changes only."""
 
-    row_cost, rows_met = 1.5, 1.0
+    row_cost, rows_per_change = 1.5, 1.0
 
     def __init__(self, node: DistinctRows, context: OperatorContext) -> None:
         super().__init__(node, context)
@@ -47,7 +47,7 @@ class DistinctOperator(Operator):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         if changes.num_rows == 0:
-            return self.none
+            return self.no_changes
         changes = pa.table(
             [*(changes.column(position) for position in self._positions), changes[VERSION], changes[DIFF]],
             schema=self.schema,
@@ -55,10 +55,10 @@ class DistinctOperator(Operator):
         if self._drops_nulls:
             changes = changes.filter(changes.column(len(self._positions) - 1).is_valid())
             if changes.num_rows == 0:
-                return self.none
+                return self.no_changes
         key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
-        held = await slice_of(self._own[0], key_hashes, tick)
-        self._step_cost.add(held.num_rows + changes.num_rows, self.row_cost, self.rows_met)
+        held = await old_rows(self._own[0], key_hashes, tick)
+        self._step_cost.add(held.num_rows + changes.num_rows, self.row_cost, self.rows_per_change)
         found, pending = await in_thread(self._changes, tick, held, changes)
         self._pending.append((self._own[0], tick.times[-1], pending))
         return found

@@ -14,7 +14,7 @@ from catalog.updates import DIFF
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.distinct import RunningTotals, by_row_and_version
-from server.dataflow.operators.operator import Operator, OperatorContext, Tick, key_hashes_of, names_of, slice_of
+from server.dataflow.operators.operator import Operator, OperatorContext, Tick, key_hashes_of, names_of, old_rows
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctValues
 from server.runtime.threads import in_thread
@@ -23,7 +23,7 @@ from server.runtime.threads import in_thread
 class DistinctValuesOperator(Operator):
     """Arranges each value of a key with its multiplicities in the subsets as columns."""
 
-    row_cost, rows_met = 2.0, 1.0
+    row_cost, rows_per_change = 2.0, 1.0
 
     def __init__(self, node: DistinctValues, context: OperatorContext) -> None:
         super().__init__(node, context)
@@ -42,10 +42,10 @@ class DistinctValuesOperator(Operator):
         (changes,) = inputs
         values, is_member = await in_thread(self._selected, changes)
         if values.num_rows == 0:
-            return self.none
+            return self.no_changes
         key_hashes = await in_thread(key_hashes_of, tick, [self._everything], values)
-        held = await slice_of(self._own[0], key_hashes, tick)
-        self._step_cost.add(held.num_rows + values.num_rows, self.row_cost, self.rows_met)
+        held = await old_rows(self._own[0], key_hashes, tick)
+        self._step_cost.add(held.num_rows + values.num_rows, self.row_cost, self.rows_per_change)
         found, pending = await in_thread(self._changes, held, values, is_member)
         self._pending.append((self._own[0], tick.times[-1], pending))
         return found

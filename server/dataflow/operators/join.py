@@ -19,7 +19,7 @@ from server.dataflow.operators.operator import (
     consolidated,
     key_hashes_of,
     names_of,
-    slice_of,
+    old_rows,
     versioned,
 )
 from server.dataflow.plan.nodes import InnerJoin, Statement
@@ -45,8 +45,8 @@ class JoinOperator(ArrangingOperator):
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         if not any(changes.num_rows for changes in inputs):
-            await self._take(tick, inputs)
-            return self.none
+            await self._add_inserts(tick, inputs)
+            return self.no_changes
         key_hashes = [
             await in_thread(key_hashes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)
         ]
@@ -54,8 +54,8 @@ class JoinOperator(ArrangingOperator):
         if tick.since is not None:
             found_rows = sum(arrangement.entries(other) for arrangement, other in probed)
             self._step_cost.expect(found_rows + sum(changes.num_rows for changes in inputs), self.row_cost)
-        await self._take(tick, inputs)
-        found = await asyncio.gather(*(slice_of(arrangement, other, tick) for arrangement, other in probed))
+        await self._add_inserts(tick, inputs)
+        found = await asyncio.gather(*(old_rows(arrangement, other, tick) for arrangement, other in probed))
         before = [versioned(part, 0) for part in found]
         pairs = before[0].num_rows * before[1].num_rows
         if pairs > PAIRS_MAX and len(np.intersect1d(key_hashes[0], key_hashes[1], assume_unique=True)):
@@ -69,6 +69,6 @@ class JoinOperator(ArrangingOperator):
 
     async def _computed(self, left: pa.Table, right: pa.Table) -> pa.Table:
         if left.num_rows == 0 or right.num_rows == 0:
-            return self.none
+            return self.no_changes
         found = await self._run(self._join.sql, {"d0": left, "d1": right})
         return self._result(found, (VERSION_FIELD, DIFF_FIELD))

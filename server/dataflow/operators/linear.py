@@ -19,7 +19,6 @@ from server.dataflow.operators.operator import (
     Tick,
     changes_schema,
     consolidated,
-    nothing,
     versioned,
 )
 from server.dataflow.operators.temporal_buffer import TemporalBuffer
@@ -53,7 +52,7 @@ class SourceOperator(Operator):
         if tick.since is None:
             rows = await self._inputs.rows(id, tick.times[0])
             return self._selected(updates.with_diff(rows, 1), 1)
-        parts, lower, is_consolidated = [self.none], tick.since + 1, True
+        parts, lower, is_consolidated = [self.no_changes], tick.since + 1, True
         for version, time in enumerate(tick.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
                 # From the first change on: the log may have no history of the times before it.
@@ -83,17 +82,18 @@ class ConstantOperator(Operator):
 
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         if tick.since is not None:
-            return self.none
+            return self.no_changes
         found = await self._run(self._constant.sql, {})
         ones = pa.array(np.ones(found.num_rows, np.int64))
-        rows = self._result(found if self.node.schema.names else nothing(found), [])  # without columns it has no length
+        # A result without columns has no number of rows: Spark returns a column that the node does not have.
+        rows = self._result(found if self.node.schema.names else found.select([]), [])
         return pa.table([*rows.columns, ones, ones], schema=self.schema)
 
 
 class LinearOperator(Operator):
     """Filters, projections and unnest: `Δf(A) = f(ΔA)`, without state."""
 
-    row_cost, rows_met = 1.5, 1.0
+    row_cost, rows_per_change = 1.5, 1.0
 
     def __init__(self, node: Linear, context: OperatorContext) -> None:
         super().__init__(node, context)
@@ -110,7 +110,7 @@ class LinearOperator(Operator):
     async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         if changes.num_rows == 0:
-            return self.none
+            return self.no_changes
         if self._scan is not None:
             found = self._scan.rows(changes, Bindings())
         else:
@@ -151,8 +151,8 @@ class TemporalOperator(Operator):
         found = pa.concat_tables([self._buffer.schema.empty_table(), *parts])
         return await in_thread(consolidated, versioned(found, 1), tick)
 
-    def forget(self) -> None:
-        super().forget()
+    def roll_back(self) -> None:
+        super().roll_back()
         self._new_rows = None
 
     async def commit(self, tick: Tick) -> None:

@@ -4,7 +4,7 @@ A step (`Tick`) moves a dataflow from the time `since` to later times t1, ..., t
 `since`; version i is the state at ti. Changes are tables with a node's columns, the version from which on they apply
 (`v`), and `diff`. A stateful operator passes rows of the touched keys to Spark, for each version only those of the keys
 that the version touches (`versions`). Operators update their state only after the step of the whole dataflow has
-succeeded (`commit`); otherwise they discard the step's results (`forget`).
+succeeded (`commit`); otherwise they discard the step's results (`roll_back`).
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ class Tick:
 
     @property
     def new(self) -> range:
+        """The versions at `times`: 1, ..., m."""
         return range(1, len(self.times) + 1)
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorContext:
-    """The arguments that all operators of a dataflow share. `as_of`: the time of the hydration."""
+    """What all operators of a dataflow share. `as_of`: the time of the hydration."""
 
     engine: Runner
     inputs: Inputs
@@ -62,15 +63,15 @@ class OperatorContext:
 
 
 class Operator(ABC):
-    """The operator of one node.
+    """The operator of one node. A step of the dataflow calls `step`, and then either `commit` or `roll_back`.
 
     `row_cost`: the cost of a row that a statement of a step reads, including looking it up and storing it, in units of
-    `StepCost`. `rows_met`: the least number of rows that a step reads for one changed row. Both are measured per rule
-    by `python -m tests.bench deltas --never`.
+    `StepCost`. `rows_per_change`: the least number of rows that a step reads for one changed row. Both are measured
+    per rule by `python -m tests.bench deltas --never`.
     """
 
     row_cost = 3.0
-    rows_met = 1.3
+    rows_per_change = 1.3
 
     def __init__(self, node: Node, context: OperatorContext) -> None:
         self.node = node
@@ -79,7 +80,7 @@ class Operator(ABC):
         self._step_cost = context.step_cost
         self._own: list[Arrangement] = []
         self._leases: list[Lease] = []
-        # Changes to the state. Not set in threads: those of a cancelled step continue after `forget`.
+        # Changes to the state. Not set in threads: those of a cancelled step continue after `roll_back`.
         self._pending: list[tuple[Arrangement, Timestamp, pa.Table]] = []
 
     @property
@@ -98,7 +99,8 @@ class Operator(ABC):
         return changes_schema(self.node)
 
     @cached_property
-    def none(self) -> pa.Table:
+    def no_changes(self) -> pa.Table:
+        """The result of a step that changes nothing."""
         return self.schema.empty_table()
 
     @property
@@ -130,10 +132,10 @@ class Operator(ABC):
             self.record.hydrated()
         return changes
 
-    def forget(self) -> None:
+    def roll_back(self) -> None:
         """The dataflow's step failed: discards its changes to the state."""
         self._pending.clear()
-        self.record.forget()
+        self.record.roll_back()
 
     async def commit(self, tick: Tick) -> None:
         """The dataflow's step succeeded: applies its changes to the state. Must not be cancelled."""
@@ -154,7 +156,7 @@ class Operator(ABC):
 
     async def _run(self, statement: Statement, views: Mapping[str, pa.Table]) -> pa.Table:
         """Runs a statement over `views`, whose columns are renamed to c0, c1, ...."""
-        self._step_cost.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_met)
+        self._step_cost.add(sum(view.num_rows for view in views.values()), self.row_cost, self.rows_per_change)
         named = {name: named_columns(view) for name, view in views.items()}
         if (late := statement.late_for(named)) is not None:
             answer = await self._computed_rows(late.text, late.read(named))
@@ -199,7 +201,7 @@ class ArrangedInput:
         The first `top_k.count` rows of every later version are among these and the insertions in `changes`.
         """
         if tick.since is None:
-            return await slice_of(self.arrangement, key_hashes, tick)
+            return await old_rows(self.arrangement, key_hashes, tick)
         retracted = changes.filter(pc.less(changes[DIFF], 0))
         retractions = -retracted[DIFF].to_numpy()
         if not key:
@@ -208,7 +210,7 @@ class ArrangedInput:
         np.add.at(counts, np.searchsorted(key_hashes, key_codes(retracted, names_of(key))), retractions)
         return await self.arrangement.first_of(key_hashes, counts, tick.since)
 
-    async def take(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
+    async def inserts(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
         """The inserts to make when the step has succeeded: (arrangement, time, changes).
 
         A shared arrangement needs none: it reads the changes from the log at once, at times after `tick.since`.
@@ -249,9 +251,10 @@ class ArrangingOperator(Operator):
             found.append((column_names(node, [int(name[1:]) for name in names]), arrangement))
         return found
 
-    async def _take(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
+    async def _add_inserts(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
+        """Prepares the inputs' changes for `commit`, which stores them in the arrangements."""
         for arranged, changes in zip(self._arranged, inputs, strict=True):
-            self._pending += await arranged.take(changes, tick)
+            self._pending += await arranged.inserts(changes, tick)
 
 
 async def _all(first: pa.Table, awaited: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
@@ -271,7 +274,8 @@ def key_hashes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Tabl
     return distinct_hashes(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 
-async def slice_of(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> pa.Table:
+async def old_rows(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> pa.Table:
+    """The rows of the old state with these key hashes, with `diff`. None in hydration."""
     if tick.since is None:
         return updates.with_diff(arrangement.schema.empty_table(), 1)
     return await arrangement.probe(key_hashes, tick.since)
@@ -288,19 +292,18 @@ def named_columns(view: pa.Table) -> pa.Table:
 
 
 def names_of(positions: tuple[int, ...]) -> tuple[str, ...]:
+    """The names of the columns at these positions of a node's rows."""
     return tuple(f"c{position}" for position in positions)
 
 
-def nothing(rows: pa.Table) -> pa.Table:
-    return rows.select([])
-
-
 def versioned(changes: pa.Table, version: int) -> pa.Table:
+    """The changes, which end with `diff`, with this version before it."""
     versions = pa.array(np.full(changes.num_rows, version))
     return changes.add_column(changes.num_columns - 1, VERSION_FIELD, versions)
 
 
 def sorting_of(top_k: TopK | None, key: tuple[int, ...]) -> Sorting:
+    """How an arrangement is sorted from which the rows of a key, or its first ones, are read."""
     if top_k is None:
         return ByKey(names_of(key))
     order = ByOrder(f"c{top_k.column}", top_k.descending, top_k.nulls_first)

@@ -21,7 +21,7 @@ from server.dataflow.operators.operator import (
     Tick,
     key_hashes_of,
     names_of,
-    slice_of,
+    old_rows,
     sorting_of,
 )
 from server.dataflow.operators.versions import (
@@ -67,8 +67,8 @@ class RecomputeOperator(ArrangingOperator):
         node = self._recompute
         branches, present = inputs[: len(node.branches)], dict(zip(node.inputs, inputs, strict=True))
         if not any(changes.num_rows for changes in branches) and not (node.marked and tick.since is None):
-            await self._take(tick, branches)
-            return self.none
+            await self._add_inserts(tick, branches)
+            return self.no_changes
         key_hashes = [
             await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(branches, node.keys, strict=True)
         ]
@@ -82,7 +82,7 @@ class RecomputeOperator(ArrangingOperator):
             self._step_cost.expect(max(read_rows, changed), self.row_cost)
         elif node.top_k is not None and not any(node.keys):  # its statement reads few rows, but all are stored
             self._step_cost.add(sum(changes.num_rows for changes in branches), STORED_ROW_COST)
-        await self._take(tick, branches)
+        await self._add_inserts(tick, branches)
         befores = await asyncio.gather(
             *(self._before(tick, i, asked[i], changes) for i, changes in enumerate(branches))
         )
@@ -97,7 +97,7 @@ class RecomputeOperator(ArrangingOperator):
         if self._results is not None:
             return await self._replaced(tick, self._results, every, touched, views)
         if not node.marked and not any(view.num_rows for view in views.values()):
-            return self.none
+            return self.no_changes
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
         return await in_thread(signed_differences, found, tick, self.schema)
 
@@ -112,8 +112,8 @@ class RecomputeOperator(ArrangingOperator):
         """The changes from the kept results of the touched keys to those of the rows in `views`."""
         node = self._recompute
         assert node.results_by is not None
-        old = await slice_of(results, key_hashes, tick)
-        found = self.none.drop_columns([DIFF])
+        old = await old_rows(results, key_hashes, tick)
+        found = self.no_changes.drop_columns([DIFF])
         if any(view.num_rows for view in views.values()):
             found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
         changes = await in_thread(replacements, found, old, node.results_by, touched, tick, self.schema)
@@ -137,7 +137,7 @@ class RecomputeOperator(ArrangingOperator):
     async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
         arranged, top_k = self._arranged[number], self._recompute.top_k
         if top_k is None:
-            return await slice_of(arranged.arrangement, key_hashes, tick)
+            return await old_rows(arranged.arrangement, key_hashes, tick)
         return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, tick)
 
 

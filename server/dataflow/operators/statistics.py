@@ -40,15 +40,16 @@ class Record:
         """Records the step as the hydration, at once: it is visible while other operators still hydrate."""
         self.hydration, self.step = self.step, Work()
 
-    def keep(self) -> None:
-        """Records the step: the dataflow's step succeeded."""
+    def commit(self) -> None:
+        """The dataflow's step succeeded: records the step."""
         self.ticks += 1
         self.last, self.step = self.step, Work()
         self.total.add(self.last)
 
-    def forget(self) -> None:
+    def roll_back(self) -> None:
+        """The dataflow's step failed: discards the step."""
         self.step = Work()
 
-    def follow(self, before: Record) -> None:
-        """Takes over the counters of the operator that this one replaces because the dataflow was hydrated again."""
+    def take_over(self, before: Record) -> None:
+        """Continues with the counters of the operator that this one replaces after another hydration."""
         self.ticks, self.last, self.total = before.ticks, before.last, before.total

@@ -53,15 +53,15 @@ class StepCost:
             self._learn(self._cost + rows * cost)
             raise TooMuch
 
-    def add(self, rows: int, cost: float, met: float = 1.0) -> None:
+    def add(self, rows: int, cost: float, rows_per_change: float = 1.0) -> None:
         """Adds a statement that reads `rows` rows at `cost` each. TooMuch if the step's cost exceeds its limit.
 
-        `met`: the number of rows that a step recomputes for one changed row.
+        `rows_per_change`: the number of rows that a step recomputes for one changed row.
         """
         self.expect(rows, cost)
         self._rows += rows
         self._cost += rows * cost
-        self._followed += rows * cost * met
+        self._followed += rows * cost * rows_per_change
 
     def end(self, *, whole: int | None = None) -> None:
         """The step succeeded. `whole`: it computed all rows, from this number of rows of the inputs."""

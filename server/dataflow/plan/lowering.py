@@ -122,7 +122,14 @@ _ZERO = Literal(0, INT8)
 
 
 class _Planner:
-    """Makes the nodes of one query. Equal relations share a node."""
+    """Makes the nodes of one query. Equal relations share a node.
+
+    A stateful node also computes the linear relations above it, if its statement can include them. The parameter `base`
+    of a method is the stateful relation. `relation` is the topmost Filter, Project, Unnest or Sort above it; without
+    any, it is `base` itself.
+
+        relation = Project(Filter(base))        one node, whose changes are those of `relation`
+    """
 
     def __init__(self, root: Relation, followed: frozenset[ObjectId]) -> None:
         self._followed = followed
@@ -139,6 +146,7 @@ class _Planner:
         return self._known[name]
 
     def _node(self, relation: Relation) -> Node:
+        """A new node for a relation, by the rule for the first relation below that is not linear."""
         if _is_constant(relation):
             return Constant(_schema(relation.columns), relation, _text(self._with_column(relation)))
         base = relation
@@ -152,22 +160,22 @@ class _Planner:
             case Join(kind=JoinKind.INNER | JoinKind.CROSS):
                 return self._inner_join(base, relation)
             case Join():
-                return self._other_join(base, relation)
-            case Aggregate() | Window() if (together := self._together(base, relation)) is not None:
-                return together
+                return self._recomputed_join(base, relation)
+            case Aggregate() | Window() if (node := self._with_window_below(base, relation)) is not None:
+                return node
             case Aggregate() if _is_accumulable(base):
-                keeps = _only_projects(relation, base) and all(map(never_fails, _chain(relation, base)))
+                keeps = _only_projects(relation, base) and all(map(never_fails, _expressions_above(relation, base)))
                 return self._accumulable(base, relation) if keeps else self._linear_over(base, relation)
             case Aggregate():
-                return self._aggregate(base, relation)
+                return self._recomputed_aggregate(base, relation)
             case Window(input=input):
                 keys = [key for key in partition_keys(base) if isinstance(key, ColumnRef)]
-                node = self._recomputed(base, relation, [input], [_positions(keys, input)], "window")
+                node = self._recomputed(base, relation, [input], [_key_positions(keys, input)], "window")
                 return replace(node, top_k=top_k_by_row_number(base, relation))
             case Distinct(input=input):
-                return self._recomputed(base, relation, [input], [_all(input)], "distinct", distinct=(True,))
+                return self._recomputed(base, relation, [input], [_all_positions(input)], "distinct", distinct=(True,))
             case DistinctOn(input=input, keys=keys_, order=order):
-                node = self._recomputed(base, relation, [input], [_positions(keys_, input)], "distinct on")
+                node = self._recomputed(base, relation, [input], [_key_positions(keys_, input)], "distinct on")
                 key = next((key for key in order if key.expression not in keys_), None)
                 return node if key is None else replace(node, top_k=top_k_by_order(key, input, 1))
             case SetOperation(kind=SetKind.UNION, all=True):
@@ -178,7 +186,7 @@ class _Planner:
                 return self.planned(distinct)
             case SetOperation(kind=kind, all=counted, left=left, right=right) if base.columns:
                 what = f"{kind.lower()}{' all' if counted else ''}"
-                keys_of = [_all(left), _all(right)]
+                keys_of = [_all_positions(left), _all_positions(right)]
                 return self._recomputed(base, relation, [left, right], keys_of, what, distinct=(not counted,) * 2)
             case Limit(input=Sort(input=input)):
                 limited = self._recomputed(base, relation, [input], [()], "limit")
@@ -195,7 +203,7 @@ class _Planner:
         scan = direct_scan(relation)
         if scan is not None and not scan.keys:
             return Source(_schema(relation.columns), relation, base.id, scan.columns)
-        used = {n for e in _expressions(relation, base) for n in e}
+        used = _columns_read_above(relation, base)
         positions = tuple(i for i, c in enumerate(base.columns) if c.id in used)
         columns = tuple(base.columns[i] for i in positions)
         source = Source(_schema(columns), only(base, columns), base.id, positions)
@@ -229,6 +237,7 @@ class _Planner:
         return self._linear(self.planned(base), base.columns, base, relation)
 
     def _temporal(self, base: Filter) -> Node:
+        """A temporal filter: the conditions on `mz_now()` become the columns `lower` and `upper` of each row."""
         input = base.input
         conditions = parts(base.predicate)
         bounds = [bound for condition in conditions if (bound := bound_of(condition)) is not None]
@@ -259,12 +268,13 @@ class _Planner:
     # -- joins ------------------------------------------------------------------------------------------------------
 
     def _inner_join(self, base: Join, relation: Relation) -> Node:
+        """An inner join by its delta rule; recomputed by key if its condition may fail on pairs that never exist."""
         keyed = keyed_join(base, self._new)
         join = keyed.join
         if not all(never_fails(c) or splits_by_side(c, join) for c in parts(join.condition)):
-            return self._other_join(base, relation)
+            return self._recomputed_join(base, relation)
         # The statement computes pairs of rows that never exist in the same version: expressions must not fail on these.
-        if not all(map(never_fails, _chain(relation, base))):
+        if not all(map(never_fails, _expressions_above(relation, base))):
             return self._linear_over(base, relation)
         columns = relation.columns
         left, (left_v, left_diff) = self._scan(0, join.left.columns, "diff")
@@ -282,14 +292,15 @@ class _Planner:
             relation,
             self.planned(join.left),
             self.planned(join.right),
-            (_at(keyed.left, join.left), _at(keyed.right, join.right)),
+            (_positions_of(keyed.left, join.left), _positions_of(keyed.right, join.right)),
             self._text(only(statement, (*columns, v, diff))),
         )
 
-    def _other_join(self, base: Join, relation: Relation) -> Node:
+    def _recomputed_join(self, base: Join, relation: Relation) -> Node:
+        """An outer, semi or anti join. Where only one side of a key has changed, less than all rows are needed."""
         keyed = keyed_join(base, self._new)
         join = keyed.join
-        keys = [_at(keyed.left, join.left), _at(keyed.right, join.right)]
+        keys = [_positions_of(keyed.left, join.left), _positions_of(keyed.right, join.right)]
         exists = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
         whole = carried(relation, base, join, ())
         what = f"{join.kind.lower()} join"
@@ -307,9 +318,9 @@ class _Planner:
 
     # -- aggregates -------------------------------------------------------------------------------------------------
 
-    def _aggregate(self, base: Aggregate, relation: Relation) -> Node:
+    def _recomputed_aggregate(self, base: Aggregate, relation: Relation) -> Node:
         if base.keys:
-            by = _positions(base.keys, base.input)
+            by = _key_positions(base.keys, base.input)
             return _keeping_results(self._recomputed(base, relation, [base.input], [by], "aggregate"), base)
         mark = Column(self._bigint().id, "", BOOL, False)
         marked = []
@@ -321,13 +332,14 @@ class _Planner:
         return self._recomputed(changed, whole, [base.input], [()], "aggregate", mark=mark)
 
     def _accumulable(self, base: Aggregate, relation: Relation) -> Node:
+        """An aggregate of which every call is a sum or count, or the least or greatest value."""
         values = CallValues(base, self._new)
         input = values.input
         below = self.planned(input)
-        by = _positions(base.keys, input)
+        by = _key_positions(base.keys, input)
 
         def distinct(value: Column) -> DistinctRows:
-            return self._distinct_rows(below, (*by, *_at([value], input)), drops_nulls=value.nullable)
+            return self._distinct_rows(below, (*by, *_positions_of([value], input)), drops_nulls=value.nullable)
 
         changes, (v, diff, branch) = self._scan(0, input.columns, "diff", "branch")
         is_branch = [
@@ -344,7 +356,7 @@ class _Planner:
 
         def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
             return tuple(
-                DistinctBranch(i + 1, (*by, *_at([values.distinct[i]], input)), running.counts.get(i + 1))
+                DistinctBranch(i + 1, (*by, *_positions_of([values.distinct[i]], input)), running.counts.get(i + 1))
                 for i in subset
             )
 
@@ -357,7 +369,7 @@ class _Planner:
                 (
                     distinct(values.distinct[subset[0]])
                     if len(subset) == 1
-                    else _distinct_values(below, by, _at([values.distinct[i] for i in subset], input)),
+                    else _distinct_values(below, by, _positions_of([values.distinct[i] for i in subset], input)),
                     branches(subset),
                 )
                 for subset in values.subsets
@@ -373,7 +385,7 @@ class _Planner:
 
     # -- recomputed by key ------------------------------------------------------------------------------------------
 
-    def _together(self, base: Aggregate | Window, relation: Relation) -> Node | None:
+    def _with_window_below(self, base: Aggregate | Window, relation: Relation) -> Node | None:
         """One node for `base` and a window below it. None if there is none, or others need the window's rows, too."""
         if isinstance(base, Aggregate) and not _is_accumulable(base):
             return None
@@ -386,7 +398,7 @@ class _Planner:
             return None
         keys = [key for key in partition_keys(window) if isinstance(key, ColumnRef)]
         what = "window and aggregate" if isinstance(base, Aggregate) else "window"
-        node = self._recomputed(window, relation, [input], [_positions(keys, input)], what)
+        node = self._recomputed(window, relation, [input], [_key_positions(keys, input)], what)
         if isinstance(base, Aggregate):
             node = _keeping_results(node, window)
         return replace(node, top_k=top_k_by_row_number(window, found.relation))
@@ -401,7 +413,12 @@ class _Planner:
         distinct: Sequence[bool] = (False, False),
         mark: Column | None = None,
     ) -> Recompute:
-        """`distinct`: for each input whether the result depends on the presence of rows only, not on multiplicities."""
+        """A node that computes the rows of the changed keys before and after the change.
+
+        `keys`: the positions of the key in each of `inputs`, () for all rows. `what`: the rule's name in EXPLAIN.
+        `distinct`: for each input whether the result depends on the presence of rows only, not on multiplicities.
+        `mark`: see `Recompute`.
+        """
         if not isinstance(base, SetOperation):
             inputs = [with_some_column(input, self._new) for input in inputs]
         scans: list[Relation] = []
@@ -410,7 +427,7 @@ class _Planner:
             scan, (version,) = self._scan(number, input.columns if mark is None else (*input.columns, mark))
             scans.append(scan)
             versions[scan.id] = version
-        over = _over(base, scans)
+        over = _over_scans(base, scans)
         statement, version = versioned(moved(relation, base, over), versions, self._new)
         branches = [
             self._distinct_rows(branch, tuple(range(len(branch.schema)))) if is_distinct else branch
@@ -450,13 +467,16 @@ class _Planner:
         changed, buckets = with_middle_buckets(relation)
         for number, scan in enumerate(scans):
             if buckets and {bucket.id for bucket in buckets} <= ids(scan.columns):
-                form = SpecialForm(_small_text(changed), f"d{number}", _at(buckets, scan), min(MIDDLE), max(MIDDLE))
+                form = SpecialForm(
+                    _small_text(changed), f"d{number}", _positions_of(buckets, scan), min(MIDDLE), max(MIDDLE)
+                )
                 return replace(statement, special=form, late=None)
         return statement
 
     # -- columns ----------------------------------------------------------------------------------------------------
 
     def _bigint(self) -> Column:
+        """A new column of the type of versions and diffs."""
         return self._new.column("", _ZERO)
 
     def _scan(self, number: int, columns: Sequence[Column], *more: str) -> tuple[Scan, tuple[Column, ...]]:
@@ -466,12 +486,14 @@ class _Planner:
 
 
 def _distinct_values(node: Node, key: tuple[int, ...], members: tuple[int, ...]) -> DistinctValues:
+    """The node for DISTINCT calls of several subsets of the same values (see `DistinctValues`)."""
     columns = tuple(node.relation.columns[position] for position in (*key, members[0]))
     schema = _schema(columns).append(pa.field(MEMBER, pa.int64()))
     return DistinctValues(schema, only(node.relation, columns), node, key, members)
 
 
 def _is_accumulable(node: Aggregate) -> bool:
+    """Whether the results follow from sums and counts, and from the least and greatest values."""
     return all(adds_up_by_value(call) or extreme(call) is not None for call in node.calls)
 
 
@@ -479,7 +501,7 @@ def _above_zero(version: Column) -> Expression:
     return Call(_ABOVE, (ColumnRef(version), _ZERO), BOOL, False)
 
 
-def _over(base: Relation, scans: Sequence[Relation]) -> Relation:
+def _over_scans(base: Relation, scans: Sequence[Relation]) -> Relation:
     """`base` with the statement's inputs instead of its own. The Sort below a Limit is kept."""
     if isinstance(base, Limit) and isinstance(base.input, Sort):
         return replace(base, input=replace(base.input, input=scans[0]))
@@ -502,7 +524,7 @@ def _only_projects(relation: Relation, base: Relation) -> bool:
     return relation is base
 
 
-def _chain(relation: Relation, base: Relation) -> list[Expression]:
+def _expressions_above(relation: Relation, base: Relation) -> list[Expression]:
     """The expressions of the nodes from `relation` down to `base`. An Unnest counts as one that can fail."""
     found: list[Expression] = []
     while relation is not base:
@@ -520,33 +542,34 @@ def _chain(relation: Relation, base: Relation) -> list[Expression]:
 _FAILS = Call(Function("unnest", (), BOOL, None), (), BOOL, False)
 
 
-def _expressions(relation: Relation, base: Scan) -> list[set[int]]:
-    """The ids of the scan's columns that each node above it reads or returns."""
-    found = []
+def _columns_read_above(relation: Relation, base: Scan) -> set[int]:
+    """The ids of the scan's columns that the nodes from `relation` down to it read or return."""
+    found: set[int] = set()
     while relation is not base:
         match relation:
             case Filter(predicate=predicate):
-                found.append(named(predicate))
+                found |= named(predicate)
             case Project(expressions=expressions):
-                found.append(named(expressions))
+                found |= named(expressions)
             case Unnest(arrays=arrays):
-                found.append(named(arrays))
+                found |= named(arrays)
         above = ids(relation.columns)
         (relation,) = inputs_of(relation)
-        found.append(above & ids(base.columns))
+        found |= above & ids(base.columns)
     return found
 
 
-def _positions(keys: Sequence[Expression], input: Relation) -> tuple[int, ...]:
-    return _at([key.column for key in keys if isinstance(key, ColumnRef)], input)
+def _key_positions(keys: Sequence[Expression], input: Relation) -> tuple[int, ...]:
+    """The positions in `input` of the keys that are columns. Keys that are expressions are omitted."""
+    return _positions_of([key.column for key in keys if isinstance(key, ColumnRef)], input)
 
 
-def _at(columns: Sequence[Column], input: Relation) -> tuple[int, ...]:
+def _positions_of(columns: Sequence[Column], input: Relation) -> tuple[int, ...]:
     position = {c.id: i for i, c in enumerate(input.columns)}
     return tuple(position[c.id] for c in columns)
 
 
-def _all(relation: Relation) -> tuple[int, ...]:
+def _all_positions(relation: Relation) -> tuple[int, ...]:
     return tuple(range(len(relation.columns)))
 
 

@@ -168,7 +168,7 @@ class IncrementalComputation:
     def _replace(self, operators: list[Operator], time: Timestamp) -> None:
         """Replaces the operators by others with the state at `time`."""
         for before, operator in zip(self._records, operators, strict=False):  # none in the first hydration
-            operator.record.follow(before)
+            operator.record.take_over(before)
         is_first = not self._records
         self._drop_state()
         self._operators, self._records, self._time = operators, [operator.record for operator in operators], time
@@ -395,7 +395,7 @@ class IncrementalComputation:
             await all_or_none(list(tasks.values()))
         except BaseException:
             for operator in operators:
-                operator.forget()
+                operator.roll_back()
             raise
         return tasks[id(self.root)].result()
 
@@ -442,7 +442,7 @@ async def _commit(operators: list[Operator], tick: Tick) -> None:
     await to_the_end(_committed(operators, tick))
     if tick.since is not None:
         for operator in operators:
-            operator.record.keep()
+            operator.record.commit()
 
 
 async def _committed(operators: list[Operator], tick: Tick) -> None:

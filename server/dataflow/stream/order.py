@@ -94,17 +94,17 @@ def _comparable(value: Any) -> Any:
 class OrderPlan:
     """WITHIN TIMESTAMP ORDER BY: a query over (diff, c0, c1, ...) that returns these columns, then computed sort keys.
 
-    `places`: the position of each key among the query's columns.
+    `positions`: those of the keys among the query's columns.
     """
 
     query: QueryPlan
     keys: tuple[SortKey, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
     @property
     def form(self) -> tuple[str, tuple[SortKey, ...], tuple[int, ...]]:
         """Equal for equivalent orders."""
-        return self.query.fingerprint, self.keys, self.places
+        return self.query.fingerprint, self.keys, self.positions
 
     @property
     def is_rowwise(self) -> bool:
@@ -147,7 +147,7 @@ class Order:
             except PgError as error:
                 raise evaluation_error(error) from None
             given = table.columns
-        by = [(given[place], key) for place, key in zip(self.plan.places, self.plan.keys, strict=True)]
+        by = [(given[i], key) for i, key in zip(self.plan.positions, self.plan.keys, strict=True)]
         return table.columns[: changes.num_columns], by
 
 

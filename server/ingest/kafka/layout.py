@@ -12,7 +12,7 @@ from catalog.source_definition import Encoding, Envelope, Format, Include
 from protocol.avro.columns import AvroColumn, columns_of
 from protocol.avro.decoder import Path, Wanted
 from protocol.avro.encoder import EncodedColumn
-from protocol.avro.schema import NULL, SCHEMA_HINT, Field, Record, SchemaError, Type, Union, parse_schema, without_null
+from protocol.avro.schema import NULL, SCHEMA_HINT, Field, Record, SchemaError, Union, parse_schema, without_null
 from protocol.cdcv2.avro_form import CdcSchema
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import printed_jsonb
@@ -174,10 +174,11 @@ def _part(
             assert schema is not None
             type = parse_schema(schema)
             if not isinstance(type, Record):
-                type = Record("", (Field("key" if is_key else "value", type),))
-                return _columns(columns_of(type)), _Wrapped(Wanted.all_of(type), registry, parse_schema(schema))
-            framed = encoding.options.get("confluent wire format", "true") != "false"
-            return _columns(columns_of(type)), AvroFormat(Wanted.all_of(type), registry, type, framed)
+                raise _unsupported(
+                    "Avro schemas that are not records are not supported",
+                    hint="Register a record that has the value as its field.",
+                )
+            return _columns(columns_of(type)), AvroFormat(Wanted.all_of(type), registry, type, _is_framed(encoding))
         case "text":
             path = ("key" if is_key else "text",)
             return [(Column(path[0], "text", False), path)], TextFormat(path)
@@ -206,10 +207,9 @@ def _count(encoding: Encoding) -> int:
     return int(text)
 
 
-def _Wrapped(wanted: Wanted, registry: SchemaRegistry | None, schema: Type) -> PartFormat:
-    raise _unsupported(
-        "Avro schemas that are not records are not supported", hint="Register a record that has the value as its field."
-    )
+def _is_framed(encoding: Encoding) -> bool:
+    """Whether Avro messages begin with the id of their schema in the registry."""
+    return encoding.options.get("confluent wire format", "true") != "false"
 
 
 def _columns(columns: Sequence[AvroColumn]) -> list[tuple[Column, Path]]:
@@ -220,6 +220,7 @@ def _columns(columns: Sequence[AvroColumn]) -> list[tuple[Column, Path]]:
 
 
 def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistry | None]) -> Layout:
+    """The layout of ENVELOPE DEBEZIUM and DEBEZIUM UPSERT: the columns are those of the field `after`."""
     assert format.value is not None
     if format.value.name != "avro" or schemas.value is None:
         raise _unsupported(
@@ -230,33 +231,16 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
         raise _unsupported(
             "Cannot use INCLUDE KEY with ENVELOPE DEBEZIUM: Debezium values include all keys.", hint="Omit INCLUDE KEY."
         )
-    classic = format.envelope is Envelope.DEBEZIUM
-    encoding = encoded_key(format, schemas)
-    if encoding is None or encoding.name != "avro" or schemas.key is None:
-        if classic:
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "ENVELOPE DEBEZIUM requires a table with a primary key",
-                detail="The messages have no key with an Avro schema.",
-                hint="Add a primary key to the upstream table, or set message.key.columns of the connector.",
-            )
-        raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified", hint=_KEY_FORMAT)
-    envelope, key_type = parse_schema(schemas.value), parse_schema(schemas.key)
+    retracts = format.envelope is Envelope.DEBEZIUM  # the rows of `before`, not those that have the key
+    encoding, key_schema = _debezium_key_encoding(format, schemas)
+    envelope, key_type = parse_schema(schemas.value), parse_schema(key_schema)
     if not isinstance(envelope, Record) or not isinstance(key_type, Record):
         raise _unsupported("ENVELOPE DEBEZIUM requires records as key and value", hint=CONNECTOR)
     after = _row_type(envelope, AFTER)
     fields: dict[str, Wanted | tuple[AvroColumn, ...]] = {AFTER: Wanted.all_of(after, (AFTER,), nullable=True)}
     origin = None
-    if classic:
-        before = envelope.field(BEFORE)
-        if before is None:
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "'before' column missing from debezium input",
-                hint="Use ENVELOPE DEBEZIUM UPSERT, which does not need it.",
-            )
-        if columns_of(_row_type(envelope, BEFORE)) != columns_of(after):
-            raise _unsupported("'before' type differs from 'after' column", hint=CONNECTOR)
+    if retracts:
+        _check_before(envelope, after)
         fields[BEFORE] = Wanted.all_of(after, (BEFORE,), nullable=True)
         fields[OP] = _single(envelope, OP)
         origin, fields[SOURCE] = _source(envelope)
@@ -264,22 +248,47 @@ def _debezium(format: Format, schemas: Schemas, registry: Mapping[str, SchemaReg
     columns = [column for column, _ in found]
     key = _debezium_key(key_type, columns)
     metadata = _included(format, columns)
-    if metadata and classic:
+    if metadata and retracts:
         raise _unsupported(
             "INCLUDE is not supported with ENVELOPE DEBEZIUM: the metadata of a retracted row is not known",
             hint="Omit INCLUDE.",
         )
-    framed = format.value.options.get("confluent wire format", "true") != "false"
-    key_framed = encoding.options.get("confluent wire format", "true") != "false"
     return Layout(
         _unique(columns),
         key,
         tuple((position, path) for position, (_, path) in enumerate(found)),
         metadata,
-        AvroFormat(Wanted.all_of(key_type), registry["key"], key_type, key_framed),
-        AvroFormat(Wanted(fields), registry["value"], envelope, framed),
+        AvroFormat(Wanted.all_of(key_type), registry["key"], key_type, _is_framed(encoding)),
+        AvroFormat(Wanted(fields), registry["value"], envelope, _is_framed(format.value)),
         origin=origin,
     )
+
+
+def _debezium_key_encoding(format: Format, schemas: Schemas) -> tuple[Encoding, str]:
+    """The encoding of the key and its Avro schema. PgError 0A000 if there is none."""
+    encoding = encoded_key(format, schemas)
+    if encoding is not None and encoding.name == "avro" and schemas.key is not None:
+        return encoding, schemas.key
+    if format.envelope is Envelope.DEBEZIUM:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "ENVELOPE DEBEZIUM requires a table with a primary key",
+            detail="The messages have no key with an Avro schema.",
+            hint="Add a primary key to the upstream table, or set message.key.columns of the connector.",
+        )
+    raise _unsupported("ENVELOPE [DEBEZIUM] UPSERT requires that KEY FORMAT be specified", hint=_KEY_FORMAT)
+
+
+def _check_before(envelope: Record, after: Record) -> None:
+    """PgError 0A000 if the messages have no field `before` with the columns of `after`."""
+    if envelope.field(BEFORE) is None:
+        raise PgError(
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "'before' column missing from debezium input",
+            hint="Use ENVELOPE DEBEZIUM UPSERT, which does not need it.",
+        )
+    if columns_of(_row_type(envelope, BEFORE)) != columns_of(after):
+        raise _unsupported("'before' type differs from 'after' column", hint=CONNECTOR)
 
 
 def _debezium_key(key_type: Record, columns: Sequence[Column]) -> tuple[tuple[int, tuple[str, ...]], ...]:
@@ -390,8 +399,7 @@ def _changes(
         )
     schema = CdcSchema.of(parse_schema(schemas.value))
     columns = [Column(c.name, c.meaning.type, c.nullable) for c in schema.columns()]
-    framed = format.value.options.get("confluent wire format", "true") != "false"
-    changes = AvroChanges(schema, registry["value"], framed=framed)
+    changes = AvroChanges(schema, registry["value"], framed=_is_framed(format.value))
     return Layout(_unique(columns), (), (), (), None, BytesFormat(("data",)), changes=changes)
 
 

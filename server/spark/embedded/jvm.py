@@ -159,6 +159,42 @@ def kill_leftover_processes(directory: Path) -> None:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
+def _arguments(memory_mb: int, extra_flags: Sequence[str], directory: Path, log: Path) -> list[str]:
+    """The arguments of `java`. Writes the configuration of Spark's log, which goes to `log`, to `directory`."""
+    log4j = directory / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    properties = {
+        "java.io.tmpdir": str(directory),
+        "log4j2.configurationFile": log4j.as_uri(),
+        "tidewire.log": str(log),
+    }
+    return [
+        *flags(),
+        f"-Xms{min(HEAP_MIN_MB, memory_mb)}m",
+        f"-Xmx{memory_mb}m",
+        *extra_flags,
+        "-cp",
+        class_path(),
+        *(f"-D{key}={value}" for key, value in properties.items()),
+        MAIN_CLASS,
+    ]
+
+
+def _jvm_environment(gateway_info: Path, master: str) -> dict[str, str]:
+    """The environment of `java`, which writes the port and token of its gateway to the file `gateway_info`."""
+    environ = {
+        "MALLOC_ARENA_MAX": str(MALLOC_ARENAS),
+        **os.environ,
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": worker_python(),
+        "PYSPARK_PIN_THREAD": "true",  # one Java thread per Python thread
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway_info),
+    }
+    if master.startswith("local"):
+        environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+    return environ
+
+
 class Jvm:
     """A running JVM and its py4j gateway. Each Python thread that uses it gets its own connection and Java thread."""
 
@@ -184,35 +220,9 @@ class Jvm:
         self.directory = directory
         self.log = log
         self._info = directory / "gateway"
-        log4j = directory / "log4j2.properties"
-        log4j.write_text(_LOG4J)
-        own = {
-            "java.io.tmpdir": str(directory),
-            "log4j2.configurationFile": log4j.as_uri(),
-            "tidewire.log": str(log),
-        }
         self._properties = dict(properties)
-        command = [
-            str(java.executable),
-            *flags(),
-            f"-Xms{min(HEAP_MIN_MB, memory_mb)}m",
-            f"-Xmx{memory_mb}m",
-            *extra_flags,
-            "-cp",
-            class_path(),
-            *(f"-D{key}={value}" for key, value in own.items()),
-            MAIN_CLASS,
-        ]
-        environ = {
-            "MALLOC_ARENA_MAX": str(MALLOC_ARENAS),
-            **os.environ,
-            "SPARK_HOME": str(spark_home()),
-            "PYSPARK_PYTHON": worker_python(),
-            "PYSPARK_PIN_THREAD": "true",  # one Java thread per Python thread
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info),
-        }
-        if master.startswith("local"):
-            environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        command = [str(java.executable), *_arguments(memory_mb, extra_flags, directory, log)]
+        environ = _jvm_environment(self._info, master)
         if is_local_cluster(master):
             environ |= environment(spark_home(), java, directory, log.parent / "executors")
         with log.open("ab") as output:

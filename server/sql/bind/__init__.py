@@ -14,8 +14,8 @@
     leaves     `names`, `literals`, `session`, `volatile`
     operators  `operators`, `connectives`, `predicates`, `row_values`, `quantified`, `subqueries`
     values     `conditionals`, `arrays`, `rows`, `casts`, `mz_timestamps`, `domains`
-    functions  `functions`, `grammar`, `aggregates` (`inherited_order`, `hypothetical_sets`), `json_records`; `calls`
-               chooses among the rows of the function table
+    functions  `functions`, which binds the calls of `written_calls`; `grammar`, `aggregates` (`inherited_order`,
+               `hypothetical_sets`), `json_records`; `calls` chooses among the rows of the function table
     all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys
 
 Unsupported trees are refused by name (0A000). Views and common table expressions are bound once per reference, so that

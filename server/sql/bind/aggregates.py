@@ -1,4 +1,4 @@
-"""Calls of aggregates: DISTINCT, ORDER BY, FILTER, WITHIN GROUP, and GROUPING()."""
+"""Calls of aggregates with DISTINCT, ORDER BY and FILTER, and GROUPING()."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from protocol.pgwire.types import INT4
 from server.sql.bind.binder import Binder
 from server.sql.bind.calls import call_of, check_available, operator, placed_at, polymorphic
 from server.sql.bind.keys import groupable, sort_key
+from server.sql.bind.written_calls import WrittenCall
 from server.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, SortKey, walk
-from server.sql.functions import resolve, syntax
+from server.sql.functions import syntax
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.resolve import Resolved
 from server.sql.functions.table import ANY, FUNCTIONS, Kind
@@ -28,19 +29,19 @@ ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
 def aggregate_call(
     binder: Binder,
     resolved: Resolved,
-    arguments: list[Expression],
-    distinct: bool,
-    order_trees: Sequence[exp.Ordered],
-    where: exp.Expr | None,
+    written: WrittenCall,
+    arguments: Sequence[Expression],
     scope: Scope,
     inner: Scope,
+    *,
     over: bool,
-    tree: exp.Expr,
 ) -> Expression:
-    """An aggregate call with its arguments, DISTINCT, ORDER BY and FILTER. 42803 if the clause allows no aggregates.
+    """An aggregate call with DISTINCT, ORDER BY and FILTER. 42803 if the clause allows no aggregates.
 
-    `scope` is the scope of the call, `inner` that of its arguments. `over`: OVER follows.
+    `arguments`: the bound arguments. `scope` is the scope of the call, `inner` that of its arguments. `over`: OVER
+    follows.
     """
+    tree = written.tree
     function = resolved.function
     with placed_at(binder, tree):
         check_available(binder, function)
@@ -60,7 +61,7 @@ def aggregate_call(
 
     order: tuple[SortKey, ...]
     if function.name in ORDERED_SETS:
-        order = (sort_key(binder, order_trees[0], coerced[-1]),)
+        order = (sort_key(binder, written.order[0], coerced[-1]),)
         if len(coerced) > 1 and not isinstance(coerced[0], Literal):
             raise binder.unsupported(
                 f"a fraction of {function.name} that is not a constant",
@@ -68,17 +69,17 @@ def aggregate_call(
                 hint="Write the fraction as a literal, and call the aggregate once for each fraction.",
             )
     else:
-        order = tuple(sort_key(binder, o, sorted_by(binder.expression(o.this, inner))) for o in order_trees)
-    if distinct and any(key.expression not in coerced for key in order):
+        order = tuple(sort_key(binder, o, sorted_by(binder.expression(o.this, inner))) for o in written.order)
+    if written.is_distinct and any(key.expression not in coerced for key in order):
         message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list"
         raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))
     if order and function.name not in ORDER_MATTERS:
         order = ()
     for argument in coerced:
-        if distinct:
+        if written.is_distinct:
             operator(binder, "=", [argument, argument], tree)
             groupable(binder, argument, tree, by_keys=function.name in ("count", "min", "max"))
-    condition = binder.condition(where, inner, "FILTER") if where is not None else None
+    condition = None if written.condition is None else binder.condition(written.condition, inner, "FILTER")
     level = 0
     if not over:
         parts = (*coerced, *(key.expression for key in order), *(() if condition is None else (condition,)))
@@ -86,7 +87,15 @@ def aggregate_call(
     coerced, result = polymorphic(binder, resolved, coerced)
     call = call_of(function, coerced, result)
     return Aggregate(
-        *(function, coerced, call.type, call.nullable, call.precision, distinct, order, condition, binder.at(tree)),
+        function,
+        coerced,
+        call.type,
+        call.nullable,
+        call.precision,
+        distinct=written.is_distinct,
+        order=order,
+        filter=condition,
+        position=binder.at(tree),
         level=level,
     )
 
@@ -106,21 +115,6 @@ def _level_of_aggregate(binder: Binder, parts: Sequence[Expression], scope: Scop
         message = f"aggregate functions are not allowed in {owner.clause}"
         raise PgError(SqlState.GROUPING_ERROR, message, position=binder.at(tree))
     return owner.level
-
-
-def ordered_set_terms(
-    binder: Binder, name: str, within: Sequence[exp.Ordered] | None, ordered_inside: bool, tree: exp.Expr
-) -> list[exp.Ordered]:
-    """The terms of WITHIN GROUP (ORDER BY ...), which are arguments too. 42809."""
-    if within is None:
-        message = f"WITHIN GROUP is required for ordered-set aggregate {name}"
-        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(tree))
-    if name not in ORDERED_SETS:
-        raise resolve.no_such("function", f"{name}(...)", 2, binder.at(tree))
-    if ordered_inside:
-        message = "cannot use DISTINCT or ORDER BY with WITHIN GROUP"
-        raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
-    return list(within)
 
 
 def grouping_call(binder: Binder, tree: exp.Anonymous, scope: Scope) -> Expression:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT, UNKNOWN
-from server.sql.bind.aggregates import aggregate_call, grouping_call, is_aggregate, ordered_set_terms
+from server.sql.bind.aggregates import aggregate_call, grouping_call, is_aggregate
 from server.sql.bind.arrays import array_query
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import applied, call_or_cast, resolved_function
@@ -30,6 +30,7 @@ from server.sql.bind.shapes import function_name, unparenthesised
 from server.sql.bind.table_functions import set_returning
 from server.sql.bind.volatile import NAMES as VOLATILE_NAMES
 from server.sql.bind.volatile import serial_sequence, volatile
+from server.sql.bind.written_calls import WrittenCall, ordered_set_call, written_call
 from server.sql.constant import PRIVILEGE_FUNCTIONS, SIGNALS
 from server.sql.expressions import Expression, Literal
 from server.sql.functions import intervals, resolve
@@ -41,71 +42,61 @@ from server.sql.waiting import WAITING
 
 
 @form(exp.Anonymous, exp.Filter, exp.WithinGroup)
-def function(binder: Binder, tree: exp.Expr, scope: Scope, over: bool = False) -> Expression:
+def function(binder: Binder, tree: exp.Expr, scope: Scope, *, over: bool = False) -> Expression:
     """A call by name with its FILTER and WITHIN GROUP. `over`: OVER follows, so a window function is allowed.
 
     42883, 42725; 42809 if a clause after the call does not match the kind of function.
     """
-    where = None
-    call = tree
-    if isinstance(call, exp.Filter):
-        where = call.expression.this
-        call = call.this
-    within = None
-    if isinstance(call, exp.WithinGroup):
-        within = call.expression.expressions
-        call = call.this
-    if isinstance(call, exp.Dot) and call.this.name == "pg_catalog":
-        call = call.expression
-    if not isinstance(call, exp.Anonymous):
-        raise binder.unsupported("FILTER here", tree, hint="Write FILTER directly after the call of an aggregate.")
-    name = function_name(call)
-    arguments, distinct, order_trees, star = _argument_list(call)
-    if within is not None and name in HYPOTHETICAL_SETS and not (distinct or order_trees):
-        return hypothetical_set(binder, name, arguments, within, where, scope, call)
-    if within is not None or name in ORDERED_SETS:
-        order_trees = ordered_set_terms(binder, name, within, distinct or bool(order_trees), call)
-        arguments.extend(order.this for order in order_trees)
-    if star and distinct:
-        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "*"', position=binder.at(call))
-    own = _own_form(binder, name, arguments, star, scope, call)
+    call = written_call(binder, tree)
+    position = binder.at(call.tree)
+    if call.within is not None and call.name in HYPOTHETICAL_SETS and not (call.is_distinct or call.order):
+        return hypothetical_set(binder, call, call.within, scope)
+    if call.within is not None or call.name in ORDERED_SETS:
+        call = ordered_set_call(binder, call)
+    if call.has_star and call.is_distinct:
+        raise PgError(SqlState.SYNTAX_ERROR, 'syntax error at or near "*"', position=position)
+    own = _own_form(binder, call, scope)
     if own is not None:
         return own
-    if name == "make_interval":
-        arguments = intervals.positional(arguments)
-    if name == "normalize" and len(arguments) == 2 and isinstance(arguments[1], exp.Column):
-        arguments = [arguments[0], normal_form(binder, arguments[1])]
-    nests = is_aggregate(name) and scope.clause is None and not over
+    nests = is_aggregate(call.name) and scope.clause is None and not over
     inner = in_clause(scope, clause="aggregate function calls") if nests else scope
-    bound = [binder.expression(a, inner) for a in arguments]
-    if name == "age" and len(bound) == 1:
+    bound = _bound_arguments(binder, call, inner)
+    if call.has_star and call.name != "count":
+        raise resolve.no_such("function", f"{call.name}()", 2, position)
+    resolved = resolved_function(binder, call.name, tuple(a.type.without_modifiers for a in bound), call.tree)
+    if resolved is None:
+        return call_or_cast(binder, call.name, bound, call.tree)
+    if resolved.function.kind is Kind.SCALAR:
+        if call.condition is not None or call.is_distinct or call.order:
+            what = "FILTER" if call.condition is not None else "DISTINCT" if call.is_distinct else "ORDER BY"
+            message = f"{what} specified, but {call.name} is not an aggregate function"
+            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=position)
+        return applied(binder, resolved, bound, call.tree)
+    if resolved.function.kind is Kind.WINDOW and not over:
+        message = f"window function {call.name} requires an OVER clause"
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=position)
+    return aggregate_call(binder, resolved, call, bound, scope, inner, over=over)
+
+
+def _bound_arguments(binder: Binder, call: WrittenCall, scope: Scope) -> list[Expression]:
+    """The arguments, with those that the call omits or names by a keyword."""
+    arguments = call.arguments
+    if call.name == "make_interval":
+        arguments = intervals.positional(list(arguments))
+    if call.name == "normalize" and len(arguments) == 2 and isinstance(arguments[1], exp.Column):
+        arguments = [arguments[0], normal_form(binder, arguments[1])]
+    bound = [binder.expression(a, scope) for a in arguments]
+    if call.name == "age" and len(bound) == 1:
         if bound[0].type == UNKNOWN:
             message = "function age(unknown) is not unique"
-            raise PgError(SqlState.AMBIGUOUS_FUNCTION, message, position=binder.at(call))
-        bound.insert(0, session_value(binder, "current_date", call))
-    types = tuple(a.type.without_modifiers for a in bound)
-    if star and name != "count":
-        shown = f"{name}()"
-        raise resolve.no_such("function", shown, 2, binder.at(call))
-    resolved = resolved_function(binder, name, types, call)
-    if resolved is None:
-        return call_or_cast(binder, name, bound, call)
-    if resolved.function.kind is Kind.SCALAR:
-        if where is not None or distinct or order_trees:
-            what = "FILTER" if where is not None else "DISTINCT" if distinct else "ORDER BY"
-            message = f"{what} specified, but {name} is not an aggregate function"
-            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(call))
-        return applied(binder, resolved, bound, call)
-    if resolved.function.kind is Kind.WINDOW and not over:
-        message = f"window function {name} requires an OVER clause"
-        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(call))
-    return aggregate_call(binder, resolved, bound, distinct, order_trees, where, scope, inner, over, call)
+            raise PgError(SqlState.AMBIGUOUS_FUNCTION, message, position=binder.at(call.tree))
+        bound.insert(0, session_value(binder, "current_date", call.tree))
+    return bound
 
 
-def _own_form(
-    binder: Binder, name: str, arguments: list[exp.Expr], star: bool, scope: Scope, call: exp.Anonymous
-) -> Expression | None:
+def _own_form(binder: Binder, written: WrittenCall, scope: Scope) -> Expression | None:
     """Functions whose arguments do not follow a row of the function table; None for all other functions."""
+    call, name, arguments, star = written.tree, written.name, list(written.arguments), written.has_star
     if name in SETS or name == "unnest":
         return set_returning(binder, call, scope)
     if name == "grouping":
@@ -169,18 +160,3 @@ def qualified_function(binder: Binder, tree: exp.Dot, scope: Scope) -> Expressio
     if (field := selected_field_of_value(binder, tree, scope)) is not None:
         return field
     raise binder.unsupported("field selection", tree, hint="Name the column in the query that makes the row.")
-
-
-def _argument_list(call: exp.Anonymous) -> tuple[list[exp.Expr], bool, list[exp.Ordered], bool]:
-    """The arguments, whether DISTINCT is given, the terms of ORDER BY, and whether the list is (*)."""
-    arguments = list(call.expressions)
-    distinct, order, star = False, [], False
-    if arguments and isinstance(arguments[-1], exp.Order):
-        last = arguments.pop()
-        order = list(last.expressions)
-        arguments.append(last.this)
-    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
-        arguments, distinct = list(arguments[0].expressions), True
-    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-        arguments, star = [], True
-    return arguments, distinct, order, star

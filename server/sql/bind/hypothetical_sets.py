@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
+from server.sql.bind.written_calls import WrittenCall
 from server.sql.expressions import Expression
 from server.sql.functions import resolve
 from server.sql.scope import Scope
@@ -22,16 +23,9 @@ from server.sql.scope import Scope
 HYPOTHETICAL_SETS = ("rank", "dense_rank", "percent_rank", "cume_dist")
 
 
-def hypothetical_set(
-    binder: Binder,
-    name: str,
-    arguments: Sequence[exp.Expr],
-    within: Sequence[exp.Ordered],
-    where: exp.Expr | None,
-    scope: Scope,
-    tree: exp.Expr,
-) -> Expression:
-    """The call's value. 42883 if there are not as many arguments as there are terms of ORDER BY."""
+def hypothetical_set(binder: Binder, call: WrittenCall, within: Sequence[exp.Ordered], scope: Scope) -> Expression:
+    """The call's value. `within`: the terms of WITHIN GROUP. 42883 if their number is not that of the arguments."""
+    name, arguments, where, tree = call.name, call.arguments, call.condition, call.tree
     if len(arguments) != len(within):
         error = resolve.no_such("function", f"{name}(...)", len(arguments), binder.at(tree))
         error.hint = (

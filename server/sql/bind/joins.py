@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -31,58 +31,108 @@ def crossed(left: FromItem, right: FromItem) -> FromItem:
 
 def joined(binder: Binder, left: FromItem, right: FromItem, join: exp.Join, outer: Scope) -> FromItem:
     """A join of any kind: ON, USING or NATURAL. 42703 and 42702 for columns of USING, 42P10 for LATERAL."""
+    kind = _kind_of(binder, join)
+    pairs = _merged_pairs(join, left, right)
+    condition = _condition(binder, left, right, join, pairs, outer)
+    if condition is None and kind is not JoinKind.CROSS:
+        condition = Literal(True, BOOL)
+    is_left_nullable = kind in (JoinKind.RIGHT, JoinKind.FULL)
+    is_right_nullable = kind in (JoinKind.LEFT, JoinKind.FULL)
+    left_entries = _nullable_entries(left.entries) if is_left_nullable else left.entries
+    right_entries = _nullable_entries(right.entries) if is_right_nullable else right.entries
+    columns = tuple(
+        replace(column, nullable=column.nullable or is_nullable)
+        for relation, is_nullable in ((left.relation, is_left_nullable), (right.relation, is_right_nullable))
+        for column in relation.columns
+    )
+    if right.lateral and is_left_nullable:
+        _check_lateral(left, right)
+    node = Join(kind, left.relation, right.relation, condition, columns, right.lateral)
+    lateral = left.lateral or right.lateral
+    if not pairs:
+        return FromItem(node, left_entries + right_entries, lateral)
+    merged = _merged_entries(binder, pairs, left_entries, right_entries, kind)
+    entries = merged + [
+        replace(entry, visible=entry.visible and i not in hidden)
+        for side, hidden in (
+            (left_entries, {pair.left for pair in pairs}),
+            (right_entries, {pair.right for pair in pairs}),
+        )
+        for i, entry in enumerate(side)
+    ]
+    if (alias := join.args.get("alias")) is not None:
+        entries += [replace(entry, table=alias.name, visible=False) for entry in merged]
+    return FromItem(node, entries, lateral)
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedPair:
+    """A column of USING or NATURAL: its name, and the positions of its entries on both sides.
+
+    The two are merged into one column. `*` and bare names do not find the original columns, but `table.column` does.
+    `nullable`: both may be NULL, apart from the NULLs of an outer join.
+    """
+
+    name: str
+    left: int
+    right: int
+    nullable: bool
+
+
+def _kind_of(binder: Binder, join: exp.Join) -> JoinKind:
+    """0A000 for kinds that PostgreSQL does not have, such as SEMI."""
     side, kind = (join.args.get(k) or "" for k in ("side", "kind"))
-    names = [i.name for i in join.args.get("using") or ()]
-    natural = join.args.get("method") == "NATURAL"
-    if natural:
-        visible = {e.name for e in right.entries if e.visible}
-        names = [e.name for e in left.entries if e.visible and e.name in visible]
     if kind not in ("", "INNER", "OUTER", "CROSS") or join.args.get("method") not in (None, "", "NATURAL"):
         raise binder.unsupported(
             f"{kind} JOIN", join, hint="Use [INNER] JOIN, LEFT, RIGHT or FULL JOIN, CROSS JOIN, or EXISTS (...)."
         )
-    join_kind = JoinKind(side) if side else JoinKind.CROSS if kind == "CROSS" else JoinKind.INNER
-    merged: list[tuple[str, Entry, Entry]] = []
-    condition: Expression | None = None
+    return JoinKind(side) if side else JoinKind.CROSS if kind == "CROSS" else JoinKind.INNER
+
+
+def _merged_pairs(join: exp.Join, left: FromItem, right: FromItem) -> list[_MergedPair]:
+    """The columns of USING, or those that a NATURAL join finds on both sides. 42701, 42702, 42703."""
+    names = [i.name for i in join.args.get("using") or ()]
+    if join.args.get("method") == "NATURAL":
+        visible = {e.name for e in right.entries if e.visible}
+        names = [e.name for e in left.entries if e.visible and e.name in visible]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
         message = f'column name "{twice}" appears more than once in USING clause'
         raise PgError(SqlState.DUPLICATE_COLUMN, message)
-    if names:
-        merged = [(n, _using(n, left, "left"), _using(n, right, "right")) for n in names]
-        condition = conjunction(
-            [operator(binder, "=", [binder.read(a.expression), binder.read(b.expression)], join) for _, a, b in merged]
-        )
-    elif join.args.get("on") is not None:
-        scope = Scope(
-            left.entries + right.entries, outer.parent, outer.common_tables, "JOIN conditions", level=outer.level
-        )
-        seen = {entry.table for entry in scope.entries}
-        names_here = real_names(join.parent) if join.parent is not None else {}
-        scope.real_names = {real: alias for real, alias in names_here.items() if alias in seen}
-        scope.hidden = outer.hidden - seen
-        condition = binder.condition(join.args["on"], scope, "JOIN/ON")
-    if condition is None and join_kind is not JoinKind.CROSS:
-        condition = Literal(True, BOOL)
-    left_entries = _maybe_null(left.entries, join_kind in (JoinKind.RIGHT, JoinKind.FULL))
-    right_entries = _maybe_null(right.entries, join_kind in (JoinKind.LEFT, JoinKind.FULL))
-    columns = tuple(
-        replace(c, nullable=c.nullable or nulls)
-        for relation, nulls in (
-            (left.relation, join_kind in (JoinKind.RIGHT, JoinKind.FULL)),
-            (right.relation, join_kind in (JoinKind.LEFT, JoinKind.FULL)),
-        )
-        for c in relation.columns
-    )
-    if right.lateral and join_kind in (JoinKind.RIGHT, JoinKind.FULL):
-        _check_lateral(left, right)
-    node = Join(join_kind, left.relation, right.relation, condition, columns, right.lateral)
-    if not names:
-        return FromItem(node, left_entries + right_entries, left.lateral or right.lateral)
-    entries = _merged(binder, merged, left_entries, right_entries, left, right, join_kind)
-    if (alias := join.args.get("alias")) is not None:
-        entries += [replace(entry, table=alias.name, visible=False) for entry in entries[: len(merged)]]
-    return FromItem(node, entries, left.lateral or right.lateral)
+    pairs = []
+    for name in names:
+        i, j = _position(name, left, "left"), _position(name, right, "right")
+        nullable = left.entries[i].expression.nullable and right.entries[j].expression.nullable
+        pairs.append(_MergedPair(name, i, j, nullable))
+    return pairs
+
+
+def _position(name: str, side: FromItem, which: str) -> int:
+    found = [i for i, entry in enumerate(side.entries) if entry.name == name and entry.visible]
+    if not found:
+        message = f'column "{name}" specified in USING clause does not exist in {which} table'
+        raise PgError(SqlState.UNDEFINED_COLUMN, message)
+    if len(found) > 1:
+        message = f'common column name "{name}" appears more than once in {which} table'
+        raise PgError(SqlState.AMBIGUOUS_COLUMN, message)
+    return found[0]
+
+
+def _condition(
+    binder: Binder, left: FromItem, right: FromItem, join: exp.Join, pairs: Sequence[_MergedPair], outer: Scope
+) -> Expression | None:
+    """The equality of all pairs, or the condition of ON; None if there is neither."""
+    if pairs:
+        operands = [(left.entries[pair.left].expression, right.entries[pair.right].expression) for pair in pairs]
+        return conjunction([operator(binder, "=", [binder.read(a), binder.read(b)], join) for a, b in operands])
+    if join.args.get("on") is None:
+        return None
+    scope = Scope(left.entries + right.entries, outer.parent, outer.common_tables, "JOIN conditions", level=outer.level)
+    seen = {entry.table for entry in scope.entries}
+    names_here = real_names(join.parent) if join.parent is not None else {}
+    scope.real_names = {real: alias for real, alias in names_here.items() if alias in seen}
+    scope.hidden = outer.hidden - seen
+    return binder.condition(join.args["on"], scope, "JOIN/ON")
 
 
 def _check_lateral(left: FromItem, right: FromItem) -> None:
@@ -97,56 +147,29 @@ def _check_lateral(left: FromItem, right: FromItem) -> None:
             )
 
 
-def _using(name: str, side: FromItem, which: str) -> Entry:
-    found = [e for e in side.entries if e.name == name and e.visible]
-    if not found:
-        message = f'column "{name}" specified in USING clause does not exist in {which} table'
-        raise PgError(SqlState.UNDEFINED_COLUMN, message)
-    if len(found) > 1:
-        message = f'common column name "{name}" appears more than once in {which} table'
-        raise PgError(SqlState.AMBIGUOUS_COLUMN, message)
-    return found[0]
-
-
-def _merged(
+def _merged_entries(
     binder: Binder,
-    merged: Sequence[tuple[str, Entry, Entry]],
-    left_entries: list[Entry],
-    right_entries: list[Entry],
-    left: FromItem,
-    right: FromItem,
+    pairs: Sequence[_MergedPair],
+    left_entries: Sequence[Entry],
+    right_entries: Sequence[Entry],
     kind: JoinKind,
 ) -> list[Entry]:
-    """The merged columns without a table name, then all columns of both sides.
-
-    The sides' merged columns are hidden from `*` and bare names, but can be referenced by table name.
-    """
-    result = []
-    for name, a, b in merged:
-        after_a = left_entries[left.entries.index(a)].expression
-        after_b = right_entries[right.entries.index(b)].expression
-        _, (x, y) = binder.to_common([after_a, after_b], "JOIN/USING")
+    """The merged columns, without a table name: the side that is never NULL, or COALESCE of both in a FULL JOIN."""
+    merged = []
+    for pair in pairs:
+        left, right = left_entries[pair.left].expression, right_entries[pair.right].expression
+        _, (x, y) = binder.to_common([left, right], "JOIN/USING")
         expression: Expression = y if kind is JoinKind.RIGHT else x
         if kind is JoinKind.FULL:
-            expression = Call(syntax.COALESCE, (x, y), x.type, a.expression.nullable and b.expression.nullable)
-        result.append(Entry(name, expression, None))
-    hidden_left = {left.entries.index(a) for _, a, _ in merged}
-    hidden_right = {right.entries.index(b) for _, _, b in merged}
-    result += [replace(e, visible=e.visible and i not in hidden_left) for i, e in enumerate(left_entries)]
-    result += [replace(e, visible=e.visible and i not in hidden_right) for i, e in enumerate(right_entries)]
-    return result
+            expression = Call(syntax.COALESCE, (x, y), x.type, pair.nullable)
+        merged.append(Entry(pair.name, expression, None))
+    return merged
 
 
-def _maybe_null(entries: list[Entry], nulls: bool) -> list[Entry]:
-    """If `nulls`, the entries as nullable: the outer join may fill their side with NULLs."""
-    if not nulls:
-        return entries
-    inner = {}
-    for entry in entries:
-        expression = entry.expression
+def _nullable_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of a side that an outer join may fill with NULLs."""
 
-        def change(node: Any) -> Any | None:
-            return ColumnRef(replace(node.column, nullable=True)) if isinstance(node, ColumnRef) else None
+    def nullable(node: Any) -> Any | None:
+        return ColumnRef(replace(node.column, nullable=True)) if isinstance(node, ColumnRef) else None
 
-        inner[id(entry)] = replace(entry, expression=transform(expression, change), is_extended=True)
-    return [inner[id(entry)] for entry in entries]
+    return [replace(e, expression=transform(e.expression, nullable), is_extended=True) for e in entries]

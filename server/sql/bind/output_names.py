@@ -1,6 +1,8 @@
-"""Names of output columns without AS."""
+"""Names of output columns without AS, by the rules of PostgreSQL (FigureColname in parse_target.c)."""
 
 from __future__ import annotations
+
+from enum import Enum, auto
 
 from sqlglot import exp
 
@@ -13,68 +15,79 @@ from server.sql.bind.shapes import function_name
 _NAMELESS = "?column?"
 
 
+class _Strength(Enum):
+    """How well a name describes its expression. A cast or CASE takes the name of its operand only if it is STRONG."""
+
+    NONE = auto()
+    WEAK = auto()  # that of a type, or `case`
+    STRONG = auto()  # that of a column or function
+
+
 def output_name(tree: exp.Expr) -> str:
-    """PostgreSQL's name for an output column without AS (FigureColname)."""
-    return _figured(tree)[0]
+    """The name of an output column without AS."""
+    return _named(tree)[0]
 
 
-def _figured(tree: exp.Expr) -> tuple[str, int]:
-    """A name and its strength: 0 none, 1 from a type or CASE, 2 a real name."""
+def _named(tree: exp.Expr) -> tuple[str, _Strength]:
     match tree:
         case exp.Column() if isinstance(tree.this, exp.Star):
-            return tree.table, 2
+            return tree.table, _Strength.STRONG
         case exp.Column() | exp.Identifier():
-            return tree.name, 2
+            return tree.name, _Strength.STRONG
         case exp.Tuple():
-            return "row", 2
+            return "row", _Strength.STRONG
         case exp.Anonymous():
-            return function_name(tree), 2
+            return function_name(tree), _Strength.STRONG
         case exp.Dot():
-            return _figured(tree.expression)
+            return _named(tree.expression)
         case exp.Filter() | exp.WithinGroup() | exp.Window() | exp.Paren() | exp.Bracket() | exp.Collate():
-            return _figured(tree.this)
+            return _named(tree.this)
         case exp.Cast():
-            name, worth = _figured(tree.this)
-            return (name, worth) if worth == 2 else (_type_name(tree.args["to"]), 1)
+            name, strength = _named(tree.this)
+            return (name, strength) if strength is _Strength.STRONG else (_type_name(tree.args["to"]), _Strength.WEAK)
         case exp.Interval():
-            return "interval", 1
+            return "interval", _Strength.WEAK
         case exp.Case():
             default = tree.args.get("default")
-            name, worth = _figured(default) if default is not None else (_NAMELESS, 0)
-            return (name, worth) if worth == 2 else ("case", 1)
+            name, strength = _named(default) if default is not None else (_NAMELESS, _Strength.NONE)
+            return (name, strength) if strength is _Strength.STRONG else ("case", _Strength.WEAK)
         case exp.Array():
-            return "array", 2
+            return "array", _Strength.STRONG
         case exp.Exists():
-            return "exists", 2
+            return "exists", _Strength.STRONG
         case exp.Subquery():
-            inner: exp.Expr = tree
-            while isinstance(inner, (exp.Subquery, exp.SetOperation)):
-                inner = inner.this
-            if isinstance(inner, exp.Select) and inner.expressions:
-                first = inner.expressions[0]
-                return (first.alias, 2) if isinstance(first, exp.Alias) else _figured(first)
-            return ("column1", 2) if isinstance(inner, exp.Values) else (_NAMELESS, 0)
+            return _first_output(tree)
         case exp.Extract():
-            return "extract", 2
+            return "extract", _Strength.STRONG
         case exp.Substring():
-            return "substring", 2
+            return "substring", _Strength.STRONG
         case exp.Overlay():
-            return "overlay", 2
+            return "overlay", _Strength.STRONG
         case exp.Is(expression=exp.Column(name="normalized")):
-            return "is_normalized", 2
+            return "is_normalized", _Strength.STRONG
         case exp.StrPosition():
-            return "position", 2
+            return "position", _Strength.STRONG
         case exp.Trim():
-            return trim_name(tree), 2
+            return trim_name(tree), _Strength.STRONG
         case exp.AtTimeZone():
-            return "timezone", 2
+            return "timezone", _Strength.STRONG
         case exp.Overlaps():
-            return "overlaps", 2
+            return "overlaps", _Strength.STRONG
         case exp.CurrentDate() | exp.CurrentTimestamp() | exp.Localtimestamp() | exp.Localtime() | exp.CurrentUser():
-            return session_name(tree), 2
+            return session_name(tree), _Strength.STRONG
         case exp.SessionUser() | exp.CurrentCatalog() | exp.CurrentSchema() | exp.CurrentRole():
-            return session_name(tree), 2
-    return _NAMELESS, 0
+            return session_name(tree), _Strength.STRONG
+    return _NAMELESS, _Strength.NONE
+
+
+def _first_output(query: exp.Expr) -> tuple[str, _Strength]:
+    """The name of the first output column of a query; in a set operation, that of the leftmost query."""
+    while isinstance(query, (exp.Subquery, exp.SetOperation)):
+        query = query.this
+    if isinstance(query, exp.Select) and query.expressions:
+        first = query.expressions[0]
+        return (first.alias, _Strength.STRONG) if isinstance(first, exp.Alias) else _named(first)
+    return ("column1", _Strength.STRONG) if isinstance(query, exp.Values) else (_NAMELESS, _Strength.NONE)
 
 
 def _type_name(tree: exp.Expr) -> str:

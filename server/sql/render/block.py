@@ -11,10 +11,10 @@ class Stage(IntEnum):
 
     FROM = 0
     WHERE = 1
-    ORDER = 2
+    ORDER = 2  # by columns of the source
     SELECT = 3
     DISTINCT = 4
-    ORDER_OUTPUT = 5
+    ORDER_OUTPUT = 5  # by columns of the select list
     LIMIT = 6
 
 

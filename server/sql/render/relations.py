@@ -57,6 +57,7 @@ class Renderer(ExpressionRenderer):
         return self.block(self._root).text()
 
     def block(self, relation: Relation) -> Block:
+        """A SELECT with the rows of the relation, to which further clauses may be added (`Block.stage`)."""
         match relation:
             case Scan():
                 return self._scan(relation)
@@ -75,47 +76,23 @@ class Renderer(ExpressionRenderer):
             case Project():
                 return self._project(relation)
             case Filter():
-                block = self._open(relation.input, Stage.WHERE)
-                block.where += map(self.conjunct, conjuncts(relation.predicate))
-                block.stage = Stage.WHERE
-                return block
+                return self._filter(relation)
             case Join():
                 return self._join(relation)
             case AggregateNode():
                 return self._aggregate_node(relation)
             case Window():
-                block = self._open(relation.input, Stage.WHERE)
-                calls = relation.columns[len(relation.input.columns) :]
-                block.select = ["*", *map(self._named, relation.calls, calls)]
-                block.stage = Stage.SELECT
-                return block
+                return self._window_node(relation)
             case Distinct():
-                block = self.block(relation.input)
-                if block.stage > Stage.SELECT or block.order:
-                    block = Block(block.as_source)
-                block.distinct = True
-                block.stage = Stage.DISTINCT
-                return block
+                return self._distinct(relation)
             case DistinctOn():
                 return self._distinct_on(relation)
             case SetOperation():
                 return self._set_operation(relation)
             case Sort():
-                block = self.block(relation.input)
-                listed = block.select is not None and not isinstance(relation.input, (Distinct, Project))
-                if block.stage > Stage.DISTINCT or block.order or listed:
-                    block = Block(block.as_source)
-                block.order = [self.sort_key(key) for key in relation.keys]
-                block.stage = Stage.ORDER if block.stage < Stage.SELECT else Stage.ORDER_OUTPUT
-                return block
+                return self._sort(relation)
             case Limit():
-                block = self._open(relation.input, Stage.ORDER_OUTPUT)
-                block.limit = self.row_count(relation.limit, "LIMIT")
-                block.offset = self.row_count(relation.offset, "OFFSET")
-                if (block.limit or "").isdigit() and (block.offset or "").isdigit():  # their sum must fit in an INT
-                    block.limit = str(min(int(block.limit or 0), INT4_MAX - int(block.offset or 0)))
-                block.stage = Stage.LIMIT
-                return block
+                return self._limit(relation)
             case _:
                 assert_never(relation)
 
@@ -124,6 +101,45 @@ class Renderer(ExpressionRenderer):
         block = self.block(relation)
         taken = stage <= Stage.SELECT and block.select is not None
         return Block(block.as_source) if block.stage > stage or taken else block
+
+    def _filter(self, node: Filter) -> Block:
+        block = self._open(node.input, Stage.WHERE)
+        block.where += map(self.conjunct, conjuncts(node.predicate))
+        block.stage = Stage.WHERE
+        return block
+
+    def _window_node(self, node: Window) -> Block:
+        block = self._open(node.input, Stage.WHERE)
+        calls = node.columns[len(node.input.columns) :]
+        block.select = ["*", *map(self._named, node.calls, calls)]
+        block.stage = Stage.SELECT
+        return block
+
+    def _distinct(self, node: Distinct) -> Block:
+        block = self.block(node.input)
+        if block.stage > Stage.SELECT or block.order:
+            block = Block(block.as_source)
+        block.distinct = True
+        block.stage = Stage.DISTINCT
+        return block
+
+    def _sort(self, node: Sort) -> Block:
+        block = self.block(node.input)
+        listed = block.select is not None and not isinstance(node.input, (Distinct, Project))
+        if block.stage > Stage.DISTINCT or block.order or listed:
+            block = Block(block.as_source)
+        block.order = [self.sort_key(key) for key in node.keys]
+        block.stage = Stage.ORDER if block.stage < Stage.SELECT else Stage.ORDER_OUTPUT
+        return block
+
+    def _limit(self, node: Limit) -> Block:
+        block = self._open(node.input, Stage.ORDER_OUTPUT)
+        block.limit = self.row_count(node.limit, "LIMIT")
+        block.offset = self.row_count(node.offset, "OFFSET")
+        if (block.limit or "").isdigit() and (block.offset or "").isdigit():  # their sum must fit in an INT
+            block.limit = str(min(int(block.limit or 0), INT4_MAX - int(block.offset or 0)))
+        block.stage = Stage.LIMIT
+        return block
 
     def _project(self, project: Project) -> Block:
         block = self._open(project.input, Stage.SELECT)

@@ -719,11 +719,11 @@ PLANTED: list[tuple[str, Planted, str]] = [
      "SELECT k, count(*) FROM t GROUP BY k"),
     ("left join uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("distinct values do not read their state", _code(distinct_values, "slice_of", lambda old: lambda a, codes, tick:
+    ("distinct values do not read their state", _code(distinct_values, "old_rows", lambda old: lambda a, codes, tick:
         old(a, codes[:0], tick)), SUBSETS),
     ("distinct values of subsets are counted together", _code(accumulable_aggregate, "_by_member", _of_first_member),
      SUBSETS),
-    ("distinct does not read its state", _code(distinct, "slice_of", lambda old: lambda a, codes, tick: old(
+    ("distinct does not read its state", _code(distinct, "old_rows", lambda old: lambda a, codes, tick: old(
         a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
     ("left join reads changed rows only", _needed_rows(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),

@@ -47,7 +47,7 @@ def test_rows_count_before_they_are_looked_up(work: StepCost) -> None:
 def test_the_cost_of_a_change_is_estimated_from_the_last_full_computation() -> None:
     work = StepCost()
     work.begin()
-    work.add(3 * WHOLE, 2.0, met=4.0)
+    work.add(3 * WHOLE, 2.0, rows_per_change=4.0)
     work.end(whole=WHOLE)
     most = WHOLE // 8  # the limit is 3 * WHOLE, and a change costs 3 * 2.0 * 4.0
     work.begin(most, limited=True)
