@@ -137,7 +137,9 @@ class App:
         from server.http.files import files
         from server.http.monitoring import monitoring
         from server.http.port import HttpPort
+        from server.http.request_limits import RequestLimits
 
+        limits = RequestLimits()
         pages = monitoring(
             engine=self.engine,
             is_listening=lambda: self.listener.is_listening,
@@ -145,11 +147,12 @@ class App:
             coordinator=self.coordinator,
         )
         self._http = HttpPort(
-            [*pages, *files(), *api(self.listener.sessions, self.listener.clients)],
+            [*pages, *files(), *api(self.listener.sessions, self.listener.clients, limits)],
             host_names=self._config.http_names,
             origins=self._config.http_origins,
             check=http_access(self.access, self.coordinator),
             tls=lambda: self.access.tls.http_context if self.access.tls is not None else None,
+            limits=limits,
         )
         return await self._http.listen(*address)
 

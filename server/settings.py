@@ -156,6 +156,17 @@ def _integer(least: int, greatest: int) -> Callable[[str], str]:
     return _quantity(least, greatest, int_max=max(_INT_MAX, greatest))
 
 
+def _cost(text: str) -> str:
+    """A number that is not negative, as PostgreSQL's parse_real reads and shows it."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[3]:
+        raise Invalid
+    number = float(int(match[2], 16)) if match[2][:2] in ("0x", "0X") and len(match[2]) < 20 else _float(match[2])
+    if match[1] == "-" and number:
+        raise Invalid(f'-{number:g} is outside the valid range for parameter "{{name}}" (0 .. 1.79769e+308)')
+    return f"{number:g}"
+
+
 def _tablespace(text: str) -> str:
     if text not in ("", "pg_default"):
         raise Invalid(detail=f'Tablespace "{text}" does not exist.')
@@ -273,6 +284,22 @@ _SYNCHRONOUS_COMMIT_SYNONYMS = {
 }
 
 
+_PLANS = (
+    *("async_append", "bitmapscan", "gathermerge", "hashagg", "hashjoin", "incremental_sort", "indexonlyscan"),
+    *("indexscan", "material", "memoize", "mergejoin", "nestloop", "parallel_append", "parallel_hash"),
+    *("partition_pruning", "presorted_aggregate", "seqscan", "sort", "tidscan"),
+)
+_COSTS = {
+    "cpu_index_tuple_cost": "0.005",
+    "cpu_operator_cost": "0.0025",
+    "cpu_tuple_cost": "0.01",
+    "parallel_setup_cost": "1000",
+    "parallel_tuple_cost": "0.1",
+    "random_page_cost": "4",
+    "seq_page_cost": "1",
+}
+
+
 VARIABLES: dict[str, Variable] = {
     v.name.lower(): v
     for v in (
@@ -354,6 +381,15 @@ VARIABLES: dict[str, Variable] = {
         Variable("welcome_message", "off", parse_boolean),
         Variable("work_mem", "4MB", _kilobytes(64)),
         Variable("xmloption", "content", _one_of("content", "document")),
+        # The planner of PostgreSQL, which applications direct. Spark and the server plan without it.
+        *(Variable(f"enable_{name}", "on", parse_boolean) for name in _PLANS),
+        *(Variable(name, value, _cost) for name, value in _COSTS.items()),
+        *(Variable(name, "8", _integer(1, _INT_MAX)) for name in ("from_collapse_limit", "join_collapse_limit")),
+        Variable("default_statistics_target", "100", _integer(1, 10_000)),
+        Variable("geqo", "on", parse_boolean),
+        Variable("max_parallel_workers", "8", _integer(0, 1_024)),
+        Variable("max_parallel_workers_per_gather", "2", _integer(0, 1_024)),
+        Variable("plan_cache_mode", "auto", _one_of("auto", "force_generic_plan", "force_custom_plan")),
     )
 }
 

@@ -59,6 +59,14 @@ class Wanted:
     path: Path = ()
     nullable: bool = False
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether a column has arrays, maps or records, which are decoded one by one."""
+        return any(
+            part.is_nested if isinstance(part, Wanted) else any(column.meaning.is_nested for column in part)
+            for part in self.fields.values()
+        )
+
     def types(self) -> dict[Path, pa.DataType]:
         """The Arrow types of all columns."""
         found: dict[Path, pa.DataType] = {self.path: pa.bool_()} if self.nullable else {}

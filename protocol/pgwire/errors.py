@@ -152,7 +152,7 @@ class PgError(Exception):
 
     `position` is the 1-based index, in characters, into the text of the query that the client sent.
     `where` is the CONTEXT line; COPY puts the input's line and column there.
-    `schema_name`, `table_name` and `constraint_name` name what a row violates.
+    `schema_name`, `table_name`, `column_name` and `constraint_name` name what a row violates.
     """
 
     def __init__(
@@ -167,6 +167,7 @@ class PgError(Exception):
         severity: Severity = Severity.ERROR,
         schema_name: str | None = None,
         table_name: str | None = None,
+        column_name: str | None = None,
         constraint_name: str | None = None,
     ) -> None:
         super().__init__(message)
@@ -179,6 +180,7 @@ class PgError(Exception):
         self.severity = severity
         self.schema_name = schema_name
         self.table_name = table_name
+        self.column_name = column_name
         self.constraint_name = constraint_name
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Decodes text from clients."""
+"""Decodes and checks text from clients."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ def decode_utf8(data: bytes) -> str:
     if "\0" in text:
         raise invalid_encoding(b"\0")
     return text
+
+
+def check_text(text: str) -> None:
+    """PgError 22021 for what a message cannot contain: a zero character, or half of a surrogate pair."""
+    if "\0" in text:
+        raise invalid_encoding(b"\0")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise invalid_encoding(text[error.start].encode(errors="surrogatepass")) from None
 
 
 def invalid_encoding(sequence: bytes) -> PgError:

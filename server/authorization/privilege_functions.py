@@ -13,6 +13,7 @@ from catalog.objects import QUICKSTART, ObjectId, applicable_privileges
 from catalog.roles import COLUMN_PRIVILEGES, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import named_type
 from server.authorization import privileges
 from server.sql.constant import COLUMN_NUMBER_PRIVILEGE
 from server.sql.scope import find_relation
@@ -43,6 +44,8 @@ def evaluate_privilege_function(
         relation = _relation(state, database, search_path, name)
         at = None if column is None else int(column) if function == COLUMN_NUMBER_PRIVILEGE else column
         return _has_column_privilege(state, subject, relation, at, words)
+    if function == "has_type_privilege" and _is_built_in(name):
+        return any(_known(word, _with_options(_privileges_of(function))) for word in words)
     object = _OBJECTS[function](state, database, search_path, name)
     wanted_of = [_known(word, _with_options(_privileges_of(function))) for word in words]
     return any(
@@ -51,6 +54,15 @@ def evaluate_privilege_function(
         else privileges.has(state, subject, object, privilege)
         for privilege, is_option in wanted_of
     )
+
+
+def _is_built_in(type: str) -> bool:
+    """Whether a name is that of one of PostgreSQL's types, on which every role has USAGE."""
+    try:
+        named_type(type.strip().removeprefix("pg_catalog."))
+    except ValueError:
+        return False
+    return True
 
 
 def _has_column_privilege(

@@ -14,6 +14,7 @@
   state. `catalog_dataflows` starts and stops those of views and indexes when the catalog changes.
 - `subscriptions` joins the feeds of queries and collections (`collection_feeds`).
 - `notifications`: delivers NOTIFY to the sessions that listen.
+- `clock`: the system's clock, whose jumps are logged.
 - `activity`: the connected sessions; `endpoints`: their connections. `tasks`: the background tasks.
 
 Imports point from `coordinator`, the only module that uses all others, to `tasks` and `holds`, which use none.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
@@ -46,6 +45,7 @@ from server.coordinator.activity import Activity
 from server.coordinator.arrangements import Arrangements
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.catalog_dataflows import CatalogDataflows
+from server.coordinator.clock import WatchedClock, clock_ms
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.committer import Commit, Committer, Conflict, Request, index_created
 from server.coordinator.compaction import compact, compact_errors
@@ -78,10 +78,6 @@ from server.timeline.frontiers import Frontiers
 log = structlog.get_logger()
 
 MEASURE_S = 0.05  # interval between two measurements of the lag of dataflows
-
-
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +126,7 @@ class Coordinator:
         ((reserved_until,),) = store.read("SELECT value FROM meta WHERE key = 'reserved_until'")
         # The last server was up at this time. It may have been up longer, but not until `reserved_until`.
         self._was_up_until = max(reserved_until - RESERVATION_MS, 0)
+        watched_clock = WatchedClock(clock)
         self._committer = committer = Committer(
             store,
             self.log,
@@ -138,7 +135,7 @@ class Coordinator:
             persistence.load(store),
             frontiers,
             self.holds,
-            clock_ms=clock,
+            clock_ms=watched_clock,
             interval_s=interval_s,
         )
         committer.listeners.append(self._committed)
@@ -169,7 +166,7 @@ class Coordinator:
         self.feeds = feeds = CollectionFeeds(committer, frontiers, reads, scratch)
         self.queries = Queries(dataflows, frontiers, self.system_tables, scratch)
         writer = LogWriter(store, self.log, frontiers, feeds, self.backpressure, dataflows.resting)
-        self.upstream_times = UpstreamTimes(store, self.log, committer, frontiers, writer, clock)
+        self.upstream_times = UpstreamTimes(store, self.log, committer, frontiers, writer, watched_clock)
         """Writes sources with the timestamps of their upstream."""
         views = Views(dataflows, self.computations, frontiers, writer, snapshots, feeds, self.queries)
         self.indexes = Indexes(dataflows, self.computations, tasks, frontiers, reads, inputs, self.arrangements)

@@ -6,11 +6,11 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 
-from server.evaluation.messages import Call, arrow_stream
 from server.sql import functions as _functions  # noqa: F401  functions and temporal register their functions
 from server.sql import temporal as _temporal  # noqa: F401
 from server.sql.constant import Bindings, compiled
 from server.sql.relations import Relation
+from server.workers.messages import Call, arrow_stream
 
 
 def serve(request: bytes, call: Call) -> bytes:

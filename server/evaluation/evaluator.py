@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from server.evaluation.messages import REQUEST, framed
-from server.evaluation.pool import WorkerPool
 from server.sql.constant import Bindings, Constant, NotCheap
 from server.sql.functions.worker import scalars
 from server.sql.relations import Relation
+from server.workers.messages import REQUEST, framed
+from server.workers.pool import WorkerPool
 
 WORKERS_MAX = 4
 
@@ -28,7 +28,7 @@ class Evaluator:
     async def evaluate(self, constant: Constant, bindings: Bindings) -> pa.Table:
         """Returns all rows. The columns are c0, c1, ...
 
-        PgError of the expression; 53200 beyond `worker.MEMORY_MAX`, otherwise as `WorkerPool.run`.
+        PgError of the expression; 53200 beyond `pool.MEMORY_BYTES`, otherwise as `WorkerPool.run`.
         """
         if not constant.types:
             return pa.table({"": pa.nulls(len(constant.rows))}).select([])  # rows without columns

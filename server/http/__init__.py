@@ -1,7 +1,7 @@
 """The HTTP port: the API, the console, metrics and probes.
 
 `port`            the port and its limits; `tls_transport`: HTTPS; `access`: who may use it; `origins`: which web pages
-`responses`       text, errors
+`responses`       text, errors; `request_limits`: the number of requests, and the memory of their bodies
 `monitoring`      /metrics, /healthz, /readyz
 `api`             the routes of the API; `openapi`: their description
 `files`           the console and the JavaScript client, in `static/`

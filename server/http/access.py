@@ -12,6 +12,7 @@ from aiohttp import BasicAuth, web
 
 from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.utf8 import check_text
 from server.authentication.access import Access, Client
 from server.authentication.rules import Method
 from server.authentication.tls import common_name
@@ -36,6 +37,12 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
             credentials = _credentials(request)
         except ValueError:
             raise _refused(400, SqlState.PROTOCOL_VIOLATION, "malformed Authorization header") from None
+        # A zero would end the name in the session's StartupMessage, so that the session would have another one.
+        for requested in (database_of(request), "" if credentials is None else credentials.login):
+            try:
+                check_text(requested)
+            except PgError as invalid:
+                raise Refused(400, invalid) from None
         transport = request.transport
         is_encrypted = transport is not None and transport.get_extra_info("ssl_object") is not None
         certificate = transport.get_extra_info("peercert") if transport is not None else None

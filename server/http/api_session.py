@@ -5,7 +5,7 @@ and receives the answers, in this process. So privileges, settings, limits, time
 those of all sessions, and the session is in `pg_stat_activity` and can be cancelled there.
 
     with ApiSession(...) as session:
-        session.send(Query("SELECT 1"))
+        session.send(serialized(Query("SELECT 1")))
         async for message in session.answers():
             ...  # until ReadyForQuery
 
@@ -57,6 +57,10 @@ class Answer(NamedTuple):
 
     code: bytes
     body: memoryview
+
+
+def serialized(*messages: FrontendMessage) -> bytes:
+    return b"".join(message.serialize() for message in messages)
 
 
 def _answers_of(data: Data) -> list[Answer]:
@@ -121,9 +125,9 @@ class ApiSession:
         self._clients.remove(self)
         self._session.lost()
 
-    def send(self, *messages: FrontendMessage) -> None:
-        """Sends messages to the session."""
-        self._connection.receive_data(b"".join(message.serialize() for message in messages))
+    def send(self, messages: bytes) -> None:
+        """Sends serialized messages to the session."""
+        self._connection.receive_data(messages)
         self._session.received()
 
     def pass_rows(self, encode: Callable[[list[Answer]], bytes] | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from server.http.port import BODY_BYTES_MAX
+from server.http.request_limits import BODY_BYTES_MAX
 from server.http.sql import ARROW, STATEMENTS_MAX
 from server.http.subscribe import EVENT_STREAM
 

@@ -3,8 +3,8 @@
 Each connection serves one request. The port shares the event loop with the sessions.
 
 aiohttp bounds the size of a request's head and closes a connection that does not send one in time. This module adds
-bounds on the number of connections and on the times that a client may take to send a body and to read an answer, and
-the check of the Host header, which prevents DNS rebinding: a web page whose own name resolves to this server's address
+bounds on the number of connections and on the time that a client may take to read an answer, and the check of the Host
+header, which prevents DNS rebinding: a web page whose own name resolves to this server's address
 could read the answers under that name. IP addresses cannot be rebound and are accepted. Names are accepted only if they
 are known. `origins` refuses requests of other pages.
 """
@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from time import monotonic
 from typing import cast
 
 import structlog
@@ -29,15 +30,18 @@ from aiohttp.typedefs import Handler
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.http.origins import Origins
+from server.http.request_limits import BODY_BYTES_MAX, RequestLimits
 from server.http.responses import API, Refused, refusal, text_response
 from server.http.tls_transport import TlsConnection
 from server.runtime.tls_stream import Handshakes
 
 LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
-BODY_BYTES_MAX = 16 * 1024 * 1024
+HEAD_BYTES_MAX = 64 * 1024  # of all headers
+READ_BYTES = 16 * 1024  # of a body; so many are parsed before other clients are served
+CONTROL_BYTES_MAX = 16 * 1024  # that a client of a WebSocket sends at once
+CONTROL_BYTES_PER_S = 1024  # afterwards
 REQUEST_S = 5.0  # from the connection to the end of the request's head
-BODY_S = 60.0  # to the end of the request's body
 ANSWER_S = 10.0  # for the client to read an answer that is complete
 LINGER_S = 2.0  # for the client to stop sending a body that is not read
 SHUTDOWN_S = 0.5  # for the requests that are in progress at shutdown
@@ -47,11 +51,13 @@ Check = Callable[[web.Request], Awaitable[None]]
 """Refused if the client may not have what it requests."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
+_LARGE_HEAD = "the request's head is too large"
 _FOREIGN_NAME = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
 
 _log = structlog.get_logger()
 _aiohttp_log = logging.getLogger("tidewire.aiohttp")
 _aiohttp_log.disabled = True  # it would log a stack trace for each malformed request
+logging.getLogger("aiohttp.websocket").disabled = True  # it would log what clients send
 
 
 class Kind(Enum):
@@ -82,11 +88,12 @@ class HttpPort:
         origins: Iterable[str] = (),
         check: Check | None = None,
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        limits: RequestLimits | None = None,
     ) -> None:
         """`host_names`: the Host names that are accepted in addition to localhost and IP addresses.
 
         `origins`: of pages whose requests are accepted. `check`: who may have what is not public. `tls`: the
-        certificate for a new connection; None for connections without TLS.
+        certificate for a new connection; None for connections without TLS. `limits`: shared with the API's routes.
         """
         self._methods: dict[str, set[str]] = defaultdict(set)
         self._kinds: dict[str, Kind] = {}
@@ -95,7 +102,7 @@ class HttpPort:
         self._tls = tls
         self._handshakes = Handshakes()
         self._pending: set[TlsConnection] = set()
-        self._with_session = 0
+        self._limits = limits or RequestLimits()
         self._host_names = frozenset(name.lower().removesuffix(".") for name in ("localhost", *host_names))
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._answer], client_max_size=BODY_BYTES_MAX)
@@ -130,7 +137,8 @@ class HttpPort:
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
-        if len(server.connections) + len(self._pending) - self._with_session >= CONNECTIONS_MAX:
+        without_session = len(server.connections) + len(self._pending) - self._limits.with_session
+        if without_session >= CONNECTIONS_MAX and not self._limits.end_oldest():
             return _Refusal()
         connection = _Connection(server)
         context = self._tls()
@@ -159,13 +167,7 @@ class HttpPort:
                 return self._origins.preflight(self._methods[request.path])
             if self._check is not None:
                 await self._check(request)
-        if kind is not Kind.API:
-            return await self._page(request, handler)
-        self._with_session += 1
-        try:
-            return await self._page(request, handler)
-        finally:
-            self._with_session -= 1
+        return await self._page(request, handler)
 
     def _malformed(self, request: web.Request) -> web.Response | None:
         """Returns the answer to a request that is malformed or has a foreign name; None if there is no such fault."""
@@ -174,6 +176,8 @@ class HttpPort:
             request.transport.abort()  # HTTP/0.9 has neither a Host header nor a form for errors
         if not request.raw_path.startswith("/") or request.version < (1, 0):
             return text_response(400, "malformed HTTP request")
+        if sum(len(name) + len(value) for name, value in request.raw_headers) > HEAD_BYTES_MAX:
+            return text_response(431, _LARGE_HEAD)
         if len(hosts) > 1 or (not hosts and request.version >= (1, 1)):
             return text_response(400, "exactly one Host header is required")
         return text_response(403, _FOREIGN_NAME) if hosts and not self._is_ours(hosts[0]) else None
@@ -230,14 +234,19 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
 class _Connection(web.RequestHandler):
     """aiohttp's connection, with the limits of this module."""
 
-    __slots__ = ()
+    __slots__ = ("_control_at", "_control_bytes", "received")
 
     def __init__(self, server: web.Server) -> None:
+        self.received = 0
+        """The number of bytes that the client has sent."""
+        self._control_bytes = float(CONTROL_BYTES_MAX)  # that the client of a WebSocket may send now
+        self._control_at = monotonic()
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=REQUEST_S,
             lingering_time=LINGER_S,
+            read_bufsize=READ_BYTES,
             auto_decompress=False,  # a small body could become a large one
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
@@ -245,6 +254,30 @@ class _Connection(web.RequestHandler):
             access_log=_aiohttp_log,
             logger=_aiohttp_log,
         )
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        if self._upgraded and not self._may_send(len(data)):
+            self._abort()
+            return
+        super().data_received(data)
+        if self._upgraded and len(self._message_tail) > CONTROL_BYTES_MAX:  # was received with the head
+            self._abort()
+        if self._request_count == 0 and self.received > HEAD_BYTES_MAX and self.transport is not None:
+            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n")
+            self.force_close()
+
+    def _may_send(self, size: int) -> bool:
+        """Whether the client of a WebSocket may send so many bytes. It needs few: for pings, and to close."""
+        now = monotonic()
+        allowed = self._control_bytes + (now - self._control_at) * CONTROL_BYTES_PER_S
+        self._control_bytes = min(float(CONTROL_BYTES_MAX), allowed) - size
+        self._control_at = now
+        return self._control_bytes >= 0
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -259,7 +292,7 @@ class _Connection(web.RequestHandler):
         if exc is not None:
             exc.__traceback__ = None  # a reference cycle that keeps what was received in memory
         if isinstance(exc, LineTooLong):
-            response = text_response(431, "the request's head is too large")
+            response = text_response(431, _LARGE_HEAD)
         else:
             response = text_response(400, "malformed HTTP request")
         response.force_close()

@@ -52,6 +52,7 @@ def error_object(error: PgError) -> dict[str, Any]:
         "where": error.where,
         "schema": error.schema_name,
         "table": error.table_name,
+        "column": error.column_name,
         "constraint": error.constraint_name,
     }
     return {

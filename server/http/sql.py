@@ -10,11 +10,11 @@ the JSON; an Arrow stream breaks off.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from aiohttp import hdrs, web
 
@@ -29,22 +29,23 @@ from protocol.pgwire.messages.backend import (
 from protocol.pgwire.messages.copying import CopyData
 from protocol.pgwire.messages.frontend import Bind, Describe, Execute, FrontendMessage, Parse, Query, Sync
 from protocol.pgwire.types import BY_OID, TEXT
+from protocol.pgwire.utf8 import check_text
 from server.http.access import database_of
-from server.http.api_session import Answer, ApiSession
-from server.http.port import BODY_BYTES_MAX, BODY_S
+from server.http.api_session import Answer, ApiSession, serialized
+from server.http.request_limits import RequestLimits
 from server.http.responses import JSON, Refused, error_object, error_response, json_bytes, status_of
 from server.http.row_formats import ARROW_ROWS, JSON_ROWS, arrow_schema, schema_and_batch
 from server.session_state.row_format import RowFormat
 
 ARROW = "application/vnd.apache.arrow.stream"
 BUFFER_BYTES = 256 * 1024
-THREAD_BYTES = 64 * 1024  # from this length on a body is parsed in a thread
 STATEMENTS_MAX = 1_000  # of one request
 PARAMETERS_MAX = 65_535  # of one statement, as in PostgreSQL
 
-OpenSession = Callable[[web.Request, Mapping[str, str], RowFormat], ApiSession]
+OpenSession = Callable[[web.Request, Mapping[str, str], RowFormat], AbstractContextManager[ApiSession]]
 """Opens the session of a request, with these startup parameters. PgError."""
 
+_CHUNKED = "chunked"
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
@@ -55,11 +56,11 @@ class _Statement:
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """ValueError if it has another form."""
+        """PgError or ValueError if it is not valid."""
         if not isinstance(value, dict) or not isinstance(value.get("query"), str):
             raise ValueError('each of "statements" must be an object with a "query"')
         _check_keys(value, ("query", "parameters"))
-        _check_texts(value["query"])
+        check_text(value["query"])
         return cls(value["query"], parameters_of(value.get("parameters", [])))
 
     def messages(self) -> list[FrontendMessage]:
@@ -76,7 +77,7 @@ class _Body:
 
     @classmethod
     def parse(cls, data: bytes | bytearray) -> Self:
-        """ValueError if it is not valid; RecursionError if it is nested too deeply."""
+        """PgError or ValueError if it is not valid; RecursionError if it is nested too deeply."""
         value = json.loads(data.decode("utf-8-sig"))
         if not isinstance(value, dict):
             raise ValueError("the body must be a JSON object")
@@ -84,13 +85,14 @@ class _Body:
         settings = value.get("settings", {})
         if not isinstance(settings, dict) or not all(isinstance(text, str) for text in settings.values()):
             raise ValueError('"settings" must be an object of strings')
-        _check_texts(*settings, *settings.values())
+        for text in (*settings, *settings.values()):
+            check_text(text)
         if ("query" in value) is ("statements" in value):
             raise ValueError('either "query" or "statements" is required')
         if "query" in value:
             if not isinstance(value["query"], str):
                 raise ValueError('"query" must be a string')
-            _check_texts(value["query"])
+            check_text(value["query"])
             if "parameters" not in value:
                 return cls(value["query"], (), settings)
             return cls(None, (_Statement(value["query"], parameters_of(value["parameters"])),), settings)
@@ -105,17 +107,23 @@ class _Body:
         return [*(message for statement in self.statements for message in statement.messages()), Sync()]
 
 
+class _Request(NamedTuple):
+    """`settings`: of the session. `messages`: for the session, serialized."""
+
+    settings: dict[str, str]
+    messages: bytes
+
+    @classmethod
+    def parse(cls, data: bytes | bytearray) -> Self:
+        """Raises as `_Body.parse`."""
+        body = _Body.parse(data)
+        return cls(body.settings, serialized(*body.messages()))
+
+
 def _check_keys(value: Mapping[str, object], known: Sequence[str]) -> None:
     for name in value:
         if name not in known:
             raise ValueError(f'unknown property "{name}"')
-
-
-def _check_texts(*texts: str) -> None:
-    """ValueError if a text has half of a surrogate pair, which JSON can escape but UTF-8 cannot encode."""
-    for text in texts:
-        if not text.isascii():
-            text.encode()
 
 
 def parameters_of(values: object) -> tuple[bytes | None, ...]:
@@ -133,16 +141,17 @@ def _parameter(value: Any) -> bytes | None:
     return text.encode()
 
 
-def sql_handler(open_session: OpenSession) -> Callable[[web.Request], Any]:
+def sql_handler(open_session: OpenSession, limits: RequestLimits) -> Callable[[web.Request], Any]:
     """Returns the handler of POST /api/sql."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        body = await _read(request)
         arrow = ARROW in request.headers.get(hdrs.ACCEPT, "")
         try:
-            parameters = {**body.settings, "database": database_of(request)}
+            settings, messages = await _read(request, limits)
+            parameters = {**settings, "database": database_of(request)}
             with open_session(request, parameters, ARROW_ROWS if arrow else JSON_ROWS) as session:
-                session.send(*body.messages())
+                session.send(messages)
+                del messages  # the statements may run for hours
                 output = _ArrowOutput(request) if arrow else _JsonOutput(request)
                 async for answer in session.answers():
                     await output.receive(answer)
@@ -153,38 +162,17 @@ def sql_handler(open_session: OpenSession) -> Callable[[web.Request], Any]:
     return handle
 
 
-async def _read(request: web.Request) -> _Body:
-    """Refused if the body is not valid, too long, or takes too long."""
+async def _read(request: web.Request, limits: RequestLimits) -> _Request:
+    """Refused or PgError if the body is not valid, too long, or takes too long."""
     if request.content_type != JSON:  # a page of another origin could send another type without a preflight request
         raise _invalid(415, f"the content type must be {JSON}")
-    if hdrs.CONTENT_ENCODING in request.headers:
+    if hdrs.CONTENT_ENCODING in request.headers or request.headers.get(hdrs.TRANSFER_ENCODING, _CHUNKED) != _CHUNKED:
         raise _invalid(415, "encoded bodies are not supported")
-    if (request.content_length or 0) > BODY_BYTES_MAX:
-        raise _too_long()
-    data = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for chunk in request.content.iter_any():
-                if len(data) + len(chunk) > BODY_BYTES_MAX:
-                    data.clear()  # the exception's traceback keeps it
-                    raise _too_long()
-                data += chunk
-    except TimeoutError:
-        data.clear()
-        raise _invalid(408, "the body took too long") from None
-    except web.RequestPayloadError:
-        raise _invalid(400, "malformed body") from None
-    try:
-        if len(data) < THREAD_BYTES:
-            return _Body.parse(data)
-        return await asyncio.to_thread(_Body.parse, data)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(400, f"invalid body: {str(error).splitlines()[0]}") from None
-
-
-def _too_long() -> Refused:
-    error = PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, f"the body is longer than {BODY_BYTES_MAX} bytes")
-    return Refused(413, error)
+    async with limits.body(request) as data:
+        try:
+            return await limits.parsed(_Request.parse, data)
+        except (ValueError, RecursionError) as error:
+            raise _invalid(400, f"invalid body: {str(error).splitlines()[0]}") from None
 
 
 def _invalid(status: int, message: str) -> Refused:
@@ -216,6 +204,7 @@ def error_of(answer: Answer) -> PgError:
         severity=Severity(report.severity),
         schema_name=report.schema_name,
         table_name=report.table_name,
+        column_name=report.column_name,
         constraint_name=report.constraint_name,
     )
 

@@ -19,7 +19,7 @@ from aiohttp import WSCloseCode, WSMsgType, hdrs, web
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.frontend import Bind, Describe, Execute, Parse, Sync
 from server.http.access import database_of
-from server.http.api_session import Answer, ApiSession
+from server.http.api_session import Answer, ApiSession, serialized
 from server.http.responses import Refused, status_of
 from server.http.row_formats import JSON_UPDATES
 from server.http.sql import OpenSession, parameters_of
@@ -47,9 +47,8 @@ def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]
                 message = '"parameters" must be a JSON array'
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, message) from None
             with open_session(request, {"database": database_of(request)}, JSON_UPDATES) as session:
-                session.send(
-                    Parse("", query.statement()), Bind("", "", (), parameters), Describe("P", ""), Execute(""), Sync()
-                )
+                bind = Bind("", "", (), parameters)
+                session.send(serialized(Parse("", query.statement()), bind, Describe("P", ""), Execute(""), Sync()))
                 return await stream(request, socket, session, SubscriptionEvents(query))
         except PgError as error:
             raise Refused(status_of(error.sqlstate), error) from None
@@ -106,6 +105,8 @@ async def _over_socket(
         for task in (receiving, sending):
             task.cancel()
         await asyncio.gather(receiving, sending, return_exceptions=True)
+    if request.transport is not None:  # a client that reads nothing does not get as far as the end
+        asyncio.get_running_loop().call_later(CLOSE_S, request.transport.abort)
     await socket.close(code=code)
     return socket
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.utf8 import check_text
 
 _IDENTIFIER = r'(?:[A-Za-z_\u0080-\uffff][\w$]*|"(?:[^"]|"")+")'
 _NAME = re.compile(rf"{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*")
@@ -43,6 +44,7 @@ class SubscriptionQuery:
         for name in values:
             if name not in PARAMETERS:
                 raise _invalid(f'unknown parameter "{name}"')
+            check_text(values[name])
         text = values.get("query", "").strip().rstrip(";").rstrip()
         if not text:
             raise _invalid('the parameter "query" is required', "It is the name of a relation, or a SELECT.")
@@ -52,6 +54,8 @@ class SubscriptionQuery:
         if envelope not in (None, "upsert", "debezium"):
             raise _invalid('"envelope" must be upsert or debezium')
         key = _key(values.get("key", ""))
+        for column in key:
+            check_text(column)
         order_by = values.get("order_by") or None
         if (envelope is not None) and (not key or order_by is not None):
             raise _invalid("an envelope needs a key and has an order of its own")

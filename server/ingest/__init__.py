@@ -6,6 +6,7 @@
 `history`      what CDCv2 messages say of a collection, until their times are closed (ENVELOPE MATERIALIZE)
 `keyed_rows`   the committed rows of a collection by key, for a source that replaces rows
 `key_join`     finds the rows of keys in them; Spark compares the keys
+`decoder_pool`  decodes messages, those that would delay others in worker processes; `decoder_service`: their program
 `sources`      starts and ends the ingestions as sources are created, changed and dropped
 `kinds`        the kinds by name; `definitions`, `option_values`: their definitions and options
 `files`, `generators`, `kafka`, `postgres`  the kinds

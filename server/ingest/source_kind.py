@@ -10,6 +10,7 @@ from catalog.objects import Column, ObjectId
 from catalog.source_definition import Format, ForTables, Secret
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.coordinator import Coordinator
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.history import HistoryStatus
 from server.ingest.upstream import Upstream
 from server.spark import Engine
@@ -109,6 +110,7 @@ class SourceContext:
     coordinator: Coordinator
     engine: Engine
     statistics: Statistics = field(default_factory=Statistics)
+    decoders: DecoderPool = field(default_factory=lambda: DecoderPool(workers_max=0))
 
 
 class SourceKind(Protocol):

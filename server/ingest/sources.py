@@ -12,6 +12,7 @@ from catalog.objects import ObjectId, Source
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.definitions import definition_of, targets_of
 from server.ingest.ingestion import Ingestion
 from server.ingest.kinds import kind_of
@@ -60,6 +61,7 @@ class Sources:
         self._engine = engine
         self._running: dict[ObjectId, RunningSource] = {}
         self._tasks = BackgroundTasks()
+        self._decoders = DecoderPool()
 
     @property
     def running(self) -> Mapping[ObjectId, RunningSource]:
@@ -74,6 +76,7 @@ class Sources:
         if self._catalog_changed in self._coordinator.catalog_changed:
             self._coordinator.catalog_changed.remove(self._catalog_changed)
         await self._tasks.stop()
+        await self._decoders.close()
 
     def _catalog_changed(self) -> None:
         for source in self._coordinator.state.items_of(Source):
@@ -109,7 +112,7 @@ class Sources:
             return
         running.statistics.errors.clear()
         running.statistics.histories.clear()
-        context = SourceContext(running.id, self._coordinator, self._engine, running.statistics)
+        context = SourceContext(running.id, self._coordinator, self._engine, running.statistics, self._decoders)
         upstream = kind_of(definition.kind).upstream(definition, targets, context)
         running.ingestion = ingestion = Ingestion(running.id, upstream, self._coordinator)
         log.info("source started", source=running.id, kind=definition.kind, collections=len(targets))

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError
-from server.evaluation.messages import REQUEST, arrow_stream, framed
-from server.evaluation.pool import Answer, WorkerPool
+from server.workers.messages import REQUEST, arrow_stream, framed
+from server.workers.pool import Answer, WorkerPool
 
 WORKERS_MAX = 2
 DESCRIPTIONS_MAX = 1_024

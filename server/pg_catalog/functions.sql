@@ -202,10 +202,10 @@ CREATE MACRO tw.regtype_oid(p_name) AS (tw.oid_or_error('type', p_name, (
 CREATE MACRO tw.regnamespace_oid(p_name) AS (tw.oid_or_error('schema', p_name, tw.schema_oid(tw.name_part(p_name))));
 CREATE MACRO tw.regrole_oid(p_name) AS (tw.oid_or_error('role', p_name, tw.role_oid(tw.name_part(p_name))));
 CREATE MACRO tw.column_number(p_relation, p_column) AS (
-  CASE WHEN typeof(p_column) <> 'VARCHAR' THEN try_cast(p_column AS INTEGER) ELSE (
-    SELECT min(tw_a.tw_number) FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number
-      FROM tw.relation_keys() k JOIN pg.pg_attribute a ON a.attrelid = k.oid) tw_a
-    WHERE tw_a.tw_key = tw.relation_key(p_relation) AND tw_a.tw_name = p_column::VARCHAR) END);
+  SELECT min(tw_a.tw_number)::INTEGER FROM (SELECT k.key AS tw_key, a.attname AS tw_name, a.attnum AS tw_number
+    FROM tw.relation_keys() k JOIN pg.pg_attribute a ON a.attrelid = k.oid) tw_a
+  WHERE tw_a.tw_key = tw.relation_key(p_relation) AND CASE WHEN typeof(p_column) = 'VARCHAR'
+    THEN tw_a.tw_name = p_column::VARCHAR ELSE tw_a.tw_number = try_cast(p_column AS INTEGER) END);
 CREATE MACRO tw.schema_oid(p_schema) AS (
   CASE WHEN typeof(p_schema) <> 'VARCHAR' THEN try_cast(p_schema AS UINTEGER) ELSE (
     SELECT min(tw_n.tw_oid) FROM (SELECT oid AS tw_oid, nspname AS tw_name FROM pg.pg_namespace) tw_n
@@ -234,6 +234,17 @@ CREATE MACRO tw.has_on_object(p_kind, p_object, p_roles, p_plain, p_options) AS 
   FROM (SELECT kind AS tw_kind, object AS tw_object, owner AS tw_owner, grantee AS tw_grantee, privilege AS tw_privilege,
           grantable AS tw_grantable FROM pg.tw_object_grants) tw_o
   WHERE tw_o.tw_kind = p_kind AND tw_o.tw_object = p_object);
+CREATE MACRO tw.if_relation(p_relation) AS (
+  SELECT bool_or(true) FROM (SELECT key AS tw_key FROM tw.relation_keys()) tw_k
+  WHERE tw_k.tw_key = tw.relation_key(p_relation));
+CREATE MACRO tw.if_column(p_relation, p_column, p_number) AS (
+  CASE WHEN p_number IS NOT NULL THEN tw.if_relation(p_relation)
+    WHEN typeof(p_column) = 'VARCHAR' AND p_column IS NOT NULL AND tw.if_relation(p_relation)
+    THEN error('column "' || p_column || '" of relation "' || regexp_extract(tw.regclass_text(tw.relation_oid(p_relation)),
+      '[^.]*$') || '" does not exist')::BOOLEAN END);
+CREATE MACRO tw.relation_oid(p_relation) AS (
+  SELECT min(tw_k.tw_oid) FROM (SELECT key AS tw_key, oid AS tw_oid FROM tw.relation_keys()) tw_k
+  WHERE tw_k.tw_key = tw.relation_key(p_relation));
 CREATE MACRO tw.is_one_of(p_object, p_oids) AS (CASE WHEN p_object IS NOT NULL THEN list_contains(p_oids, p_object) END);
 
 -- definitions
@@ -279,8 +290,10 @@ CREATE MACRO fn.shobj_description(p_oid, p_catalog) AS (
   SELECT tw_d.tw_description FROM (SELECT description AS tw_description, objoid AS tw_objoid FROM
       pg.pg_shdescription) tw_d WHERE tw_d.tw_objoid = p_oid);
 CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (
-  SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence FROM
-      pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
+  CASE WHEN tw.regclass_oid(p_table) IS NOT NULL AND p_column IS NOT NULL AND tw.column_number(p_table, p_column) IS NULL
+    THEN error('column "' || p_column || '" of relation "' || p_table || '" does not exist')::VARCHAR
+    ELSE (SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence
+      FROM pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column) END);
 CREATE MACRO tw.serial_sequence_oid(p_table, p_column) AS (
   SELECT tw_s.tw_oid FROM (SELECT relation AS tw_relation, "column" AS tw_column, oid AS tw_oid FROM
       pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
@@ -381,20 +394,28 @@ CREATE MACRO fn.pg_blocking_pids(p_pid) AS (CASE WHEN p_pid IS NOT NULL THEN coa
   WHERE tw_w.tw_pid = p_pid AND tw_h.tw_pid <> p_pid), []::INTEGER[]) END);
 
 -- sizes of the log's data, in bytes
-CREATE MACRO fn.pg_relation_size(p_oid) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS
-    tw_oid FROM pg.tw_sizes) tw_s WHERE tw_s.tw_oid = p_oid), 0)),
-  (p_oid, p_fork) AS (coalesce((SELECT tw_s.tw_bytes FROM (SELECT bytes AS tw_bytes, oid AS tw_oid FROM pg.tw_sizes)
-      tw_s WHERE tw_s.tw_oid = p_oid), 0));
-CREATE MACRO fn.pg_table_size(p_oid) AS fn.pg_relation_size(p_oid);
-CREATE MACRO fn.pg_total_relation_size(p_oid) AS fn.pg_relation_size(p_oid);
-CREATE MACRO fn.pg_indexes_size(p_oid) AS (CASE WHEN p_oid IS NOT NULL THEN 0::BIGINT END);
+CREATE MACRO tw.relation_bytes(p_oid) AS (
+  SELECT coalesce(tw_c.tw_bytes, 0) FROM (SELECT c.oid AS tw_oid, s.bytes AS tw_bytes FROM pg.pg_class c
+    LEFT JOIN pg.tw_sizes s ON s.oid = c.oid) tw_c WHERE tw_c.tw_oid = p_oid);
+CREATE MACRO fn.pg_relation_size(p_oid) AS (tw.relation_bytes(p_oid)),
+  (p_oid, p_fork) AS (CASE WHEN p_fork = 'main' THEN tw.relation_bytes(p_oid)
+    WHEN p_fork IN ('fsm', 'vm', 'init') THEN tw.relation_bytes(p_oid) * 0
+    WHEN p_fork IS NOT NULL THEN error('invalid fork name')::BIGINT END);
+CREATE MACRO fn.pg_table_size(p_oid) AS (tw.relation_bytes(p_oid));
+CREATE MACRO fn.pg_total_relation_size(p_oid) AS (tw.relation_bytes(p_oid));
+CREATE MACRO fn.pg_indexes_size(p_oid) AS (tw.relation_bytes(p_oid) * 0);
+CREATE MACRO tw.size_of_database(p_oid) AS (
+  SELECT tw_d.tw_bytes FROM (SELECT d.oid AS tw_oid, coalesce(sum(s.bytes), 0)::BIGINT AS tw_bytes FROM pg.pg_database d
+    LEFT JOIN pg.tw_sizes s ON s.database = d.oid GROUP BY d.oid) tw_d WHERE tw_d.tw_oid = p_oid);
 CREATE MACRO fn.pg_database_size(p_database) AS (
-  coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes AS tw_bytes, database AS tw_database FROM
-      pg.tw_sizes) tw_s JOIN (SELECT datname AS tw_datname, oid AS tw_oid FROM pg.pg_database) tw_d ON tw_d.tw_oid =
-      tw_s.tw_database
-            WHERE p_database::VARCHAR IN (tw_d.tw_oid::VARCHAR, tw_d.tw_datname)), 0));
-CREATE MACRO fn.pg_tablespace_size(p_tablespace) AS (coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes
-    AS tw_bytes FROM pg.tw_sizes) tw_s), 0));
+  CASE WHEN p_database IS NULL THEN NULL
+    WHEN tw.database_oid(p_database) IS NULL THEN error('database "' || p_database || '" does not exist')::BIGINT
+    ELSE tw.size_of_database(tw.database_oid(p_database)) END);
+CREATE MACRO fn.pg_tablespace_size(p_tablespace) AS (
+  CASE WHEN p_tablespace IS NULL THEN NULL
+    WHEN typeof(p_tablespace) = 'VARCHAR' AND p_tablespace::VARCHAR NOT IN (SELECT tw_t.tw_name FROM (SELECT spcname AS
+      tw_name FROM pg.pg_tablespace) tw_t) THEN error('tablespace "' || p_tablespace || '" does not exist')::BIGINT
+    ELSE coalesce((SELECT sum(tw_s.tw_bytes)::BIGINT FROM (SELECT bytes AS tw_bytes FROM pg.tw_sizes) tw_s), 0) END);
 -- As in PostgreSQL: truncated to half units, then rounded. From 20,479 half units on, the next unit is used.
 CREATE MACRO fn.pg_size_pretty(p_bytes) AS (
   list_transform([p_bytes], lambda tw_b: CASE WHEN tw_b IS NULL THEN NULL

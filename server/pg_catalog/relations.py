@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from catalog import builtin
 from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
+from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.acls import column_acl_of
 from server.pg_catalog.keys import key_column_number, keys_of
@@ -196,7 +197,11 @@ def defaults(visible: Visible) -> Iterator[Row]:
     for item in visible.items:
         for number, column in enumerate(item.columns if isinstance(item, Relation) else (), 1):
             if _has_expression(column):
-                text = visible.text_of(column.generated or column.default or "")
+                text = (
+                    visible.text_of(column.generated)
+                    if column.generated
+                    else visible.default_text(parse_type(column.type), column.default or "")
+                )
                 yield {
                     "oid": oids.default_oid(item.id, number),
                     "adrelid": oids.oid_of(item.id),

@@ -662,7 +662,7 @@ def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
 
 
 _OF_RELATIONS = words(
-    "pg_relation_filenode "
+    "pg_relation_filenode pg_get_viewdef "
     "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
 )
 """Functions whose first argument is a regclass, so that a string there is the name of a relation."""

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from protocol.pgwire.errors import PgError
-from server.evaluation.messages import Call, arrow_stream
 from server.pg_catalog.database import Database, Rows
 from server.pg_catalog.errors import pg_error
+from server.workers.messages import Call, arrow_stream
 
 
 class CatalogService:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +12,13 @@ from catalog.acls import Acl, letters
 from catalog.objects import Domain, EnumType, Index, Item, ObjectId, Schema, SystemTable, Table
 from catalog.roles import PUBLIC
 from catalog.state import CatalogState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.scalars import parse_text
+from protocol.pgwire.types import PgType, parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.keys import keys_of
 from server.pg_catalog.static import Row, types_by_oid
 from server.pg_catalog.type_rows import domain_row, enum_rows
-from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.lexer import Kind, quote_identifier, tokenize
 from server.sql.sequence_names import with_names
 
 BARE = CatalogState(
@@ -77,7 +79,7 @@ class Visible:
         }
         for domain in self.domains:
             oid = parse_type(domain.base).oid
-            default = self.text_of(domain.default) if domain.default is not None else None
+            default = None if domain.default is None else self.default_text(parse_type(domain.base), domain.default)
             place = oids.oid_of(domain.schema_id), self.owner(domain.id), self.acl(domain.id)
             rows[oids.oid_of(domain.id)] = domain_row(domain, types_by_oid().get(oid) or rows[oid], default, *place)
         return rows
@@ -113,6 +115,27 @@ class Visible:
             return self.type_names[oid][0] if oid in self.type_names else self.relation_names[oid]
 
         return with_names(stored, name_of)
+
+    def default_text(self, type: PgType, stored: str) -> str:
+        """A default as pg_get_expr returns it. A string literal has its type, or is a number or a boolean.
+
+        ORMs recognize the value of a default by the type after it.
+        """
+        text = self.text_of(stored)
+        if not text.endswith(("'", "$")):
+            return text
+        literal, *rest = tokenize(text)
+        if literal.kind is not Kind.STRING or len(rest) > 1:
+            return text
+        value = literal.value
+        if type.name == "bool":
+            return "true" if parse_text(type, value) else "false"
+        if type.name in ("int2", "int4", "int8", "numeric") and re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+            return value
+        named = self.type_names.get(type.oid)
+        name = named[0] if named is not None else "bpchar" if type.name == "bpchar" else type.base_display
+        quoted = "'" + value.replace("'", "''") + "'"
+        return f"{quoted}::{name}"
 
     @cached_property
     def listed(self) -> list[Item]:

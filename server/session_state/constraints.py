@@ -42,6 +42,9 @@ def check_not_null(reader: Reader, table: Table, rows: pa.Table, given: Iterable
                 SqlState.NOT_NULL_VIOLATION,
                 f'null value in column "{column.name}" of relation "{table.name}" violates not-null constraint',
                 detail=_failing_row(reader, table, bad, given),
+                schema_name=reader.state.schemas[table.schema_id].name,
+                table_name=table.name,
+                column_name=column.name,
             )
 
 
@@ -53,6 +56,9 @@ def check_violation(reader: Reader, table: Table, rule: Rule, row: pa.Table, giv
         SqlState.CHECK_VIOLATION,
         f'new row for relation "{table.name}" violates check constraint "{rule.name}"',
         detail=_failing_row(reader, table, row, given),
+        schema_name=reader.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        constraint_name=rule.name,
     )
 
 

@@ -43,6 +43,8 @@ def fact(session: Session, function: str) -> Any:
             return time_of_day(time.time_ns() // 1_000, session.settings["TimeZone"])
         case "pg_conf_load_time":
             return activity.configured_us
+        case "pg_last_wal_receive_lsn" | "pg_last_wal_replay_lsn" | "pg_last_xact_replay_timestamp":
+            return None  # the server is no standby
         case "txid_current" | "pg_current_xact_id":
             return transaction_number(session)
         case "txid_current_if_assigned" | "pg_current_xact_id_if_assigned":

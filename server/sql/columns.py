@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import PgType
 from server.sql import expressions as ex
 from server.sql.expressions import Column, ColumnRef, Expression, Quantified, Subquery, transform, walk, walk_all
+from server.sql.functions.table import Function
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import Relation
 
 COLUMNS_MAX = 20_000  # the maximum number of columns that the rewriting of a statement may create
@@ -32,7 +36,7 @@ def names_any(part: Any, ids: set[int]) -> bool:
     return any(isinstance(node, ColumnRef) and node.column.id in ids for node in walk_all(part))
 
 
-def free_columns(node: Relation) -> list[Column]:
+def free_columns(node: Relation | Expression) -> list[Column]:
     """The columns of enclosing queries that the node names, ordered by id."""
     known: set[int] = set()
     named: dict[int, Column] = {}
@@ -46,6 +50,39 @@ def free_columns(node: Relation) -> list[Column]:
         elif isinstance(inner, Relation):
             known.update(c.id for c in inner.columns)
     return [named[id] for id in sorted(named.keys() - known)]
+
+
+def equivalent(one: Expression, other: Expression) -> bool:
+    """Whether two expressions differ at most in the ids of the columns and levels that their subqueries define."""
+    free = frozenset(c.id for c in free_columns(one))
+    if free != frozenset(c.id for c in free_columns(other)):
+        return False
+    return _same(one, other, ({id: id for id in free}, {id: id for id in free}), ({}, {}))
+
+
+_Pairs = tuple[dict[int, int], dict[int, int]]  # the ids of one side by those of the other, and vice versa
+
+
+def _same(one: Any, other: Any, ids: _Pairs, levels: _Pairs) -> bool:
+    if one.__class__ is not other.__class__:
+        return False
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(_same(a, b, ids, levels) for a, b in zip(one, other, strict=True))
+    if isinstance(one, Column):
+        described = (one.type, one.nullable, one.precision) == (other.type, other.nullable, other.precision)
+        return described and _paired(one.id, other.id, ids)
+    if not is_dataclass(one) or isinstance(one, (PgType, Function)):
+        return bool(one == other)
+    checkpoint()
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.compare and not (_paired(a, b, levels) if field.name == "level" else _same(a, b, ids, levels)):
+            return False
+    return True
+
+
+def _paired(one: int, other: int, pairs: _Pairs) -> bool:
+    return pairs[0].setdefault(one, other) == other and pairs[1].setdefault(other, one) == one
 
 
 def substituted(node: Node, swap: dict[int, Column]) -> Node:

@@ -98,7 +98,8 @@ FACTS: dict[str, PgType] = {
     **dict.fromkeys(("txid_current", "txid_current_if_assigned"), INT8),
     **dict.fromkeys(("pg_current_xact_id", "pg_current_xact_id_if_assigned"), INT8),
     **dict.fromkeys(("pg_current_wal_lsn", "pg_current_wal_flush_lsn", "pg_current_wal_insert_lsn"), TEXT),
-    "pg_conf_load_time": TIMESTAMPTZ,
+    **dict.fromkeys(("pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn"), TEXT),
+    **dict.fromkeys(("pg_conf_load_time", "pg_last_xact_replay_timestamp"), TIMESTAMPTZ),
 }
 """The types of functions without arguments that describe the session's connection, query and transaction, or the
 server."""

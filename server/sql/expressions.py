@@ -50,6 +50,14 @@ class Literal:
     def nullable(self) -> bool:
         return self.value is None
 
+    def __hash__(self) -> int:
+        return hash((_hashable(self.value), self.type))
+
+
+def _hashable(value: Any) -> Any:
+    """A tuple instead of a list, which is the value of an array."""
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:

@@ -45,6 +45,8 @@ class Cluster:
             "topic.metadata.propagation.max.ms": 0,
         }
         self._admin = AdminClient({**self._options, "allow.auto.create.topics": True})
+        self._producer: confluent_kafka.Producer | None = None
+        self._producer_timeout_s = 0.0
 
     def create_topic(
         self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
@@ -95,24 +97,33 @@ class Cluster:
             if error is not None:
                 failures.append(error)
 
-        producer = confluent_kafka.Producer(
-            {
-                **self._options,
-                "enable.idempotence": True,
-                "message.max.bytes": _MESSAGE_BYTES_MAX,
-                "message.timeout.ms": max(1, int(timeout_s * 1000)),
-                "linger.ms": 1,
-            }
-        )
+        producer = self._idempotent_producer(timeout_s)
         try:
             for message in messages:
                 self._send(producer, topic, message, delivered)
         finally:
             left = producer.flush(timeout_s + 1)
+        if failures or left:
+            self._producer = None  # it may have failed for all messages, or still have some of these
         if failures:
             raise CommandFailed(f"cannot write to the topic {topic}: {failures[0].str()}")
         if left:
             raise CommandFailed(f"{left} messages to the topic {topic} were not acknowledged within {timeout_s:g} s")
+
+    def _idempotent_producer(self, timeout_s: float) -> confluent_kafka.Producer:
+        """The producer for messages with this timeout. It is kept, because a new one waits for its id for up to 1 s."""
+        if self._producer is None or self._producer_timeout_s != timeout_s:
+            self._producer_timeout_s = timeout_s
+            self._producer = confluent_kafka.Producer(
+                {
+                    **self._options,
+                    "enable.idempotence": True,
+                    "message.max.bytes": _MESSAGE_BYTES_MAX,
+                    "message.timeout.ms": max(1, int(timeout_s * 1000)),
+                    "linger.ms": 1,
+                }
+            )
+        return self._producer
 
     def consume(self, topic: str, at_least: int, timeout_s: float) -> list[Message]:
         """Returns all messages of a topic by partition and offset, as soon as there are `at_least`, or at the timeout.
@@ -134,6 +145,8 @@ class Cluster:
         ended: set[int] = set()
         deadline = time.monotonic() + timeout_s
         try:
+            # Without it, the first fetch waits for up to a second until the consumer looks for the leaders.
+            consumer.list_topics(topic, timeout_s)
             consumer.assign([confluent_kafka.TopicPartition(topic, p, confluent_kafka.OFFSET_BEGINNING) for p in found])
             while len(ended) < partitions or sum(map(len, found.values())) < at_least:
                 left_s = deadline - time.monotonic()

@@ -16,7 +16,8 @@ import psycopg
 import pytest
 
 from server.frontend.client import WRITE_HIGH_BYTES
-from server.http.port import BODY_BYTES_MAX, CONNECTIONS_MAX
+from server.http.port import CONNECTIONS_MAX
+from server.http.request_limits import BODY_BYTES_MAX
 from tests.attacks.clients import resident_bytes, watched
 from tests.fix_server import ServerProcess
 from tests.server.http.fix_api import Api

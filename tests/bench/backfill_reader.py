@@ -94,6 +94,7 @@ def _of_kafka(part: Part) -> Iterator[pa.RecordBatch]:
     address, topic = part.place
     bare = Encoding("avro", schema="", options={"confluent wire format": "false"})
     layout = layout_of(Format(value=bare), Schemas(None, json.dumps(VALUE)), {"key": None, "value": None})
+    decoder = asyncio.run(layout.value_format.decoder(pa.array([], pa.binary())))
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "backfill", "check.crcs": True})
     partition = confluent_kafka.TopicPartition(topic, part.number, 0)
     _, end = consumer.get_watermark_offsets(partition)
@@ -101,7 +102,7 @@ def _of_kafka(part: Part) -> Iterator[pa.RecordBatch]:
     position = 0
     while position < end:
         messages = Messages.of(consumer.consume(min(READ_MESSAGES, end - position), 10.0))
-        rows = layout.rows(messages, None, layout.value_decoder.decode(messages.values))
+        rows = layout.rows(messages, None, decoder.decode(messages.values))
         position += len(messages)
         yield from rows.to_batches()
     consumer.close()

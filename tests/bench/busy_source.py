@@ -1,23 +1,28 @@
 """How much a source that reads as fast as it can delays sessions and another source.
 
-The busy source reads a CSV file of `--busy-rows` rows. Meanwhile one connection executes `SELECT 1`, another one
-single-row INSERTs, and lines are appended to the file of a quiet source, whose subscriber waits for each. The same is
-measured while the server is idle.
+The busy source reads a CSV file of `--busy-rows` rows, and another one a Kafka topic with a tenth as many messages in
+FORMAT JSON, if there is Apache Kafka (`make test-kafka` downloads it). Meanwhile one connection executes `SELECT 1`,
+another one single-row INSERTs, and lines are appended to the file of a quiet source, whose subscriber waits for each.
+The same is measured while the server is idle.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import psycopg
 
 from tests.bench.servers import Servers, Table
+from tests.kafka.broker.broker import JARS, KafkaBroker
 
 IDLE_S = 10.0
 PAUSE_S = 0.01  # between two probes
@@ -38,6 +43,7 @@ def run(servers: Servers, options: argparse.Namespace) -> list[Table]:
 
 
 def _measured(dsn: str, directory: Path, rows: int) -> list[Table]:
+    """The tables of the file and of the topic."""
     large, small = directory / "large.csv", directory / "small.csv"
     with large.open("w") as file:
         for start in range(0, rows, 100_000):
@@ -50,16 +56,47 @@ def _measured(dsn: str, directory: Path, rows: int) -> list[Table]:
         )
         idle, _ = _waits(dsn, small, lambda: time.sleep(IDLE_S))
 
-        def read_all() -> None:
-            columns = "a bigint, k int, t text, x double precision"
-            connection.execute(f"CREATE SOURCE busy ({columns}) FROM FILE '{large}' FORMAT CSV".encode())
-            while connection.execute(COMMITTED).fetchone() != (rows,):
-                time.sleep(0.1)
+        def table(name: str, what: str, create: str, count: int) -> Table:
+            """The waits while the source `create` reads `count` rows."""
 
-        busy, seconds = _waits(dsn, small, read_all)
-    lines = [(name, *_cells(idle[name]), *_cells(busy[name])) for name in idle]
-    about = f"Waits, while the server is idle and while a source reads {rows:,} rows of a CSV file in {seconds:.0f} s"
-    return [Table("busy source", about, HEADER, lines)]
+            def read_all() -> None:
+                connection.execute(create.encode())
+                while connection.execute(COMMITTED).fetchone() != (count,):
+                    time.sleep(0.1)
+
+            busy, seconds = _waits(dsn, small, read_all)
+            connection.execute("DROP SOURCE busy")
+            lines = [(name, *_cells(idle[name]), *_cells(busy[name])) for name in idle]
+            about = f"Waits, while the server is idle and while a source reads {count:,} {what} in {seconds:.0f} s"
+            return Table(name, about, HEADER, lines)
+
+        columns = "a bigint, k int, t text, x double precision"
+        create = f"CREATE SOURCE busy ({columns}) FROM FILE '{large}' FORMAT CSV"
+        tables = [table("busy source", "rows of a CSV file", create, rows)]
+        if JARS.exists():
+            with _topic(directory, rows // 10) as address:
+                connection.execute(f"CREATE CONNECTION busy_kafka TO KAFKA (BROKER '{address}')".encode())
+                create = "CREATE SOURCE busy FROM KAFKA CONNECTION busy_kafka (TOPIC 'busy') FORMAT JSON"
+                tables.append(table("busy topic", "messages in JSON", create, rows // 10))
+    return tables
+
+
+@contextmanager
+def _topic(directory: Path, count: int) -> Iterator[str]:
+    """The address of a broker with messages in the topic `busy`."""
+    broker = KafkaBroker(directory)
+    try:
+        broker.create_topic("busy", 4)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": broker.address, "queue.buffering.max.messages": count}
+        )
+        for n in range(count):
+            value = {"id": n, "name": f"customer {n}", "address": {"city": "Berlin"}, "tags": ["a", "b"]}
+            producer.produce("busy", json.dumps(value).encode(), b"%d" % n, n % 4)
+        producer.flush()
+        yield broker.address
+    finally:
+        broker.kill()
 
 
 def _waits(dsn: str, small: Path, work: Callable[[], None]) -> tuple[dict[str, list[float]], float]:

@@ -25,7 +25,8 @@ import pyarrow as pa
 from catalog.store import Store
 from server import __main__ as command
 from server import app
-from server.coordinator.coordinator import Coordinator, clock_ms
+from server.coordinator.clock import clock_ms
+from server.coordinator.coordinator import Coordinator
 from tests.faults import mistakes, moments
 
 

@@ -33,11 +33,39 @@ def insert(draw: Random, name: str, columns: Columns, rows: int) -> str:
 
 
 def transaction(draw: Random, tables: dict[str, Columns]) -> list[str]:
-    """The statements of one transaction: inserts into some tables, or one deletion, update or duplication of rows."""
+    """The statements of one transaction: inserts into some tables, or one deletion, update, merge or duplication of
+    rows, which may read another table, or statements of which some are rolled back to a savepoint."""
     name = draw.choice(sorted(tables))
     columns = tables[name]
     column, type = draw.choice(list(columns))
-    match draw.choice(("insert", "insert", "delete", "update", "copy")):
+    other = draw.choice(sorted(tables))
+    match draw.choice(("insert", "insert", "delete", "update", "copy", "subquery", "merge", "savepoint")):
+        case "subquery":  # every table has an int
+            found = f"(SELECT max(o.c0) FROM {other} o WHERE o.c0 <> {name}.c0)"
+            return [
+                draw.choice(
+                    (
+                        f"DELETE FROM {name} WHERE c0 IN (SELECT c0 FROM {other} GROUP BY c0 HAVING count(*) > 3)",
+                        f"DELETE FROM {name} USING (SELECT max(c0) AS m FROM {other}) o WHERE {name}.c0 = o.m",
+                        f"UPDATE {name} SET c0 = {found} WHERE c0 < 2",
+                        f"UPDATE {name} SET c0 = o.n FROM (SELECT c0, count(*) AS n FROM {other} GROUP BY c0) o "
+                        f"WHERE o.c0 = {name}.c0 AND o.n < 4",
+                        f"WITH gone AS (DELETE FROM {name} WHERE c0 = 2 RETURNING *) "
+                        f"INSERT INTO {name} SELECT * FROM gone WHERE c0 > (SELECT min(c0) FROM {other})",
+                    )
+                )
+            ]
+        case "merge":
+            source = f"(SELECT c0, count(*) AS n FROM {other} GROUP BY c0)"
+            return [
+                f"MERGE INTO {name} t USING {source} o ON t.c0 = o.c0 WHEN MATCHED AND o.n > 2 THEN DELETE "
+                f"WHEN MATCHED THEN UPDATE SET {column} = {value(draw, type)} "
+                f"WHEN NOT MATCHED THEN INSERT (c0) VALUES (o.c0 - 1)"
+            ]
+        case "savepoint":
+            some = insert(draw, name, columns, 2)
+            undone = [f"DELETE FROM {name} WHERE c0 > 0", insert(draw, other, tables[other], 2)]
+            return [some, "SAVEPOINT s", *undone, "ROLLBACK TO SAVEPOINT s", insert(draw, other, tables[other], 1)]
         case "delete":
             return [f"DELETE FROM {name} WHERE {column} = {draw.choice(LITERALS[type])}"]
         case "update":

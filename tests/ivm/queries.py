@@ -54,11 +54,12 @@ class View:
 
 class Maker:
     """Generates queries over `tables` and numbers its aliases. `views` are those of all queries so far, in order of
-    creation."""
+    creation. The bounds of temporal filters are in the seconds after `now_ms`."""
 
-    def __init__(self, draw: Random, tables: dict[str, Columns]) -> None:
+    def __init__(self, draw: Random, tables: dict[str, Columns], now_ms: int) -> None:
         self.draw = draw
         self.tables = tables
+        self.now_ms = now_ms
         self._count = 0
         self.views: list[View] = []
 
@@ -139,6 +140,10 @@ class Maker:
             (f"count(DISTINCT {name})", "int"),
             (f"string_agg({name}::text, ',' ORDER BY {name}::text)", "text"),
             (f"array_agg({name}::text ORDER BY {name}::text)", "text"),
+            (f"string_agg(DISTINCT {name}::text, ',' ORDER BY {name}::text DESC)", "text"),
+            (f"jsonb_agg({name}::text ORDER BY {name}::text)", "text"),
+            (f"percentile_disc(0.4) WITHIN GROUP (ORDER BY {name})", type),
+            (f"mode() WITHIN GROUP (ORDER BY {name})", type),
         ]
         if type != "bool":
             choices += [(f"min({name})", type), (f"max({name})", type)] * 2
@@ -310,6 +315,15 @@ def _set_operation(make: Maker, depth: int) -> Relation:
     return make.named(f"SELECT {pair[0]} FROM {one.sql} {word} SELECT {pair[1]} FROM {other.sql}", [type])
 
 
+_FRAMES = (
+    "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+    "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW",
+)
+
+
 def _window(make: Maker, depth: int) -> Relation:
     inner = make.relation(depth - 1)
     name = inner.of(make.draw)[0]
@@ -317,7 +331,12 @@ def _window(make: Maker, depth: int) -> Relation:
         [
             ("row_number()", "int"),
             ("rank()", "int"),
+            ("ntile(2)", "int"),
             ("count(*)", "int"),
+            (f"count({name})", "int"),
+            (f"lead({name}, 2)", dict(inner.columns)[name]),
+            (f"last_value({name})", dict(inner.columns)[name]),
+            (f"nth_value({name}, 2)", dict(inner.columns)[name]),
             (f"max({name})" if dict(inner.columns)[name] != "bool" else "count(*)", dict(inner.columns)[name]),
             (f"lag({name})", dict(inner.columns)[name]),
             (f"first_value({name})", dict(inner.columns)[name]),
@@ -326,7 +345,9 @@ def _window(make: Maker, depth: int) -> Relation:
     if call == "count(*)":
         type = "int"
     partition = f"PARTITION BY {inner.of(make.draw)[0]} " if make.draw.random() < 0.7 else ""
-    shown = f"SELECT *, ({call} OVER ({partition}ORDER BY {make.order(inner)}))::{SQL_TYPES[type]} FROM {inner.sql}"
+    frame = make.draw.choice(_FRAMES) if make.draw.random() < 0.5 else ""
+    over = f"({partition}ORDER BY {make.order(inner)} {frame})"
+    shown = f"SELECT *, ({call} OVER {over})::{SQL_TYPES[type]} FROM {inner.sql}"
     return make.named(shown, [*_types(inner), type])
 
 
@@ -366,8 +387,21 @@ def _subquery(make: Maker, depth: int) -> Relation:
             f"(SELECT count(*) FROM {other.sql} WHERE {where}) > 2",
             f"(SELECT count(*) FROM {other.sql} WHERE {inner} = {outer}) < 2",
             f"{outer} = (SELECT max({inner}::text)::{SQL_TYPES[dict(one.columns)[outer]]} FROM {other.sql})",
+            f"{outer} {make.draw.choice(('<', '>=', '<>'))} ALL (SELECT {inner} FROM {other.sql} WHERE {where})",
+            f"{outer} {make.draw.choice(('<', '>=', '='))} ANY (SELECT {inner} FROM {other.sql} WHERE {where})",
+            f"({outer}, 1) NOT IN (SELECT {inner}, count(*) FROM {other.sql} GROUP BY {inner})",
+            f"EXISTS (SELECT 1 FROM {other.sql} WHERE {inner} < {outer})",
         )
     )
+    if make.draw.random() < 0.15:
+        best = f"SELECT {inner} FROM {other.sql} WHERE {inner} > {outer} OR {where} ORDER BY 1 LIMIT 1"
+        type = dict(one.columns)[outer]
+        return make.named(f"SELECT {outer}, ({best}) FROM {one.sql}", [type, type])
+    if make.draw.random() < 0.15:
+        most = f"(SELECT max({inner}::text) FROM {other.sql} WHERE {inner} = {outer})"
+        having = f"count(*) > 1 OR min({outer}::text) = {most}"
+        select = f"SELECT {outer}, count(*)::int FROM {one.sql} GROUP BY {outer} HAVING {having}"
+        return make.named(select, [dict(one.columns)[outer], "int"])
     if make.draw.random() < 0.25:
         return make.named(
             f"SELECT {outer}, (SELECT count(*)::int FROM {other.sql} WHERE {inner} = {outer}) FROM {one.sql}",
@@ -388,9 +422,50 @@ def _shared(make: Maker, depth: int) -> Relation:
     return make.named(select, [type, "int"])
 
 
+def _using(make: Maker, depth: int) -> Relation:
+    """A join with USING or NATURAL, whose common column is that of either side."""
+    one, other = make.relation(depth - 1), make.relation(make.draw.randrange(depth))
+    pair = make.pair(one, other)
+    if pair is None:
+        return one
+    sides = [f"(SELECT {name} AS k, {r.of(make.draw, 'int')[0]} AS {n} FROM {r.sql}) {n}s" for n, name, r in (
+        ("l", pair[0], one), ("r", pair[1], other))]  # fmt: skip
+    kind = make.draw.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "FULL JOIN"))
+    join = (
+        f"{sides[0]} NATURAL {kind} {sides[1]}" if make.draw.random() < 0.3 else f" {kind} ".join(sides) + " USING (k)"
+    )
+    key = dict(one.columns)[pair[0]]
+    return make.named(f"SELECT k, ls.k IS NULL, rs.k FROM {join}", [key, "bool", key])
+
+
+def _recursive(make: Maker, depth: int) -> Relation:
+    inner = make.relation(depth - 1)
+    name, type = inner.of(make.draw, "int")
+    if type != "int":
+        return inner
+    cte, word = make.alias(), make.draw.choice(("UNION", "UNION ALL"))
+    step = f"SELECT n + 1 FROM {cte} WHERE n BETWEEN 0 AND 2"
+    select = f"WITH RECURSIVE {cte}(n) AS (SELECT {name} FROM {inner.sql} {word} {step}) SELECT n FROM {cte}"
+    return make.named(select, ["int"])
+
+
+def _temporal(make: Maker, depth: int) -> Relation:
+    """Rows that are in the result for some time only."""
+    inner = make.relation(depth - 1)
+    name, type = inner.of(make.draw, "int")
+    if type != "int":
+        return inner
+    begin, end = (f"{make.now_ms + make.draw.randrange(-2000, 20_000)} + {name}::bigint * 1500" for _ in range(2))
+    test = make.draw.choice((f"mz_now() >= {begin}", f"mz_now() < {end}", f"mz_now() > {begin} AND mz_now() <= {end}"))
+    if make.draw.random() < 0.3:
+        test += f" AND {make.condition(inner.columns, 0)}"
+    return make.named(f"SELECT * FROM {inner.sql} WHERE {test}", _types(inner))
+
+
 _OPERATORS: Sequence[Callable[[Maker, int], Relation]] = (
     _filter, _project, _join, _join, _join, _group, _group, _group, _distinct, _rows, _set_operation, _window, _limit,
     _first_of_each, _lateral, _subquery, _subquery, _shared, _joins, _series, _top_by_number, _view,
+    _using, _recursive, _temporal, _temporal,
 )  # fmt: skip
 
 

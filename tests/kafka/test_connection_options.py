@@ -125,6 +125,7 @@ async def test_consumers_and_admin_clients_get_the_properties(
     monkeypatch.setattr(confluent_kafka, "Consumer", client(confluent_kafka.Consumer))
     monkeypatch.setattr(consumers, "AdminClient", client(consumers.AdminClient))
     monkeypatch.setattr(consumers, "CONFIGURATION_S", 0.01)
+    monkeypatch.setattr(TopicConsumer, "_has_controller", lambda _: True)  # no broker is asked
     certificate, key = pems
     tls = {"ssl certificate authority": certificate, "ssl certificate": certificate, "ssl key": Secret(key)}
     options = {"broker": "127.0.0.1:1", **SASL, **tls}

@@ -19,12 +19,13 @@ from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import AvroEncoder, schema_text
 from protocol.cdcv2.decoded import Decoded
-from protocol.cdcv2.json_form import JsonEncoder
+from protocol.cdcv2.json_form import JsonDecoder, JsonEncoder
 from protocol.cdcv2.messages import DIFF_FIELD, END, TIME_FIELD, Progress
 from protocol.cdcv2.orders import Total
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.ingest.history import CALLS_MAX, MULTIPLICITY_MAX, History
+from server.ingest.kafka.changes_format import AvroChangesDecoder
 from server.ingest.kafka.envelopes import materialize
 from server.ingest.kafka.layout import Schemas
 from server.runtime import parallel
@@ -90,14 +91,14 @@ async def test_parts_of_messages_are_decoded_in_threads(
     messages.append(encoder.progress(Progress.of([0], [2], [(1, len(names))])))
     async with OutputRun(tmp_path, format, schemas, partitions=3, columns=given) as output:
         decoded: list[int] = []
-        changes_format = output.envelope._format  # type: ignore[attr-defined]
-        decode = changes_format.decode
+        decoder_class = JsonDecoder if is_json else AvroChangesDecoder
+        decode = decoder_class.decode
 
-        def counted(data: pa.BinaryArray) -> Decoded:
+        def counted(decoder: Any, data: pa.BinaryArray) -> Decoded:
             decoded.append(len(data))
-            return decode(data)
+            return decode(decoder, data)
 
-        monkeypatch.setattr(changes_format, "decode", counted)
+        monkeypatch.setattr(decoder_class, "decode", counted)
         with capture_logs() as logs:
             await output.apply([Message(None, value, at % 3) for at, value in enumerate(messages)])
         assert len(decoded) == 4

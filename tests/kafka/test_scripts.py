@@ -32,6 +32,7 @@ async def run_script(script: Path, dsn: str) -> None:
         async with Registry().serving() as registry:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "testdrive", "--url", dsn, "--no-reset", "--default-timeout", "60s"),
+                *("--backoff-factor", "1"),  # the pauses of retries do not grow
                 *("--kafka-addr", kafka.address, "--schema-registry-url", registry.url, "--seed", str(SEED), script),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

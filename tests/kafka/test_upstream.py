@@ -22,7 +22,9 @@ from catalog.source_definition import Encoding, Envelope, Format, ForTables, Inc
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.ingestion import Ingestion, Status
+from server.ingest.kafka import consumer
 from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.kind import KafkaKind
 from server.ingest.kafka.upstream import KafkaUpstream
@@ -78,10 +80,12 @@ class Source:
         definition: SourceDefinition,
         outputs: Sequence[Output],
         metadata_s: float = 0.05,
+        workers: int = 0,
     ) -> None:
         self.coordinator = coordinator
         self.targets = [Target(ObjectId(f"u{10 + i}"), output) for i, output in enumerate(outputs)]
-        self.context = SourceContext(self.targets[0].id, coordinator, JoinEngine())
+        self.decoders = DecoderPool(workers)
+        self.context = SourceContext(self.targets[0].id, coordinator, JoinEngine(), decoders=self.decoders)
         self.upstream = KafkaUpstream(definition, tuple(self.targets), self.context, metadata_s=metadata_s)
         self.ingestion = Ingestion(self.targets[0].id, self.upstream, coordinator, retry_s=0.001)
 
@@ -109,11 +113,14 @@ class Source:
 
 
 @asynccontextmanager
-async def running(directory: Path, definition: SourceDefinition, metadata_s: float = 0.05) -> AsyncIterator[Source]:
+async def running(
+    directory: Path, definition: SourceDefinition, metadata_s: float = 0.05, workers: int = 0
+) -> AsyncIterator[Source]:
+    """`workers`: the number of processes that decode messages; 0: they are decoded in threads."""
     outputs = await KafkaKind().outputs(definition)
     coordinator = Coordinator(directory, engine=JoinEngine(), metrics=Metrics(), interval_s=0.01, system_tables={})
     await coordinator.start()
-    source = Source(coordinator, definition, outputs, metadata_s)
+    source = Source(coordinator, definition, outputs, metadata_s, workers)
     for target in source.targets:
         before = coordinator.state
         if target.id not in before.items:
@@ -126,6 +133,7 @@ async def running(directory: Path, definition: SourceDefinition, metadata_s: flo
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await source.decoders.close()
         await coordinator.close()
 
 
@@ -135,6 +143,17 @@ def numbered(start: int, end: int, partitions: int = 1) -> list[Record]:
 
 def texts(start: int, end: int) -> list[tuple[Any, ...]]:
     return sorted((str(n),) for n in range(start, end))
+
+
+async def test_a_poll_takes_its_messages_in_several_calls(
+    kafka: MockCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "CONSUMED", 7)
+    kafka.create_topic("several", 3)
+    kafka.produce("several", numbered(0, 1_000, 3))
+    async with running(tmp_path, definition(kafka, "several", Format(TEXT))) as run:
+        assert await run.until_rows(1_000) == texts(0, 1_000)
+        assert run.context.statistics.offset_known == 1_000
 
 
 async def test_each_message_is_read_once_over_restarts(kafka: MockCluster, tmp_path: Path) -> None:
@@ -201,6 +220,20 @@ async def test_the_offsets_of_all_partitions_are_asked_together(kafka: MockClust
         assert await consumer.watermarks([]) == {}
         with pytest.raises(UpstreamError, match='could not read topic "many"'):
             await consumer.watermarks([7])
+    finally:
+        await consumer.close()
+
+
+async def test_brokers_without_a_controller_get_no_administrative_requests(
+    kafka: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka would wait for a controller until the request's timeout."""
+    monkeypatch.setattr(TopicConsumer, "_admin", None)
+    kafka.create_topic("uncontrolled")
+    consumer = TopicConsumer({"broker": kafka.address}, "uncontrolled", "test")
+    try:
+        assert not await consumer.is_compacted()
+        assert await consumer.topic_id() is None
     finally:
         await consumer.close()
 

@@ -142,3 +142,10 @@ SELECT rank(1, 4000) WITHIN GROUP (ORDER BY dept, salary DESC), dense_rank(1, 'B
 SELECT rank(3) WITHIN GROUP (ORDER BY id) FILTER (WHERE active), percent_rank(3) WITHIN GROUP (ORDER BY id) FILTER (WHERE false), cume_dist(1) WITHIN GROUP (ORDER BY id) FILTER (WHERE false) FROM people;
 SELECT rank(1, 2) WITHIN GROUP (ORDER BY id) FROM people;
 SELECT rank('x') WITHIN GROUP (ORDER BY id) FROM people;
+SELECT string_agg(DISTINCT v, ',' ORDER BY v) FROM strs WHERE id < 6;
+SELECT string_agg(c, ',' ORDER BY c), string_agg(DISTINCT c, ',' ORDER BY c DESC) FROM strs WHERE id < 6;
+SELECT string_agg(DISTINCT id::text, ',' ORDER BY id) FROM strs;
+SELECT string_agg(id::text, ',' ORDER BY id) FILTER (WHERE jb @> '{"a": 1}'), avg(id) FILTER (WHERE jb ?| '{a,b}'), array_agg(id ORDER BY id) FILTER (WHERE jb <> '{"a": {}}') FROM docs;
+SELECT avg(CASE WHEN jb @> '{"a": 1}' THEN id END), string_agg(CASE WHEN jb @> '{}' THEN '{0}' ELSE '{}' END, '{a}' ORDER BY id), array_agg('{d}'::text || id ORDER BY id) FROM docs;
+SELECT count(DISTINCT CASE WHEN jb @> '{"a": 1}' THEN '{f}' ELSE '{d}' END) FROM docs;
+SELECT stddev(id) FILTER (WHERE id <> ALL ('{1,2}'::int[])), variance(id) FILTER (WHERE id = ANY (ARRAY[1, 2, 3])) FROM docs;

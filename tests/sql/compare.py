@@ -84,9 +84,12 @@ def _order_keys(sql: str, columns: Sequence[Column]) -> list[int] | None:
     """The output columns that the outermost ORDER BY names. [] if it also names something else, None if there is
     none."""
     try:
-        order = parse_query(sql).tree.args.get("order")
+        tree = parse_query(sql).tree
     except PgError:  # Tidewire refuses the statement; the rows are only printed
         return None
+    while isinstance(tree, exp.Subquery):
+        tree = tree.this
+    order = tree.args.get("order")
     if order is None:
         return None
     names = [column.name for column in columns]

@@ -178,3 +178,15 @@ SELECT max(n) FROM (SELECT count(*) AS n FROM (VALUES (interval '1 mon'), ('30 d
 SELECT count(DISTINCT i) FROM (VALUES (interval '1 mon'), ('30 days'), ('1 day')) v (i);
 SELECT c::bpchar, count(*) FROM strs WHERE id < 5 GROUP BY c::bpchar ORDER BY 1;
 SELECT DISTINCT c::bpchar || 'x' FROM strs WHERE id < 5 ORDER BY 1;
+SELECT 3 = ANY (ia), count(*) FROM lists GROUP BY 3 = ANY (ia) ORDER BY 3 = ANY (ia);
+SELECT DISTINCT 1 <> ALL (ia) OR id > 4 FROM lists ORDER BY 1 <> ALL (ia) OR id > 4;
+SELECT grouping(3 = ANY (ia)), 3 = ANY (ia), count(*) FROM lists GROUP BY ROLLUP (3 = ANY (ia)) ORDER BY 1, 2;
+SELECT 3 = ANY (ia), 2 = ANY (ia) FROM lists GROUP BY 3 = ANY (ia);
+SELECT (SELECT city FROM depts d WHERE d.id = p.dept) AS city, count(*) FROM people p GROUP BY (SELECT city FROM depts d WHERE d.id = p.dept) ORDER BY 1, 2;
+SELECT coalesce((SELECT max(d.name) FROM depts d WHERE d.id < p.dept), '-'), count(*) FROM people p GROUP BY p.dept, (SELECT max(d.name) FROM depts d WHERE d.id < p.dept) ORDER BY 1, 2;
+SELECT (SELECT city FROM depts d WHERE d.id = p.boss), count(*) FROM people p GROUP BY (SELECT city FROM depts d WHERE d.id = p.dept);
+SELECT (SELECT city FROM depts d WHERE d.id = p.dept LIMIT 1), count(*) FROM people p GROUP BY (SELECT city FROM depts d WHERE d.id = p.dept LIMIT 2);
+SELECT id IN (SELECT boss FROM people), count(*) FROM people GROUP BY id IN (SELECT boss FROM people) ORDER BY 2, 1;
+SELECT EXISTS (SELECT 1 FROM depts d WHERE d.id = dept AND d.city = 'Paris'), sum(id) FROM people GROUP BY EXISTS (SELECT 1 FROM depts d WHERE d.id = dept AND d.city = 'Paris') HAVING EXISTS (SELECT 1 FROM depts d WHERE d.id = dept AND d.city = 'Paris');
+SELECT DISTINCT (SELECT city FROM depts d WHERE d.id = p.dept) FROM people p ORDER BY (SELECT city FROM depts d WHERE d.id = p.dept);
+SELECT DISTINCT (SELECT city FROM depts d WHERE d.id = p.dept) FROM people p ORDER BY (SELECT name FROM depts d WHERE d.id = p.dept);

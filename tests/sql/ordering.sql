@@ -113,3 +113,14 @@ SELECT id, (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people 
 SELECT id, generate_series(1, 2), (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n DESC, id, 2 LIMIT 5;
 SELECT id, row_number() OVER (ORDER BY id DESC), (SELECT count(*) FROM people o WHERE o.boss = p.id) AS n FROM people p ORDER BY n, 2;
 SELECT array(SELECT o.id FROM people o WHERE o.dept = p.dept ORDER BY (SELECT count(*) FROM people x WHERE x.boss = o.id) DESC, o.id) FROM people p ORDER BY id;
+SELECT DISTINCT ON (dept) (id + 1) * 2, (name) FROM people ORDER BY dept, id;
+SELECT DISTINCT ON ((id % 2)) (id), (SELECT DISTINCT ON (city) (d.name) FROM depts d ORDER BY city LIMIT 1) FROM people ORDER BY (id % 2), id;
+(SELECT id FROM people) ORDER BY name;
+((SELECT id FROM people ORDER BY name)) LIMIT 2;
+(SELECT id FROM people LIMIT 2) ORDER BY id DESC;
+(SELECT id FROM people ORDER BY id LIMIT 4) OFFSET 2;
+SELECT * FROM ((SELECT id FROM people) ORDER BY name LIMIT 2) x ORDER BY id;
+(SELECT id FROM people UNION SELECT 99) ORDER BY id DESC LIMIT 2;
+(SELECT id FROM people ORDER BY id) ORDER BY id;
+(SELECT id FROM people LIMIT 2) LIMIT 1;
+((SELECT id FROM people OFFSET 2)) OFFSET 1;

@@ -213,3 +213,6 @@ SELECT lpad((SELECT max(s) FROM strs WHERE id < 4), 5, '-'), string_agg((SELECT 
 SELECT id FROM nums ORDER BY (SELECT ia FROM lists WHERE lists.id = 2), id;
 SELECT n.id, p.id FROM nums n LEFT JOIN people p ON n.f8 * (SELECT max(f8) FROM nums WHERE id < 4) > p.id WHERE n.id < 4;
 SELECT f8 * (SELECT f8 FROM nums WHERE id < 4) FROM nums WHERE id < 4;
+SELECT id, EXISTS (SELECT 1 FROM depts d WHERE d.id = dept) IS NOT TRUE, EXISTS (SELECT 1 FROM people b WHERE b.boss = p.id) = active, EXISTS (SELECT 1 FROM depts d WHERE d.id = dept) IS NULL FROM people p ORDER BY id;
+SELECT id FROM people p WHERE EXISTS (SELECT 1 FROM people b WHERE b.boss = p.id) IS DISTINCT FROM active OR (EXISTS (SELECT 1 FROM depts d WHERE d.id = dept)) IS FALSE ORDER BY id;
+SELECT active IN (EXISTS (SELECT 1 FROM depts d WHERE d.id = dept), NULL), coalesce(active, EXISTS (SELECT 1 FROM depts d WHERE d.id = dept) IS UNKNOWN), (EXISTS (SELECT 1 FROM depts d WHERE d.id = dept))::text || 'x' FROM people ORDER BY id;

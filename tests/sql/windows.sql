@@ -149,3 +149,4 @@ SELECT rank() FILTER (WHERE true) OVER (ORDER BY id) FROM people;
 SELECT row_number(1) OVER () FROM people;
 SELECT id FROM people ORDER BY row_number() OVER (ORDER BY salary DESC NULLS LAST, id DESC);
 SELECT * FROM (SELECT id, dept, row_number() OVER (PARTITION BY dept ORDER BY salary DESC NULLS LAST, id) AS r FROM people) x WHERE r = 1;
+SELECT id, array_agg('{a}'::text || id) OVER (ORDER BY id), count(*) FILTER (WHERE jb @> '{"a": 1}') OVER (ORDER BY id), sum(id) FILTER (WHERE jb @> '{}') OVER (ORDER BY id) FROM docs;

@@ -79,6 +79,7 @@ def scripts(kafka: MockCluster, registry: Registry, tmp_path: Path) -> Scripts:
 
 def consumed(kafka: MockCluster, topic: str, count: int, partition: int = 0) -> list[Any]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "g"})
+    consumer.list_topics(topic)  # without it, the first fetch waits until the consumer looks for the leader
     consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
     found: list[Any] = []
     while len(found) < count:
@@ -99,6 +100,22 @@ async def test_ingested_bytes(scripts: Scripts) -> None:
     assert [(m.key(), m.value()) for m in found] == pairs
     assert {m.timestamp()[1] for m in found} == {5}
     assert found[0].headers() == [("a", "é".encode()), ("b", None), ("a", b"\0\xff")]
+
+
+async def test_a_script_keeps_its_producer(scripts: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the timeout changes, which is an option of the producer."""
+    create, made = confluent_kafka.Producer, []
+
+    def created(options: dict[str, Any]) -> confluent_kafka.Producer:
+        made.append(options["message.timeout.ms"])
+        return create(options)
+
+    monkeypatch.setattr(confluent_kafka, "Producer", created)
+    topic = scripts.topic()
+    ingest = "$ kafka-ingest topic=t format=bytes\n"
+    await scripts.passes(f"{ingest}a\n{ingest}b\n$ set-sql-timeout duration=30s\n{ingest}c\n{ingest}d\n")
+    assert made == [20_000, 30_000]
+    assert [message.value() for message in consumed(scripts.kafka, topic, 4)] == [b"a", b"b", b"c", b"d"]
 
 
 async def test_ingested_avro_has_registered_schemas(scripts: Scripts) -> None:

@@ -237,6 +237,7 @@ class _Report:
     where: str | None = None
     schema_name: str | None = None
     table_name: str | None = None
+    column_name: str | None = None
     constraint_name: str | None = None
 
     @classmethod
@@ -258,6 +259,7 @@ class _Report:
                 fields.get(_WHERE),
                 fields.get(_SCHEMA),
                 fields.get(_TABLE),
+                fields.get(_COLUMN),
                 fields.get(_CONSTRAINT),
             )
         except (KeyError, ValueError):
@@ -277,6 +279,7 @@ class _Report:
             ("W", self.where),
             ("s", self.schema_name),
             ("t", self.table_name),
+            ("c", self.column_name),
             ("n", self.constraint_name),
         )
         parts = (
@@ -288,7 +291,7 @@ class _Report:
 
 
 _SEVERITY, _SQLSTATE, _MESSAGE, _DETAIL, _HINT, _POSITION, _WHERE = b"VCMDHPW"
-_SCHEMA, _TABLE, _CONSTRAINT = b"stn"
+_SCHEMA, _TABLE, _COLUMN, _CONSTRAINT = b"stcn"
 
 
 class ErrorResponse(_Report):
@@ -309,6 +312,7 @@ class ErrorResponse(_Report):
             error.where,
             error.schema_name,
             error.table_name,
+            error.column_name,
             error.constraint_name,
         )
 

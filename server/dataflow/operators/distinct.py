@@ -71,7 +71,8 @@ class DistinctOperator(Operator):
         names = self.node.schema.names
         rows = pa.concat_tables([held.select(names), changes.select(names)])
         versions = np.concatenate([np.zeros(held.num_rows, np.int64), changes[VERSION].to_numpy()])
-        numbers = updates.row_numbers(rows)
+        # Arrow does not count the rows of concatenated tables without columns.
+        numbers = updates.row_numbers(rows) if names else np.zeros(len(versions), np.int64)
         order = by_row_and_version(numbers, versions)
         totals = RunningTotals(numbers[order], versions[order], np.concatenate([held[COUNT], changes[DIFF]])[order])
         if totals.after.min() < 0:

@@ -43,6 +43,10 @@ def names_of(context: Context, *, running: bool) -> Names:
         return _session_value(context, name, arguments, constant, running=running)
 
     def privilege(name: str, arguments: Sequence[exp.Expr]) -> exp.Expr | None:
+        if name == "has_function_privilege" and len(arguments) > 1:
+            called = arguments[-2]
+            if isinstance(called, exp.Literal) and called.is_string:
+                _signature_oid(context, catalog_rows(context), str(called.this))
         return privilege_of_columns(context, name, arguments)
 
     return Names(relation, lambda kind, text: _registered(context, kind, text), session, privilege)
@@ -202,7 +206,7 @@ def _literal(value: Any, type: PgType) -> exp.Expr:
     if type is TEXT:
         return _text(value)
     if type is TIMESTAMPTZ:
-        return _timestamptz(value or 0)
+        return exp.cast(exp.Null(), exp.DType.TIMESTAMPTZ) if value is None else _timestamptz(value)
     number = exp.Null() if value is None else exp.Literal.number(value)
     return exp.Cast(this=number, to=exp.DataType.build("INTEGER" if type is INT4 else "BIGINT", dialect="duckdb"))
 

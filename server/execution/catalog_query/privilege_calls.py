@@ -1,7 +1,7 @@
 """has_table_privilege and similar functions whose object is a column: calls of helpers over the lists of privileges.
 
 The role and the privileges are constants. An object is an OID or a name. Without such an object the result is NULL,
-also where PostgreSQL raises an error for an unknown name.
+also where PostgreSQL raises an error for an unknown name; a relation without a column of the name is an error (42703).
 """
 
 from __future__ import annotations
@@ -62,18 +62,22 @@ def privilege_of_columns(context: Context, name: str, arguments: Sequence[exp.Ex
             raise _not_constant(name, "the object is")
         return exp.Boolean(this=is_permitted)
     plain, options = wanted_privileges(name, text)
+    number = helper("column_number", object, arguments[-2]) if name == "has_column_privilege" else None
     if privileges.is_superuser(state, role):
-        return exp.Boolean(this=True)
+        if number is not None:
+            return helper("if_column", object, arguments[-2], number)
+        return helper("if_relation", object) if name in _OF_RELATIONS else exp.Boolean(this=True)
     roles = _oids(state.roles_of(role, Through.INHERIT), public=True)
     rest = (roles, _texts(plain), _texts(options))
     if name in _OF_OBJECTS:
         kind = _OF_OBJECTS[name]
         oid = object if kind == "type" else helper(f"{kind}_oid", object)
         return helper("has_on_object", exp.Literal.string(kind), oid, *rest)
-    place: exp.Expr = exp.Literal.number(-1 if name == "has_any_column_privilege" else 0)
-    if name == "has_column_privilege":
-        place = helper("column_number", object, arguments[-2])
-    return helper("has_on_relation", object, place, *rest)
+    place = exp.Literal.number(-1 if name == "has_any_column_privilege" else 0)
+    if number is None:
+        return helper("has_on_relation", object, place, *rest)
+    known = helper("if_column", object.copy(), arguments[-2].copy(), number.copy())
+    return exp.Case(ifs=[exp.If(this=known, true=helper("has_on_relation", object, number, *rest))])
 
 
 def _role(context: Context, name: str, tree: exp.Expr) -> ObjectId:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocol.avro.decoder import Decoder, Path, Wanted
 from protocol.avro.schema import SchemaError, Type
 from protocol.columnar.buffers import string_parts
+from server.ingest.decoder_service import MessageDecoder
 from server.ingest.kafka.registry import SchemaRegistry, Undecodable
 
 FRAME = 5  # bytes: a zero and the schema's id
@@ -33,20 +34,22 @@ class Part:
     reason: Callable[[int], str]
 
 
-class PartDecoder(Protocol):
-    """Decodes keys or values."""
+class PartFormat(Protocol):
+    """The format of keys or values."""
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        """Fetches what `decode` needs. UpstreamError."""
+    @property
+    def holds_lock(self) -> bool:
+        """As `DecoderPool.decode` expects it."""
+        ...
 
-    def decode(self, data: pa.BinaryArray) -> Part:
-        """May run in a thread."""
+    async def decoder(self, data: pa.BinaryArray) -> MessageDecoder[Part]:
+        """The decoder of these messages. UpstreamError if a schema cannot be fetched for now."""
         ...
 
 
 @dataclass
 class AvroFormat:
-    """Decodes Avro to what is wanted. `schema`: of all messages if there is no `registry`."""
+    """Avro, decoded to what is wanted. `schema`: of all messages if there is no `registry`."""
 
     wanted: Wanted
     registry: SchemaRegistry | None = None
@@ -54,22 +57,38 @@ class AvroFormat:
     framed: bool = True
     _decoders: dict[int, Decoder | Undecodable] = field(default_factory=dict)
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        if self.registry is None:
-            return
-        self._decoders = await self.registry.decoders(distinct_ids(data).tolist(), self._decoders, self._decoder)
+    @property
+    def holds_lock(self) -> bool:
+        return self.wanted.is_nested
 
-    def _decoder(self, writer: Type) -> Decoder | Undecodable:
+    async def decoder(self, data: pa.BinaryArray) -> AvroDecoder:
+        if self.registry is not None:
+            ids = distinct_ids(data).tolist()
+            self._decoders = await self.registry.decoders(ids, self._decoders, self._decoder_of)
+            return AvroDecoder(self.wanted, self._decoders, framed=self.framed)
+        if not self._decoders:
+            assert self.schema is not None
+            self._decoders = {_NO_ID: self._decoder_of(self.schema)}
+        return AvroDecoder(self.wanted, self._decoders, framed=self.framed, with_ids=False)
+
+    def _decoder_of(self, writer: Type) -> Decoder | Undecodable:
         try:
             return Decoder(writer, self.wanted)
         except SchemaError as error:
             return Undecodable(str(error))
 
+
+@dataclass(frozen=True)
+class AvroDecoder:
+    """Decodes Avro. `decoders`: by schema id, or one with the id -1 if `with_ids` is False."""
+
+    wanted: Wanted
+    decoders: Mapping[int, Decoder | Undecodable]
+    framed: bool
+    with_ids: bool = True
+
     def decode(self, data: pa.BinaryArray) -> Part:
         count = len(data)
-        if self.registry is None and -1 not in self._decoders:
-            assert self.schema is not None
-            self._decoders[-1] = self._decoder(self.schema)
         skip = FRAME if self.framed else 0
         ids = schema_ids(data) if self.framed else np.full(count, _NO_ID)
         valid = np.asarray(data.is_valid())
@@ -78,7 +97,7 @@ class AvroFormat:
         decoders: dict[int, tuple[Decoder | Undecodable, Mapping[int, str]]] = {}
         for id in np.unique(ids[valid & ~failed]).tolist():
             rows = np.flatnonzero(valid & (ids == id))
-            decoder = self._decoders[id if self.registry is not None else -1]
+            decoder = self.decoders[id if self.with_ids else _NO_ID]
             if isinstance(decoder, Undecodable):
                 failed[rows] = True
                 decoders[id] = decoder, {}

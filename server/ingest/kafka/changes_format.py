@@ -5,7 +5,8 @@ Avro: Confluent's wire format, or values of a fixed schema without it. JSON: the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,25 +25,29 @@ from server.ingest.kafka.registry import SchemaRegistry, Undecodable
 _FIXED = -1
 
 
+class ChangesDecoder(Protocol):
+    """Decodes messages, each independently of the others."""
+
+    def decode(self, data: pa.BinaryArray) -> Decoded:
+        """NULL is an invalid message. May run in a thread."""
+        ...
+
+
 class ChangesFormat(Protocol):
-    """Decodes messages."""
+    """The format of messages."""
 
     @property
     def schema(self) -> pa.Schema:
         """Of the updates."""
         ...
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        """Fetches what `decode` needs. UpstreamError."""
-        ...
-
-    def decode(self, data: pa.BinaryArray) -> Decoded:
-        """May run in a thread. NULL is an invalid message."""
+    async def decoder(self, data: pa.BinaryArray) -> ChangesDecoder:
+        """The decoder of these messages. UpstreamError if a schema cannot be fetched for now."""
         ...
 
 
 class JsonChanges:
-    """Decodes messages in JSON, whose data has these columns."""
+    """Messages in JSON, whose data has these columns."""
 
     def __init__(self, columns: Sequence[EncodedColumn]) -> None:
         self._decoder = JsonDecoder(columns)
@@ -52,16 +57,13 @@ class JsonChanges:
         """As `ChangesFormat.schema`."""
         return self._decoder.schema
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        """Nothing is fetched."""
-
-    def decode(self, data: pa.BinaryArray) -> Decoded:
-        """As `ChangesFormat.decode`."""
-        return self._decoder.decode(data)
+    async def decoder(self, data: pa.BinaryArray) -> JsonDecoder:
+        """As `ChangesFormat.decoder`."""
+        return self._decoder
 
 
 class AvroChanges:
-    """Decodes messages to the columns of `schema`. It is that of all messages if there is no registry."""
+    """Messages in Avro, decoded to the columns of `schema`. It is that of all messages if there is no registry."""
 
     def __init__(self, schema: CdcSchema, registry: SchemaRegistry | None, *, framed: bool = True) -> None:
         """SchemaError if the columns have no SQL types."""
@@ -77,23 +79,34 @@ class AvroChanges:
         """As `ChangesFormat.schema`."""
         return self._updates
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        """As `ChangesFormat.prepare`."""
-        if self._registry is None:
-            return
-        self._decoders = await self._registry.decoders(distinct_ids(data).tolist(), self._decoders, self._decoder)
+    async def decoder(self, data: pa.BinaryArray) -> AvroChangesDecoder:
+        """As `ChangesFormat.decoder`."""
+        if self._registry is not None:
+            ids = distinct_ids(data).tolist()
+            self._decoders = await self._registry.decoders(ids, self._decoders, self._decoder_of)
+        return AvroChangesDecoder(self._updates, self._decoders, self._framed, self._registry is not None)
 
-    def _decoder(self, writer: Type) -> AvroDecoder | Undecodable:
+    def _decoder_of(self, writer: Type) -> AvroDecoder | Undecodable:
         try:
             return AvroDecoder(CdcSchema.of(writer), self._reader)
         except SchemaError as error:
             return Undecodable(str(error))
 
+
+@dataclass(frozen=True)
+class AvroChangesDecoder:
+    """Decodes messages in Avro. `decoders`: by schema id, or one with the id -1 if `with_ids` is False."""
+
+    schema: pa.Schema
+    decoders: Mapping[int, AvroDecoder | Undecodable]
+    framed: bool
+    with_ids: bool
+
     def decode(self, data: pa.BinaryArray) -> Decoded:
-        """As `ChangesFormat.decode`."""
-        skip = FRAME if self._framed else 0
-        ids = schema_ids(data) if self._framed else np.full(len(data), _FIXED)
-        if self._registry is None:
+        """As `ChangesDecoder.decode`."""
+        skip = FRAME if self.framed else 0
+        ids = schema_ids(data) if self.framed else np.full(len(data), _FIXED)
+        if not self.with_ids:
             ids = np.where(ids == BROKEN, BROKEN, _FIXED)
         valid = np.asarray(data.is_valid())
         failed = ~valid | (ids == BROKEN)
@@ -101,7 +114,7 @@ class AvroChanges:
         reasons: dict[int, str] = {}
         for id in np.unique(ids[~failed]).tolist():
             rows = np.flatnonzero(~failed & (ids == id))
-            decoder = self._decoders[id]
+            decoder = self.decoders[id]
             if isinstance(decoder, Undecodable):
                 failed[rows] = True
                 reasons[id] = decoder.reason

@@ -39,6 +39,7 @@ QUEUE_WAIT_MS = 10  # until a full queue is filled again; librdkafka's default o
 QUEUE_KIB = 16 * 1024  # fetched by librdkafka and not yet polled; bounds the memory of a consumer
 FETCH_BYTES = 1 << 20  # of all partitions in one answer of a broker, if they advance together
 PARTITION_FETCH_BYTES_MIN = 128 * 1024  # of each of them
+CONSUMED = 1_000  # messages of one call of librdkafka, which holds Python's lock while it creates their objects
 _FIRST_MESSAGES = 100  # of the first poll, before the size of messages is known
 
 Result = TypeVar("Result")
@@ -123,15 +124,17 @@ class TopicConsumer:
         group: str,
         *,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
-        fetch_wait_s: float = FETCH_WAIT_S,
+        fetch_wait_s: float | None = None,
         evenly: bool = False,
     ) -> None:
-        """`fetch_wait_s`: how long a broker waits for messages. PgError if options of the connection are invalid.
+        """PgError if options of the connection are invalid.
 
+        `fetch_wait_s`: how long a broker waits for messages, FETCH_WAIT_S if None.
         `evenly`: fetches a small part of each partition in turn, so that all partitions advance together.
         """
         self.topic = topic
         self._is_closing = False
+        wait_s = FETCH_WAIT_S if fetch_wait_s is None else fetch_wait_s
         self._messages_max = _FIRST_MESSAGES
         self._configuration = configuration(connection)
         self._options: dict[str, Any] = {
@@ -141,7 +144,7 @@ class TopicConsumer:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "isolation.level": isolation,
-            "fetch.wait.max.ms": int(fetch_wait_s * 1_000),
+            "fetch.wait.max.ms": int(wait_s * 1_000),
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": QUEUE_KIB,
@@ -213,6 +216,8 @@ class TopicConsumer:
         return await self._request(self._is_compacted)
 
     def _is_compacted(self) -> bool:
+        if not self._has_controller():
+            return False
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
         try:
             found = self._admin.describe_configs([resource], request_timeout=CONFIGURATION_S)[resource].result()
@@ -225,12 +230,16 @@ class TopicConsumer:
         return await self._request(self._topic_id)
 
     def _topic_id(self) -> str | None:
-        cluster = self._metadata()
-        if cluster.controller_id not in cluster.brokers:
-            return None  # librdkafka waits for a controller before it asks, and mock brokers have none
+        if not self._has_controller():
+            return None
         described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=REQUEST_S)
         found = described[self.topic].result().topic_id
         return str(found) if found.get_most_significant_bits() or found.get_least_significant_bits() else None
+
+    def _has_controller(self) -> bool:
+        """Whether the brokers name a controller. librdkafka waits for one to administer; mock brokers have none."""
+        cluster = self._metadata()
+        return cluster.controller_id in cluster.brokers
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -274,21 +283,29 @@ class TopicConsumer:
                 raise self._brokers.unreachable("no broker answers")
             return None
         self._brokers.reached()
-        good: list[Any] = []
+        parts: list[Messages] = []
         ends: dict[int, int] = {}
-        for message in [first, *self._consumer.consume(self._messages_max - 1, 0)]:
-            if (error := message.error()) is None:
-                good.append(message)
-            elif error.code() in _OUT_OF_RANGE:
-                raise missing(self.topic, message.partition())
-            elif error.code() in _GONE:
-                raise deleted(self.topic)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                place: Any = message
-                ends[place.partition()] = place.offset()
-            else:
-                raise self._failed(error)
-        return Poll(Messages.of(good, with_headers=with_headers), ends)
+        found, left = [first], self._messages_max
+        while found:
+            good = [message for message in found if self._is_message(message, ends)]
+            parts.append(Messages.of(good, with_headers=with_headers))
+            left -= len(found)
+            found = self._consumer.consume(min(left, CONSUMED), 0) if left else []
+        return Poll(Messages.joined(parts), ends)
+
+    def _is_message(self, found: Any, ends: dict[int, int]) -> bool:
+        """False for the end of a partition, which is added to `ends`. PgError or UpstreamError for an error."""
+        error = found.error()
+        if error is None:
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            ends[found.partition()] = found.offset()
+            return False
+        if error.code() in _OUT_OF_RANGE:
+            raise missing(self.topic, found.partition())
+        if error.code() in _GONE:
+            raise deleted(self.topic)
+        raise self._failed(error)
 
     async def close(self) -> None:
         """Waits for the poll in progress. May be called twice."""

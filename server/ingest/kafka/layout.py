@@ -17,7 +17,7 @@ from protocol.cdcv2.avro_form import CdcSchema
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import printed_jsonb
 from protocol.pgwire.types import parse_type
-from server.ingest.kafka.avro_format import AvroFormat, Part, PartDecoder
+from server.ingest.kafka.avro_format import AvroFormat, Part, PartFormat
 from server.ingest.kafka.changes_format import AvroChanges, ChangesFormat, JsonChanges
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import CONNECTOR, Upstream, upstream_of
@@ -46,15 +46,15 @@ class Layout:
 
     `key`: of the columns that are unique in the output, or of those of INCLUDE KEY. `values`: without those of `key`.
     `error`: the position of the column of VALUE DECODING ERRORS = INLINE. `origin`: the database that wrote a
-    Debezium topic. `changes`: the decoder of ENVELOPE MATERIALIZE, which replaces the others.
+    Debezium topic. `changes`: the format of ENVELOPE MATERIALIZE, which replaces the others.
     """
 
     columns: tuple[Column, ...]
     key: tuple[tuple[int, Path], ...]
     values: tuple[tuple[int, Path], ...]
     metadata: tuple[tuple[int, Include], ...]
-    key_decoder: PartDecoder | None
-    value_decoder: PartDecoder
+    key_format: PartFormat | None
+    value_format: PartFormat
     error: int | None = None
     origin: Upstream | None = None
     changes: ChangesFormat | None = None
@@ -130,9 +130,9 @@ def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistr
         )
     columns: list[Column] = []
     key: list[tuple[int, Path]] = []
-    key_decoder = None
+    key_format = None
     if encoding is not None and (is_upsert or includes_key):
-        key_columns, key_decoder = _part(encoding, schemas.key, registry["key"], is_key=True)
+        key_columns, key_format = _part(encoding, schemas.key, registry["key"], is_key=True)
         name = includes_key[0].name if includes_key else None
         if name is not None and len(key_columns) > 1:
             raise PgError(
@@ -152,7 +152,7 @@ def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistr
             )
         error = len(columns)
         columns.append(Column(format.inline_errors, "text"))
-    value_columns, value_decoder = _part(format.value, schemas.value, registry["value"], is_key=False)
+    value_columns, value_format = _part(format.value, schemas.value, registry["value"], is_key=False)
     # The values of sinks and of many producers repeat the fields of the key.
     repeated = {(column.name, column.type) for column in columns} if is_upsert and error is None else set()
     values = []
@@ -162,13 +162,13 @@ def _flat(format: Format, schemas: Schemas, registry: Mapping[str, SchemaRegistr
         values.append((len(columns), path))
         columns.append(Column(column.name, column.type, column.nullable or error is not None))
     metadata = _included(format, columns)
-    return Layout(_unique(columns), tuple(key), tuple(values), metadata, key_decoder, value_decoder, error)
+    return Layout(_unique(columns), tuple(key), tuple(values), metadata, key_format, value_format, error)
 
 
 def _part(
     encoding: Encoding, schema: str | None, registry: SchemaRegistry | None, *, is_key: bool
-) -> tuple[list[tuple[Column, Path]], PartDecoder]:
-    """The columns of a key or a value with their paths, and the decoder."""
+) -> tuple[list[tuple[Column, Path]], PartFormat]:
+    """The columns of a key or a value with their paths, and the format."""
     match encoding.name:
         case "avro":
             assert schema is not None
@@ -340,7 +340,7 @@ def _source(envelope: Record) -> tuple[Upstream, Wanted]:
 
 
 def events_of(schemas: Schemas, format: Format, registry: SchemaRegistry | None) -> tuple[Upstream, AvroFormat]:
-    """The database of a topic, and a decoder of the positions and transactions of its messages.
+    """The database of a topic, and the format of the positions and transactions of its messages.
 
     PgError if the envelope is not Debezium's, or its messages do not name their transactions.
     """
@@ -361,7 +361,7 @@ def events_of(schemas: Schemas, format: Format, registry: SchemaRegistry | None)
 
 
 def ends_of(schema: str, registry: SchemaRegistry) -> AvroFormat:
-    """A decoder of the messages of a topic of transaction metadata. PgError if the schema is another one."""
+    """The format of a topic of transaction metadata. PgError if the schema is another one."""
     record = parse_schema(schema)
     names = ("status", "id", "data_collections")
     if not isinstance(record, Record) or any(record.field(name) is None for name in names):

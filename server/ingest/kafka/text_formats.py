@@ -20,9 +20,10 @@ class BytesFormat:
     """Messages unchanged, in one column."""
 
     path: Path
+    holds_lock = False
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        """Nothing is fetched."""
+    async def decoder(self, data: pa.BinaryArray) -> BytesFormat:
+        return self
 
     def decode(self, data: pa.BinaryArray) -> Part:
         return Part({self.path: data}, np.zeros(len(data), np.bool_), lambda row: "")
@@ -33,9 +34,10 @@ class _OneByOne:
 
     paths: tuple[Path, ...]
     name: str
+    holds_lock = True
 
-    async def prepare(self, data: pa.BinaryArray) -> None:
-        """Nothing is fetched."""
+    async def decoder(self, data: pa.BinaryArray) -> _OneByOne:
+        return self
 
     def decode(self, data: pa.BinaryArray) -> Part:
         failed = np.zeros(len(data), np.bool_)

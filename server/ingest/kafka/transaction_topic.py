@@ -27,21 +27,21 @@ class MergedTopic:
 
     prefix: str
     origin: Upstream
-    decoder: AvroFormat
+    format: AvroFormat
     buffer: TopicBuffer
 
     @classmethod
     def restored(
         cls, prefix: str, found: tuple[Upstream, AvroFormat], offsets: Mapping[int, int], state: State
     ) -> MergedTopic:
-        origin, decoder = found
+        origin, format = found
         start = prefix + _EVENT
         known = {
             int(key.removeprefix(start)): restored(found[0], json.loads(value))
             for key, value in state.items()
             if key.startswith(start) and value is not None
         }
-        return cls(prefix, origin, decoder, TopicBuffer(origin, offsets, known))
+        return cls(prefix, origin, format, TopicBuffer(origin, offsets, known))
 
     def state_of(self, release: Release) -> dict[str, bytes | None]:
         """What is stored with the changes of a release."""
@@ -57,10 +57,10 @@ class MergedTopic:
 class TransactionTopic:
     """Merges topics of one upstream database by transaction."""
 
-    def __init__(self, consumer: TopicConsumer, decoder: AvroFormat, topics: Mapping[str, MergedTopic], state: State):
+    def __init__(self, consumer: TopicConsumer, format: AvroFormat, topics: Mapping[str, MergedTopic], state: State):
         """`topics`: by name. `state`: of the source, as stored. PgError if the topics are of several databases."""
         self.consumer = consumer
-        self._decoder = decoder
+        self._format = format
         self._topics = topics
         origins = {topic.origin for topic in topics.values()}
         if len(origins) != 1:
@@ -91,8 +91,7 @@ class TransactionTopic:
 
     async def add_ends(self, messages: Messages) -> None:
         """Adds the messages of this topic. PgError if one of them cannot be decoded."""
-        await self._decoder.prepare(messages.values)
-        part = self._decoder.decode(messages.values)
+        part = (await self._format.decoder(messages.values)).decode(messages.values)
         columns = [part.columns[(name,)].to_pylist() for name in ("status", "id", "data_collections")]
         for row, (status, id, collections) in enumerate(zip(*columns, strict=True)):
             if not messages.values[row].is_valid:
@@ -119,8 +118,8 @@ class TransactionTopic:
         """
         own = self._topics[topic]
         messages = messages.in_order()
-        await own.decoder.prepare(messages.values)
-        part = await worked(messages, own.decoder.decode, messages.values)
+        decoder = await own.format.decoder(messages.values)
+        part = await worked(messages, decoder.decode, messages.values)
         source = {path[1]: column for path, column in part.columns.items() if len(path) == 2 and path[0] == SOURCE}
         found = positions(own.origin, source, part.columns[(OP,)])
         is_event = ~part.failed & np.asarray(messages.values.is_valid())

@@ -94,7 +94,7 @@ def envelope_of(
     keeps_times: bool = False,
 ) -> Envelope:
     """The envelope of a collection, as of the committed `state`. `partitions`: the number of the topic's."""
-    name = target.output.reference
+    name, decoders = target.output.reference, context.decoders
     failures = Failures.restored(prefix_of(target), state, context.statistics.count_invalid)
 
     def output() -> KeyJoin:
@@ -106,12 +106,12 @@ def envelope_of(
 
     match format.envelope:
         case EnvelopeKind.NONE:
-            return AppendEnvelope(name, layout, failures)
+            return AppendEnvelope(name, layout, failures, decoders)
         case EnvelopeKind.UPSERT | EnvelopeKind.DEBEZIUM_UPSERT as kind:
             is_debezium = kind is EnvelopeKind.DEBEZIUM_UPSERT
-            return UpsertEnvelope(name, layout, failures, output, is_debezium=is_debezium)
+            return UpsertEnvelope(name, layout, failures, decoders, output, is_debezium=is_debezium)
         case EnvelopeKind.DEBEZIUM:
-            return DebeziumEnvelope(name, layout, failures, output, current, state, partitions=partitions)
+            return DebeziumEnvelope(name, layout, failures, decoders, output, current, state, partitions=partitions)
         case EnvelopeKind.MATERIALIZE:
             assert layout.changes is not None
             history: History[int] = History(
@@ -203,7 +203,7 @@ class KafkaUpstream:
     async def _open_transactions(self, name: str, state: State) -> None:
         """Merges the topics by the transactions that the topic `name` describes."""
         merged: dict[str, MergedTopic] = {}
-        decoder = None
+        ends = None
         for topic in self._topics:
             format = topic.target.format or self._definition.format
             assert format is not None
@@ -211,14 +211,14 @@ class KafkaUpstream:
             schema = None if registry is None else await registry.latest(f"{name}-value")
             if registry is None or schema is None:
                 raise deleted(name)
-            decoder = ends_of(schema, registry)
+            ends = ends_of(schema, registry)
             found = events_of(topic.schemas, format, registry)
             merged[topic.consumer.topic] = MergedTopic.restored(topic.prefix, found, topic.offsets, state)
-        if decoder is None:
+        if ends is None:
             return
         consumer = TopicConsumer(self._definition.connection, name, self._group)
         try:
-            transactions = TransactionTopic(consumer, decoder, merged, state)
+            transactions = TransactionTopic(consumer, ends, merged, state)
             await transactions.start(state)
         except BaseException:
             await consumer.close()

@@ -52,7 +52,7 @@ def aggregate_call(
     if function.prepare is not None:
         with placed_at(binder, tree):
             coerced = function.prepare(coerced)
-    order = _order(binder, function, written, coerced, inner)
+    order = _order(binder, function, written, arguments, coerced, inner)
     if written.is_distinct:
         _check_distinct(binder, function, written, coerced, order)
     if function.name not in ORDER_MATTERS:
@@ -79,19 +79,29 @@ def aggregate_call(
 
 
 def _order(
-    binder: Binder, function: Function, written: WrittenCall, arguments: Sequence[Expression], scope: Scope
+    binder: Binder,
+    function: Function,
+    written: WrittenCall,
+    arguments: Sequence[Expression],
+    coerced: Sequence[Expression],
+    scope: Scope,
 ) -> tuple[SortKey, ...]:
     """The keys of ORDER BY, or of WITHIN GROUP (ORDER BY ...), whose term is the last argument.
 
-    0A000 for a fraction of an ordered-set aggregate that is not a constant.
+    `coerced`: the arguments with their implicit casts. 0A000 for a fraction of an ordered-set aggregate that is not a
+    constant.
     """
+
+    def sorted_by(expression: Expression) -> Expression:
+        """The argument with its implicit cast, if the expression is an argument."""
+        if expression in arguments and function.prepare is None:
+            return coerced[arguments.index(expression)]
+        return binder.default_unknown(expression)
+
     if function.name not in ORDERED_SETS:
-        return tuple(
-            sort_key(binder, term, binder.default_unknown(binder.expression(term.this, scope)))
-            for term in written.order
-        )
-    order = (sort_key(binder, written.order[0], arguments[-1]),)
-    if len(arguments) > 1 and not isinstance(arguments[0], Literal):
+        return tuple(sort_key(binder, o, sorted_by(binder.expression(o.this, scope))) for o in written.order)
+    order = (sort_key(binder, written.order[0], coerced[-1]),)
+    if len(coerced) > 1 and not isinstance(coerced[0], Literal):
         raise binder.unsupported(
             f"a fraction of {function.name} that is not a constant",
             written.tree,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from catalog.objects import ObjectId
+from catalog.objects import ObjectId, Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
@@ -29,6 +29,8 @@ from server.sql.scope import Scope
 NODES_MAX = 500_000
 """Of all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others contain an operand
 several times, so that nested ones have exponentially many nodes. Planning this many takes about 4 s."""
+HASHED_NODES_MAX = 1_000
+"""Of the operand and the array of ANY and ALL, if they are compared with others: nested ones are hashed repeatedly."""
 RELATIONS_MAX = 2_000
 """That a statement names, in views and items of WITH as often as they are named. A level that names the level below
 twice has twice as many."""
@@ -93,6 +95,8 @@ class Binder(Coercer):
         self.reads: set[tuple[ObjectId, int]] = set()
         """The columns, by relation and number, that the text names, also by `*`."""
         self._known: dict[int, tuple[ObjectId, int]] = {}
+        self.primary_keys: dict[int, frozenset[int]] = {}
+        """For each column of a table with an enforced primary key: the columns of the key, by id."""
         self.sequences: set[ObjectId] = set()
         """The sequences that the text names as arguments of functions, such as nextval()."""
         self.implied_calls = False
@@ -107,6 +111,7 @@ class Binder(Coercer):
         self._nodes = 0  # the number of nodes of all expressions that were bound so far
         self._relations = 0  # the number of relations that were named so far
         self._sizes: dict[int, tuple[Any, int]] = {}
+        self._element_ids: dict[tuple[str, Expression, Expression], int] = {}
         self._last_id = 0
         self._last_level = 0
 
@@ -152,6 +157,19 @@ class Binder(Coercer):
         self._sizes[id(node)] = node, size  # the reference keeps the id from being used again
         return size
 
+    def element_id(self, comparison: tuple[str, Expression, Expression]) -> int:
+        """The id of the element in operand operator ANY/ALL (array), given the operator, the operand and the array.
+
+        Equal comparisons have the same id, so that they are equal expressions, for example in GROUP BY.
+        """
+        _, operand, array = comparison
+        if self._size(operand) + self._size(array) > HASHED_NODES_MAX:
+            return self.new_id()
+        known = self._element_ids.get(comparison)
+        if known is None:
+            known = self._element_ids[comparison] = self.new_id()
+        return known
+
     def query(self, tree: exp.Expr, scope: Scope, *, keep_unknown: bool = False) -> Relation:
         """Binds a query. `scope`: the enclosing one. `keep_unknown`: untyped output columns stay untyped (INSERT)."""
         bind = _QUERY_FORMS.get(type(tree))
@@ -183,6 +201,13 @@ class Binder(Coercer):
     def declare_columns(self, relation: ObjectId, columns: Sequence[Column]) -> None:
         """Declares that the first columns of a catalog relation have these ids, so that `read` recognizes them."""
         self._known.update((column.id, (relation, number)) for number, column in enumerate(columns))
+
+    def declare_primary_key(self, table: Table, columns: Sequence[Column]) -> None:
+        """Declares the enforced primary key of a table whose columns have these ids."""
+        key = next((key for key in table.keys if key.is_primary and key.is_enforced), None)
+        if key is not None:
+            ids = frozenset(column.id for column in columns if column.name in key.columns)
+            self.primary_keys.update((column.id, ids) for column in columns)
 
     def read(self, expression: Expression) -> Expression:
         """Adds the columns that a name denotes to `reads`. Returns the expression."""

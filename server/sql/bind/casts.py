@@ -18,7 +18,7 @@ from server.sql.bind.names import replace_name
 from server.sql.bind.shapes import unparenthesised
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
-from server.sql.grammar.lexer import words
+from server.sql.grammar.refused_types import refused_type
 from server.sql.scope import Scope
 from server.sql.type_names import UserType, array_of_domain, by_id, check_schema, domain_use, find_type, type_of_item
 
@@ -45,28 +45,6 @@ _TYPE_NAMES: dict[exp.DType, str] = {
     exp.DType.JSON: "json",
     exp.DType.JSONB: "jsonb",
 }
-_OTHER_TYPES = words(
-    """bit varbit box cidr inet macaddr macaddr8 circle line lseg path point polygon money name oid xml tsvector tsquery
-    timetz xid xid8 cid tid regclass regcollation regconfig regdictionary regnamespace regoper regoperator regproc
-    regprocedure regrole regtype pg_lsn jsonpath int4range int8range numrange daterange tsrange tstzrange record
-    refcursor aclitem pg_snapshot txid_snapshot int2vector oidvector"""
-)
-"""PostgreSQL's types that Tidewire does not support."""
-_RANGE = "Use two columns, for the lower and the upper bound."
-_GEOMETRY = "Use a column of type double precision for each coordinate."
-_INSTEAD = {
-    "money": "Use numeric(12, 2).",
-    "timetz": "Use time, or timestamp with time zone.",
-    "bit": "Use bytea, or an integer with the operators & and |.",
-    "varbit": "Use bytea, or an integer with the operators & and |.",
-    **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8", "xml", "ltree", "hstore"), "Use text."),
-    "tsvector": "Search texts with ILIKE or regular expressions.",
-    "tsquery": "Search texts with ILIKE or regular expressions.",
-    "jsonpath": "Write the path as a string: jsonb_path_query(j, '$.a').",
-    **dict.fromkeys(("int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"), _RANGE),
-    **dict.fromkeys(("point", "box", "circle", "line", "lseg", "path", "polygon"), _GEOMETRY),
-}
-"""What to use instead of some of them, for hints."""
 
 
 def type_of(binder: Binder, tree: exp.Expr) -> PgType:
@@ -76,8 +54,8 @@ def type_of(binder: Binder, tree: exp.Expr) -> PgType:
     except ValueError as error:
         if (user_defined := _user_defined_type(binder, tree)) is not None:
             return user_defined
-        if (name := type_spelling(tree).removesuffix("[]")) in _OTHER_TYPES or name == '"char"':
-            raise binder.unsupported(f"type {name}", tree, hint=_INSTEAD.get(name, "Use text.")) from None
+        if (refused := refused_type(type_spelling(tree).removesuffix("[]"), binder.at(tree))) is not None:
+            raise refused from None
         missing = "does not exist" in str(error)
         unsupported = "not supported" in str(error)
         state = (

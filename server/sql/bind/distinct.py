@@ -12,7 +12,8 @@ from server.sql.bind.binder import Binder
 from server.sql.bind.keys import groupable
 from server.sql.bind.select_list import Item, projection
 from server.sql.bind.terms import output_term
-from server.sql.expressions import ColumnRef, Expression, SortKey
+from server.sql.columns import equivalent
+from server.sql.expressions import ColumnRef, Expression, SortKey, Subquery, contains
 from server.sql.relations import Distinct, Relation, Sort
 from server.sql.scope import Scope
 
@@ -48,8 +49,9 @@ def distinct_rows(
         groupable(binder, item.expression, item.tree)
     keys = []
     for key in order:
+        nested = contains(key.expression, Subquery)
         for item, column in zip(items, project.columns, strict=True):
-            if item.expression == key.expression:
+            if item.expression == key.expression or (nested and equivalent(item.expression, key.expression)):
                 keys.append(replace(key, expression=ColumnRef(column)))
                 break
         else:

@@ -18,7 +18,7 @@ def violation(domain: str, check: str) -> PgError:
     if not check:
         return PgError(SqlState.NOT_NULL_VIOLATION, f"domain {domain} does not allow null values")
     message = f'value for domain {domain} violates check constraint "{check}"'
-    return PgError(SqlState.CHECK_VIOLATION, message)
+    return PgError(SqlState.CHECK_VIOLATION, message, constraint_name=check)
 
 
 def conditions(binder: Binder, domain: DomainUse, value: Expression) -> list[tuple[str, Expression]]:

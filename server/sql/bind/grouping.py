@@ -8,9 +8,11 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4
-from server.sql.bind.binder import Binder
+from server.sql.bind.binder import Binder, Replacement
 from server.sql.bind.grouping_sets import Groups
+from server.sql.bind.keys import groupable
 from server.sql.bind.select_list import Item
+from server.sql.columns import equivalent
 from server.sql.expressions import (
     Aggregate,
     Call,
@@ -20,27 +22,46 @@ from server.sql.expressions import (
     Literal,
     Subquery,
     WindowCall,
+    contains,
     transform,
     walk,
 )
 from server.sql.functions import syntax
+from server.sql.grammar.lexer import quote_identifier
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Project, Relation, SetKind, SetOperation
+from server.sql.scope import Entry
 
 
 class Grouping:
     """Rewrites expressions over the input of an Aggregate into expressions over its output, then builds the node.
 
     Several grouping sets become a UNION ALL of one aggregate per set. So the empty set has a row for an empty input.
+
+    If the keys include the primary key of a table, the table's other columns can be named, too. Those that are named
+    become keys, also in the stored text of a view: so the view does not depend on the primary key.
     """
 
-    def __init__(self, binder: Binder, relation: Relation, groups: Groups, items: Sequence[Item], level: int) -> None:
-        """`items`: the select list before it is rewritten."""
+    def __init__(
+        self,
+        binder: Binder,
+        relation: Relation,
+        groups: Groups,
+        items: Sequence[Item],
+        level: int,
+        entries: Sequence[Entry],
+    ) -> None:
+        """`items`: the select list before it is rewritten. `entries`: the columns that can be named."""
         self.binder = binder
         self.level = level
         self.relation = relation
-        self.keys = groups.keys
+        self.keys = list(groups.keys)
         self.sets = groups.sets
+        self._nested = [contains(key, Subquery) for key in self.keys]
+        self._written = len(groups.keys)
+        self._end = groups.end
+        self._entries = entries
+        self._grouped = frozenset(key.column.id for key in self.keys if isinstance(key, ColumnRef))
         self._outputs = [(items[item].expression, number) for item, number in groups.outputs.items()]
         self.key_columns = [binder.new_column(getattr(key, "written", ""), key) for key in self.keys]
         if any(len(numbers) < len(self.keys) for numbers in self.sets):
@@ -52,6 +73,7 @@ class Grouping:
         self.marker_columns: list[Column] = []
 
     def node(self) -> Relation:
+        self._write_dependents()
         columns = (*self.key_columns, *self.call_columns)
         distinct = all(key not in self.keys[:number] for number, key in enumerate(self.keys))
         if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and distinct and not self.markers:
@@ -87,9 +109,10 @@ class Grouping:
         return Project(node, tuple(self.binder.new_column("", e) for e in expressions), tuple(expressions))
 
     def _marker(self, call: Call) -> ColumnRef:
-        if any(argument not in self.keys for argument in call.arguments):
+        written = self.keys[: self._written]
+        if any(argument not in written for argument in call.arguments):
             message = "arguments to GROUPING must be grouping expressions of the associated query level"
-            position = next((getattr(a, "position", None) for a in call.arguments if a not in self.keys), None)
+            position = next((getattr(a, "position", None) for a in call.arguments if a not in written), None)
             raise PgError(SqlState.GROUPING_ERROR, message, position=position)
         marker = tuple(self.keys.index(argument) for argument in call.arguments)
         if marker not in self.markers:
@@ -105,8 +128,8 @@ class Grouping:
         return transform(expression, self._change)
 
     def _change(self, node: Any) -> Any | None:
-        for key, column in zip(self.keys, self.key_columns, strict=True):
-            if node == key:
+        for key, column, nested in zip(self.keys, self.key_columns, self._nested, strict=True):
+            if node == key or (nested and node.__class__ is key.__class__ and equivalent(node, key)):
                 return ColumnRef(column, getattr(node, "written", ""), getattr(node, "position", None))
         match node:
             case Call(function=syntax.GROUPING):
@@ -127,8 +150,7 @@ class Grouping:
                     operands=tuple(self.rewrite(o) for o in node.operands),
                     relation=transform(node.relation, self._change_inside),
                 )
-        self._check_grouped(node)
-        return None
+        return self._named(node)
 
     def _change_inside(self, node: Any) -> Any | None:
         """In a subquery, computes only aggregates of this level here. Columns of this level must be grouped."""
@@ -139,17 +161,40 @@ class Grouping:
         for key, column in zip(self.keys, self.key_columns, strict=True):
             if node == key:
                 return ColumnRef(column)
-        self._check_grouped(node, "subquery uses ungrouped column {} from outer query")
-        return None
+        return self._named(node, "subquery uses ungrouped column {} from outer query")
 
-    def _check_grouped(
+    def _named(
         self,
         node: Any,
         message: str = "column {} must appear in the GROUP BY clause or be used in an aggregate function",
-    ) -> None:
-        if isinstance(node, ColumnRef) and node.column.id in self.inputs:
+    ) -> ColumnRef | None:
+        """The key for a column of the input that a grouped primary key determines; None for other nodes. 42803."""
+        if not isinstance(node, ColumnRef) or node.column.id not in self.inputs:
+            return None
+        key = self.binder.primary_keys.get(node.column.id)
+        all_keys = set(range(len(self.keys)))
+        if key is None or not key <= self._grouped or any(set(numbers) != all_keys for numbers in self.sets):
             shown = f'"{node.written}"'
             raise PgError(SqlState.GROUPING_ERROR, message.format(shown), position=node.position)
+        groupable(self.binder, node, None)
+        self.sets = [(*numbers, len(self.keys)) for numbers in self.sets]
+        self.keys.append(node)
+        self._nested.append(False)
+        self.key_columns.append(self.binder.new_column(node.written, node))
+        return ColumnRef(self.key_columns[-1], node.written, node.position)
+
+    def _write_dependents(self) -> None:
+        """Adds the keys that GROUP BY does not name to the stored text."""
+        if self._end is None:
+            return
+        tables: dict[int, Entry] = {}
+        for entry in self._entries:
+            if entry.table is not None and isinstance(entry.expression, ColumnRef):
+                tables.setdefault(entry.expression.column.id, entry)
+        added = [tables[key.column.id] for key in self.keys[self._written :] if isinstance(key, ColumnRef)]
+        names = [f", {quote_identifier(entry.table or '')}.{quote_identifier(entry.name)}" for entry in added]
+        if names:
+            self.binder.replacements.append(Replacement(self._end, self._end, "".join(names)))
 
     def _call(self, call: Aggregate) -> ColumnRef:
         for known, column in zip(self.calls, self.call_columns, strict=True):

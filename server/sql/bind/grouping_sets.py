@@ -25,12 +25,14 @@ class Groups:
     """GROUP BY: all keys, and for each grouping set the numbers of its keys.
 
     `outputs` maps items of the select list to their keys. Two items with equal expressions are two keys: with
-    `SELECT a AS x, a AS y`, the set (x) of ROLLUP (x, y) has NULL for y.
+    `SELECT a AS x, a AS y`, the set (x) of ROLLUP (x, y) has NULL for y. `end`: where a term that is a name or a number
+    ends in the text; None if there is no such term, and inside a view's text.
     """
 
     keys: list[Expression] = field(default_factory=list)
     sets: list[tuple[int, ...]] = field(default_factory=list)
     outputs: dict[int, int] = field(default_factory=dict)
+    end: int | None = None
 
 
 def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> Groups | None:
@@ -53,7 +55,17 @@ def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope
         sets = [(*a, *(n for n in b if n not in a)) for a in sets for b in found]
     if tree.args.get("all") is False:  # GROUP BY DISTINCT
         sets = [s for i, s in enumerate(sets) if set(s) not in [set(other) for other in sets[:i]]]
-    return replace(groups, sets=sets)
+    return replace(groups, sets=sets, end=_end_of_name(binder, tree.expressions))
+
+
+def _end_of_name(binder: Binder, terms: Sequence[exp.Expr]) -> int | None:
+    for term in terms:
+        bare = unparenthesised(term)
+        if isinstance(bare, exp.Column | exp.Literal) and not binder.inside_view:
+            ends = [node.meta["end"] for node in bare.walk() if "end" in node.meta]
+            if ends:
+                return int(max(ends)) + 1
+    return None
 
 
 def _grouping_sets(

@@ -34,7 +34,7 @@ def quantified(binder: Binder, name: str, left: exp.Expr, right: exp.Expr, scope
     if array.type.element is None:
         message = "op ANY/ALL (array) requires array on right side"
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(right))
-    element = Column(binder.new_id(), "", array.type.element, True)
+    element = Column(binder.element_id((name, operand, array)), "", array.type.element, True)
     call = operator(binder, name, [operand, ColumnRef(element)], right.parent)
     wanted = call.arguments[1].type.without_modifiers if isinstance(call, Call) else element.type
     if wanted.element is None and wanted.name != element.type.name:  # cast the array, not each element

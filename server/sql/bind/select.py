@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT8
+from protocol.pgwire.types import INT8, UNKNOWN
 from server.sql.bind.binder import Binder, query_form
 from server.sql.bind.common_tables import with_common_tables
 from server.sql.bind.distinct import check_distinct_on, distinct_on, distinct_rows
@@ -23,7 +23,7 @@ from server.sql.bind.select_list import Item, projection, select_list
 from server.sql.bind.shapes import real_names
 from server.sql.bind.windows import named_windows, windowed
 from server.sql.expressions import Column, ColumnRef, Expression, Literal, SortKey, Subquery, WindowCall, contains
-from server.sql.relations import DistinctOn, Filter, Relation, Sort, Unnest, only
+from server.sql.relations import DistinctOn, Filter, Project, Relation, Sort, Unnest, only
 from server.sql.scope import Scope, in_clause
 
 
@@ -49,7 +49,8 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
     if where is not None:
         relation = Filter(relation, binder.condition(where.this, in_clause(scope, "WHERE"), "WHERE"))
     items = select_list(binder, tree.expressions, scope)
-    if not keep_unknown:
+    distinct = tree.args.get("distinct")
+    if not keep_unknown or (distinct is not None and distinct.args.get("on") is None):
         for item in items:
             item.expression = binder.default_unknown(item.expression)
     groups = group_by(binder, tree.args.get("group"), items, scope)
@@ -60,7 +61,6 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         message = "window functions are not allowed in HAVING"
         raise PgError(SqlState.WINDOWING_ERROR, message, position=binder.at(having_tree))
     order = order_terms(binder, tree.args.get("order"), items, scope)
-    distinct = tree.args.get("distinct")
     on = distinct_on(binder, distinct, items, scope)
 
     clauses = _Clauses(items, order, on, having, sets)
@@ -71,7 +71,7 @@ def select(binder: Binder, tree: exp.Select, outer: Scope, keep_unknown: bool) -
         check_row_locks(tree, bound, aggregated=is_grouped, expanded=bool(sets))
         binder.row_locks = row_locks(binder, tree, source)
     if is_grouped:
-        relation = _grouped(binder, relation, groups or Groups([], [()]), clauses, level)
+        relation = _grouped(binder, relation, groups or Groups([], [()]), clauses, scope)
     relation, items, order = windowed(binder, relation, clauses.items, clauses.order)
     if clauses.sets:
         is_ordered = bool(order) and distinct is None
@@ -104,8 +104,9 @@ class _Clauses:
         return found + [array for _, array in self.sets]
 
 
-def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, level: int) -> Relation:
+def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Clauses, scope: Scope) -> Relation:
     """Adds the aggregation and HAVING to the relation. Rewrites the other clauses over the aggregation's columns."""
+    level = scope.level
     relation, keys = with_order(binder, relation)
     if keys:
         for item in clauses.items:
@@ -113,7 +114,7 @@ def _grouped(binder: Binder, relation: Relation, groups: Groups, clauses: _Claus
         clauses.order = [replace(key, expression=ordered(key.expression, level, keys)) for key in clauses.order]
         if clauses.having is not None:
             clauses.having = ordered(clauses.having, level, keys)
-    grouping = Grouping(binder, relation, groups, clauses.items, level)
+    grouping = Grouping(binder, relation, groups, clauses.items, level, scope.entries)
     for item in clauses.items:
         item.expression = grouping.rewrite(item.expression)
     clauses.order = [replace(key, expression=grouping.rewrite(key.expression)) for key in clauses.order]
@@ -132,9 +133,16 @@ def _ordered(binder: Binder, relation: Relation, items: Sequence[Item], order: S
     """
     if not any(contains(item.expression, Subquery) for item in items):
         return projection(binder, Sort(relation, tuple(order)), items)
-    project = projection(binder, relation, items)
+    project = projection(binder, relation, [item for item in items if item.expression.type != UNKNOWN])
     below, keys = with_keys(binder, project, order)
-    return only(Sort(below, keys), project.columns)
+    if len(project.columns) == len(items):
+        return only(Sort(below, keys), project.columns)
+    # A literal without a type may still be cast to the common type of a set operation.
+    columns = iter(project.columns)
+    typed = [i.expression if i.expression.type == UNKNOWN else ColumnRef(next(columns)) for i in items]
+    return Project(
+        Sort(below, keys), tuple(binder.new_column(i.name, e) for i, e in zip(items, typed, strict=True)), tuple(typed)
+    )
 
 
 def _expanded(

@@ -8,7 +8,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from catalog.objects import Relation as CatalogRelation
-from catalog.objects import Sequence, View
+from catalog.objects import Sequence, Table, View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind.binder import Binder
@@ -43,6 +43,8 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
     relation = relation_of(binder, item)
     if not binder.inside_view:
         binder.declare_columns(item.id, relation.columns)
+    if isinstance(item, Table):
+        binder.declare_primary_key(item, relation.columns)
     return relation
 
 

@@ -15,12 +15,21 @@ from server.sql.scope import Scope
 
 
 def output_term(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Scope, clause: str) -> Expression:
-    """A term of ORDER BY or DISTINCT ON: an output column's name, a number, or any expression."""
+    """A term of ORDER BY or DISTINCT ON: an output column's name, a number, or any expression.
+
+    An item of type unknown that is a term becomes a text.
+    """
     bare = unparenthesised(tree)
     found = positional(binder, bare, items, clause)
     if found is None and is_bare_name(bare):
         found = output_named(binder, bare, items, clause)
-    return found if found is not None else binder.default_unknown(binder.expression(bare, scope))
+    if found is None:
+        return binder.default_unknown(binder.expression(bare, scope))
+    term = binder.default_unknown(found)
+    for item in items:
+        if item.expression is found:
+            item.expression = term
+    return term
 
 
 def positional(binder: Binder, tree: exp.Expr, items: Sequence[Item], clause: str) -> Expression | None:

@@ -104,6 +104,7 @@ class _Conversion:
         "_before",
         "_brackets",
         "_converted",
+        "_distinct_on",
         "_in_cycle",
         "_parens",
         "_position",
@@ -119,6 +120,7 @@ class _Conversion:
         self._before = ""  # the last word or symbol; "" at the start and after a name, string, number or parameter
         self._parens = 0  # the number of open parentheses
         self._brackets = 0  # the number of open brackets
+        self._distinct_on: list[int] = []  # the numbers of parentheses around each open one of DISTINCT ON
         self._in_cycle = False  # after SEARCH or CYCLE of a WITH item
 
     def run(self) -> list[GlotToken]:
@@ -229,12 +231,21 @@ class _Conversion:
             raise unexpected(self._source, token)
         if value == "*" and self._before in ("select", ",", ".") and (_is_name(following) or following.value == "*"):
             raise unexpected(self._source, following)  # a star has no alias
+        if value == "(" and self._before == "on" and self._is_distinct_on():
+            self._distinct_on.append(self._parens)
         self._parens += (value == "(") - (value == ")")
         self._brackets += (value == "[") - (value == "]")
         for first in types[:-1]:
             self._add(first, value[0], start, start + 1)
         self._add(types[-1], value, start, end)
         self._before = value
+        if value == ")" and self._distinct_on and self._distinct_on[-1] == self._parens:
+            self._distinct_on.pop()
+            self._before = ""  # the select list may begin with a parenthesis
+
+    def _is_distinct_on(self) -> bool:
+        converted = self._converted
+        return len(converted) > 1 and converted[-2].token_type is TokenType.DISTINCT
 
     def _add_literal_or_name(self, token: Token) -> None:
         """Adds a string, a number, a parameter or a quoted name."""

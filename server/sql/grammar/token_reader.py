@@ -27,6 +27,7 @@ from server.sql.grammar.lexer import (
     unexpected,
     words,
 )
+from server.sql.grammar.refused_types import refused_type
 from server.sql.grammar.statements.parts import Expr, Ident, Name, NamedType, Query
 
 T = TypeVar("T")
@@ -260,6 +261,8 @@ class TokenReader:
         if self.token.value in SERIALS and self.token.kind is Kind.WORD:
             raise NamedType.of((self.token.value,), first.start + 1, is_array=False).missing()
         name = self.name()
+        if self.at("(", "varying") and (refused := refused_type(name.parts[-1], name.position)) is not None:
+            raise refused  # bit(3), bit varying
         is_array = self._array_bounds()
         return NamedType.of(name.parts, name.position, is_array=is_array)
 

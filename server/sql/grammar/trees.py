@@ -155,6 +155,13 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             join.set("alias", self._parse_id_var())
         return join
 
+    def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:
+        """ORDER BY, LIMIT and OFFSET after a query in parentheses become clauses of that query, as in PostgreSQL."""
+        query: exp.Expr | None = super()._parse_query_modifiers(this)
+        if isinstance(query, exp.Subquery) and not query.args.get("alias"):
+            _move_clauses(query)
+        return query
+
     def _parse_primary(self) -> exp.Expr | None:
         """A point before a number is not a part of it: the lexer reads `.5` as one number."""
         if self._match_pair(TokenType.DOT, TokenType.NUMBER, advance=False):
@@ -244,7 +251,7 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             return super()._parse_statement()  # type: ignore[no-any-return]
         rows = exp.From(this=self._parse_derived_table_values())
         select = exp.Select(expressions=[exp.Star()], from_=rows)
-        return self._parse_query_modifiers(self._parse_set_operations(select))  # type: ignore[no-any-return]
+        return self._parse_query_modifiers(self._parse_set_operations(select))
 
     def _parse_value(self, values: bool = True) -> exp.Tuple:
         """A row of VALUES. It must be in parentheses, and its items have no aliases."""
@@ -280,6 +287,24 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         self._advance()
         literal = exp.Literal(this=token.text, is_string=token.token_type is TokenType.STRING)
         return literal.update_positions(token)
+
+
+def _move_clauses(outer: exp.Subquery) -> None:
+    """Moves the clauses after parentheses into them. 42601 if the query in them has such a clause."""
+    query = outer.this
+    while isinstance(query, exp.Subquery) and not query.args.get("alias"):
+        query = query.this
+    if not isinstance(query, (exp.Select, exp.SetOperation)):
+        return
+    for name, title in (("order", "ORDER BY"), ("offset", "OFFSET"), ("limit", "LIMIT")):
+        clause = outer.args.get(name)
+        if clause is None:
+            continue
+        if query.args.get(name) is not None:
+            position = next((n.meta["start"] + 1 for n in clause.walk() if "start" in n.meta), None)
+            raise PgError(SqlState.SYNTAX_ERROR, f"multiple {title} clauses not allowed", position=position)
+        outer.set(name, None)
+        query.set(name, clause)
 
 
 _ITEM_ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET)

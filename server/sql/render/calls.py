@@ -24,17 +24,11 @@ def python_call(key: str, texts: Sequence[str], type: PgType, digits: int) -> st
     call = f"{carrier.udf}({', '.join([quote(key), *texts])})"
     message = "IF(r.e IS NULL, r.v, raise_error(r.e))"
     value = f"{PYTHON_CALL}{call}), r -> {message}), 0)"  # transform makes the text contain the call only once
-    return carrier.restored.replace("{0}", value).replace("{t}", spark_type(type.element or type, digits))
+    return carrier.restored.replace("{t}", spark_type(type.element or type, digits)).replace("{0}", value)
 
 
 def fill(template: str, texts: Sequence[str], marks: Mapping[str, str] | None = None) -> str:
     """Fills a template: {0}, {1}, ... are arguments, {*} is all of them joined by commas, {*:AND} joined by AND."""
-    if "{*" in template:
-        template = template.replace("{*}", ", ".join(texts))
-        for word in ("AND", "OR"):
-            if f"{{*:{word}}}" in template:
-                template = template.replace(f"{{*:{word}}}", f" {word} ".join(texts))
-        return template
     out, rest = [], template
     while True:
         before, brace, after = rest.partition("{")
@@ -42,7 +36,12 @@ def fill(template: str, texts: Sequence[str], marks: Mapping[str, str] | None = 
         if not brace:
             return "".join(out)
         name, _, rest = after.partition("}")
-        out.append(texts[int(name)] if name.isdigit() else (marks or {})[name])
+        if name.isdigit():
+            out.append(texts[int(name)])
+        elif name.startswith("*"):
+            out.append((f" {name[2:]} " if name[1:] else ", ").join(texts))
+        else:
+            out.append((marks or {})[name])
 
 
 def plain_call(call: Call, texts: Sequence[str]) -> str:
@@ -118,7 +117,7 @@ def fit_length(text: str, type: PgType, assignment: bool) -> str:
     fitted = f"substr({text}, 1, {length})"
     if assignment:
         refusal = fail(SqlState.STRING_DATA_RIGHT_TRUNCATION, f"value too long for type {type.display}")
-        fitted = f"IF(rtrim(substr({text}, {(length or 0) + 1})) = '', {fitted}, {refusal})"
+        fitted = f"IF(rtrim(substr({text}, {(length or 0) + 1})) <> '', {refusal}, {fitted})"  # NULL fits
     if type.name == "bpchar":
         return f"rpad({fitted}, {length}, ' ')"
     return fitted

@@ -185,14 +185,16 @@ class ExpressionRenderer(ABC):
     def _aggregate(self, call: Aggregate, over: str) -> str:
         texts = [self.expression(argument) for argument in call.arguments]
         spark = call.function.spark
+        # The template contains no text of an argument: a literal in it could contain braces.
+        places = [f"{{{i}}}" for i in range(len(texts))]
+        template = spark(call.arguments, places) if callable(spark) else spark
         if over and call.filter is not None:  # Spark does not allow FILTER with OVER
             condition = self.expression(call.filter)
             passing = [f"CASE WHEN {condition} THEN {text} END" for text in texts]
-            template = spark(call.arguments, passing) if callable(spark) else spark
             if template and "{a}" not in template:
-                template = template.replace("count(1)", f"count(CASE WHEN {condition} THEN 1 END)")
-                return fill(template, passing, {"d": "", "f": over})
-        template = spark(call.arguments, texts) if callable(spark) else spark
+                template = template.replace("count(1)", "count({row})")
+                marks = {"d": "", "f": over, "row": f"CASE WHEN {condition} THEN 1 END"}
+                return fill(template, passing, marks)
         if not template:
             key = worker.function_key(call.function, [a.type for a in call.arguments], "")
             rows = self._rows(call, over)
@@ -201,11 +203,12 @@ class ExpressionRenderer(ABC):
         tail = over
         if call.filter is not None:
             tail = f" FILTER (WHERE {self.expression(call.filter)}){over}"
+        marks = {"d": "DISTINCT " if call.distinct else "", "f": tail}
         if "{a}" in template:
             element = spark_type(call.arguments[0].type)
             values = f"transform({self._rows(call, over)}, e -> CAST(e.v0 AS {element}))"
-            template = template.replace("{a}", f"nullif({values}, CAST(array() AS ARRAY<{element}>))")
-        return fill(template, texts, {"d": "DISTINCT " if call.distinct else "", "f": tail})
+            marks["a"] = f"nullif({values}, CAST(array() AS ARRAY<{element}>))"
+        return fill(template, texts, marks)
 
     def _rows(self, call: Aggregate, over: str) -> str:
         """The arguments of the group's rows as an array of structs (v0, v1, ...).
@@ -267,7 +270,7 @@ class ExpressionRenderer(ABC):
     def _subquery(self, subquery: Subquery) -> str:
         block = self.block(subquery.relation)
         if subquery.kind is SubqueryKind.EXISTS:
-            return f"EXISTS ({block.text()})"
+            return f"(EXISTS ({block.text()}))"  # Spark accepts EXISTS as an operand only in parentheses
         if subquery.kind is SubqueryKind.SCALAR:
             return f"({block.text()})"
         # outside WHERE, Spark's IN (query) returns false where it should return NULL

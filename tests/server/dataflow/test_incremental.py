@@ -145,6 +145,10 @@ QUERIES = [
     "SELECT s FROM (SELECT s, v, row_number() OVER (ORDER BY s NULLS FIRST) AS n FROM t) a WHERE 2 = n",
     "SELECT DISTINCT ON (s) s, v FROM t ORDER BY s, v DESC NULLS LAST",
     "SELECT t.v, l.x FROM t, LATERAL (SELECT x FROM w WHERE w.k = t.k ORDER BY d, x LIMIT 2 OFFSET 1) l",
+    # subqueries with a LIMIT that name no column of the outer query: the DISTINCT of these columns has none
+    "SELECT k, (SELECT w FROM u ORDER BY w DESC NULLS LAST LIMIT 1) FROM t",
+    "SELECT t.k, l.x FROM t LEFT JOIN LATERAL (SELECT x FROM w ORDER BY d, x LIMIT 2 OFFSET 1) l ON true WHERE v > 1",
+    "SELECT k FROM t WHERE v > (SELECT count(*) FROM u WHERE w > 1 HAVING count(*) > 2 LIMIT 1)",
     "SELECT k, v, s FROM t ORDER BY v DESC NULLS LAST, k, s LIMIT 4",
     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2",
     # windows of windows, and aggregates of windows

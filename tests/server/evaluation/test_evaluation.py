@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.evaluation import pool
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.pg_catalog.rows import no_rows
@@ -21,6 +20,7 @@ from server.sql.constant import Bindings, Constant, NotCheap, compiled
 from server.sql.functions.table import TABLES
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
+from server.workers import pool
 from tests.server.states import empty_state
 
 pytestmark = pytest.mark.slow

@@ -28,6 +28,7 @@ from server.frontend import half_open
 from tests.fix_server import ServerThread
 from tests.server.authentication.certificates import Authority
 from tests.server.frontend.raw_client import RawClient, frame, query, raw_client
+from tests.server.http.fix_api import Api
 from tests.server.slow_engine import PassingEngine
 
 PASSWORD = "s3cret"
@@ -514,6 +515,22 @@ def test_the_database_of_a_rule_is_the_one_that_is_used(tmp_path: Path) -> None:
         role(server, "bob", f"PASSWORD '{PASSWORD}'")
         with raw_client(server.port) as client:
             assert "rejects connection" in client.start("bob", "bob")[-1][1][2]
+
+
+def test_a_zero_in_a_name_does_not_evade_a_rule(tmp_path: Path) -> None:
+    """In a StartupMessage it would end the name, so that the rules would see another name than the session."""
+    rules = tmp_path / "hba.conf"
+    rules.write_text("host secret all all reject\nhost all all 127.0.0.1/32 trust\n")
+    with running(tmp_path, None, hba_file=rules) as server:
+        with connect(server) as connection:
+            connection.execute("CREATE DATABASE secret")
+        api = Api(server.http_port)
+        query = {"query": "SELECT current_database()"}
+        assert api.post(query, "/api/sql?database=secret").status == 401
+        reply = api.post(query, "/api/sql?database=secret%00application_name%00x")
+        assert (reply.status, reply.json["error"]["sqlstate"]) == (400, "22021")
+        reply = Api(server.http_port, "materialize\0application_name\0x").post(query)
+        assert (reply.status, reply.json["error"]["sqlstate"]) == (400, "22021")
 
 
 def test_a_rule_that_trusts_a_user_without_a_role(tmp_path: Path) -> None:

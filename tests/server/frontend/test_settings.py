@@ -210,6 +210,47 @@ def test_values_of_settings(ours: Session, theirs: Session) -> None:
     compare(script, ours, theirs)
 
 
+def test_settings_of_the_planner(ours: Session, theirs: Session) -> None:
+    """Applications that direct PostgreSQL's planner set these. They have no effect, but are checked and shown."""
+    script = """
+        set enable_seqscan = off
+        show enable_seqscan
+        set enable_nestloop = 'nope'
+        reset enable_seqscan
+        show enable_seqscan
+        set random_page_cost = 1.1
+        show random_page_cost
+        set random_page_cost to '1e3'
+        show random_page_cost
+        set random_page_cost = '-1'
+        set random_page_cost = 'x'
+        set random_page_cost = '1.5kB'
+        set seq_page_cost = '  0.25 '
+        show seq_page_cost
+        set cpu_tuple_cost = 123456789
+        show cpu_tuple_cost
+        set cpu_operator_cost = default
+        show cpu_operator_cost
+        set join_collapse_limit = 1
+        show join_collapse_limit
+        set join_collapse_limit = 0
+        set max_parallel_workers_per_gather = 0
+        show max_parallel_workers_per_gather
+        set max_parallel_workers_per_gather = 1025
+        set plan_cache_mode = 'force_custom_plan'
+        show plan_cache_mode
+        set plan_cache_mode = 'nope'
+        set geqo = off
+        set default_statistics_target = 1000
+        show default_statistics_target
+        set enable_nothing = on
+        select current_setting('enable_hashjoin'), set_config('enable_hashjoin', 'f', false)
+        show enable_hashjoin
+        show parallel_setup_cost
+    """
+    compare(script, ours, theirs)
+
+
 def test_transaction_modes(ours: Session, theirs: Session) -> None:
     """default_transaction_read_only, transaction_read_only and their like, and SET LOCAL with SET in a block."""
     script = """

@@ -12,7 +12,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from server.http.port import BODY_BYTES_MAX
+from server.http.request_limits import BODY_BYTES_MAX
 from server.http.subscription_query import SubscriptionQuery, token_of
 from tests.fix_server import ServerThread
 from tests.polling import until
@@ -149,12 +149,31 @@ def test_statements_that_need_another_form_are_refused(api: Api) -> None:
         (b'{"query": "SELECT $1", "parameters": ["\\ud800"]}', 400),
         (b'{"query": "SELECT 1", "settings": {"application_name": "\\ud800"}}', 400),
         (b'{"query": "SELECT 1", "settings": {"\\ud800": ""}}', 400),
+        (b'{"query": "SELECT 1", "settings": {"application_name": "a\\u0000timezone\\u0000UTC"}}', 400),
+        (b'{"query": "SELECT 1\\u0000\\u0000\\u0000", "parameters": []}', 400),
     ],
 )
 def test_invalid_bodies(api: Api, body: bytes, status: int) -> None:
     reply = api.post(body)
     assert reply.status == status
     assert reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
+def test_characters_that_texts_cannot_contain(api: Api, character: str) -> None:
+    """They are refused as in messages of PostgreSQL's protocol."""
+    sequence = {"\0": "0x00", "\ud800": "0xed 0xa0 0x80"}[character]
+    text = f"t{character}"
+    for body in ({"query": text}, {"query": text, "parameters": []}, {"query": "t", "settings": {text: text}}):
+        error = api.post(body).json["error"]
+        assert (error["sqlstate"], error["message"]) == (
+            "22021",
+            f'invalid byte sequence for encoding "UTF8": {sequence}',
+        )
+    with api.events("t", envelope="upsert", key=json.dumps([text])) as stream:
+        assert (stream.status, stream.error["sqlstate"]) == (400, "22021")
+    with api.events("t\0") as stream:
+        assert (stream.status, stream.error["sqlstate"]) == (400, "22021")
 
 
 def test_bodies_that_are_not_read(api: Api) -> None:

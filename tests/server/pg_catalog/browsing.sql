@@ -118,3 +118,11 @@ SELECT ((nullif(atttypmod, -1) - 4) >> 16) & 65535 FROM pg_attribute WHERE attre
 SELECT substring(typname, 2), repeat(' ARRAY', greatest(1, 0)) FROM pg_type WHERE typname = '_text';
 select case when (c.is_identity = 'YES' or (count(*) filter (where c.is_identity = 'YES') over () = 0 and lower(c.column_default) ilike 'nextval(''%_seq''::regclass)')) then 'YES' end, c.column_name from information_schema.columns c where table_name = 'customers' order by 2;
 SELECT nameconcatoid(relname, 12::oid)::text, nameconcatoid(repeat(relname, 20)::name, 123456::oid)::text FROM pg_class WHERE relname = 'orders';
+-- sizes, definitions and privileges, as administrators type them
+SELECT pg_relation_size(NULL), pg_relation_size(1), pg_table_size(99999), pg_total_relation_size(99999), pg_indexes_size(99999), pg_relation_size('orders') >= 0, pg_relation_size('orders', 'main') >= 0, pg_relation_size('orders', 'init'), pg_table_size('public.orders') >= 0;
+SELECT pg_database_size(NULL::text), pg_database_size(current_database()) > 0, pg_database_size((SELECT oid FROM pg_database WHERE datname = current_database())) > 0, pg_tablespace_size(NULL::text), pg_tablespace_size('pg_default') > 0;
+SELECT pg_get_viewdef('big_orders') IS NOT NULL, pg_get_viewdef('public.big_orders', true) IS NOT NULL, pg_get_viewdef('orders') IS NULL;
+SELECT pg_get_serial_sequence('customers', 'id'), pg_get_serial_sequence('public.customers', 'name'), pg_get_serial_sequence(NULL, 'id');
+SELECT has_table_privilege(1::oid, 'SELECT'), has_column_privilege(1::oid, 'id', 'SELECT'), has_column_privilege('orders'::regclass, 99::int2, 'SELECT'), has_type_privilege('int4', 'USAGE'), has_type_privilege('pg_catalog.text', 'USAGE'), has_function_privilege('lower(text)', 'EXECUTE');
+SELECT has_column_privilege(c.oid, a.attname, 'SELECT'), has_any_column_privilege(c.oid, 'SELECT') FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relname = 'orders' AND a.attname = 'id';
+SELECT pg_is_in_recovery(), pg_last_wal_receive_lsn() IS NULL, pg_last_wal_replay_lsn() IS NULL, pg_last_xact_replay_timestamp();

@@ -45,6 +45,41 @@ def test_queries_of_a_tool(tidewire: ServerThread, oracle: str, tool: str) -> No
         assert (query, ours) == (query, (columns, rows))
 
 
+DEFAULTS = (
+    "CREATE SCHEMA defaults",
+    "CREATE TYPE defaults.level AS ENUM ('low', 'high')",
+    "CREATE DOMAIN defaults.label AS varchar(9) DEFAULT 'la''bel'",
+    r"""CREATE TABLE defaults.t (
+        a text DEFAULT 'x', b varchar(5) DEFAULT 'it''s', c char(3) DEFAULT 'c', d int DEFAULT '5', e int DEFAULT 7,
+        f boolean DEFAULT 'yes', g boolean DEFAULT false, h jsonb DEFAULT '{}', i text[] DEFAULT '{}',
+        j date DEFAULT '2024-01-31', k timestamptz DEFAULT now(), l defaults.level DEFAULT 'low',
+        m text DEFAULT E'a\\b', n text DEFAULT 'x'::text, o numeric(6,2) DEFAULT '12.50',
+        p uuid DEFAULT gen_random_uuid(), q text DEFAULT '', r interval DEFAULT '1 day', s int DEFAULT '-3',
+        t defaults.label DEFAULT 'own', u text DEFAULT $$dollar$$, v text
+    )""",
+)
+
+
+def test_defaults_have_the_text_that_orms_read(tidewire: ServerThread, oracle: str) -> None:
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for statement in DEFAULTS:
+                connection.execute(statement.encode())
+        queries = (
+            "SELECT adnum, pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'defaults.t'::regclass "
+            "ORDER BY 1",
+            "SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = 'defaults' "
+            "ORDER BY ordinal_position",
+            "SELECT typdefault FROM pg_type WHERE typname = 'label'",
+        )
+        answers.append([answer(dsn, query)[1] for query in queries])
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA defaults CASCADE")
+    for ours, theirs in zip(*answers, strict=True):
+        assert set(ours) ^ set(theirs) == set()
+
+
 SESSIONS = {
     "prepared statements": (
         "PREPARE first AS SELECT $1::int AS a, true AS b",
@@ -106,6 +141,34 @@ def test_statements_that_a_driver_prepares(tidewire: ServerThread, oracle: str) 
         "SELECT parse_ident('.a')",
         "SELECT parse_ident('1a')",
         "SELECT parse_ident(nspname || '.') FROM pg_namespace WHERE nspname = 'public'",
+        "SELECT pg_relation_size('nope')",
+        "SELECT pg_relation_size('orders', 'nope')",
+        "SELECT pg_database_size('nope')",
+        "SELECT pg_tablespace_size('nope')",
+        "SELECT pg_get_viewdef('nope')",
+        "SELECT pg_get_serial_sequence('nope', 'id')",
+        "SELECT pg_get_serial_sequence('customers', 'nope')",
+        "SELECT has_function_privilege('nope(text)', 'EXECUTE')",
+        "SELECT has_type_privilege('nope', 'USAGE')",
+        "SELECT has_column_privilege('orders', attname, 'SELECT') FROM pg_attribute WHERE attrelid = 1259",
+        "SELECT nope FROM pg_class",
+        "SELECT c.nope FROM pg_class c",
+        "SELECT nope.oid FROM pg_class",
+        "SELECT oid FROM pg_class, pg_namespace",
+        "SELECT relkind FROM pg_class GROUP BY nope",
+        "SELECT relname FROM pg_class WHERE count(*) > 1",
+        "SELECT max(count(*)) FROM pg_class",
+        "SELECT oid IN (SELECT oid, relname FROM pg_class) FROM pg_class",
+        "SELECT (SELECT oid FROM pg_class WHERE oid IN (1259, 1247)) FROM pg_namespace",
+        "SELECT 1 / 0 FROM pg_namespace WHERE nspname = 'public'",
+        "SELECT 1 % (typlen - typlen) FROM pg_type WHERE oid = 23",
+        "SELECT attnum + 2147483647 FROM pg_attribute WHERE attrelid = 1259 AND attname = 'relname'",
+        "SELECT typlen::int + 2147483647 FROM pg_type WHERE oid = 23",
+        "SELECT nspname::int FROM pg_namespace WHERE nspname = 'public'",
+        "SELECT nspname::numeric FROM pg_namespace WHERE nspname = 'public'",
+        "SELECT nspname::date FROM pg_namespace WHERE nspname = 'public'",
+        "SELECT sum(reloptions) FROM pg_class",
+        "SELECT typlen + false FROM pg_type",
     ],
 )
 def test_errors(tidewire: ServerThread, oracle: str, query: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.parse import parse
 from server.sql.grammar.rules.objects import _HINTS
+from tests.fix_server import ServerThread
 
 ROOT = Path(__file__).parent.parent.parent.parent
 CHECKED = ("server", "protocol", "catalog")
@@ -62,6 +64,8 @@ create table t (a int unique deferrable)
 create table t (exclude using gist (a with &&))
 create table t (a text collate "de_DE")
 create table t (a int[][])
+create table t (a bit(3))
+create table t (a bit varying)
 create unlogged table t (a int)
 create index on t (a) tablespace x
 create view v with (security_barrier) as select 1
@@ -81,6 +85,11 @@ grant usage on language c to r
 revoke usage on foreign server c from r
 call p()
 do 'declare n int; begin create schema s; end'
+do 'begin raise notice ''hi''; end'
+do 'begin if true then null; end if; end'
+update t set a[2] = 9
+insert into t values (1) on conflict (a) do update set b[1] = 2
+comment on constraint c on t is 'x'
 cluster
 checkpoint
 load 'x'
@@ -106,6 +115,31 @@ def test_refused_statements_have_a_hint(text: str) -> None:
     assert refused.value.sqlstate == SqlState.FEATURE_NOT_SUPPORTED
     assert refused.value.hint
     assert refused.value.hint.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("statement", "type", "hint"),
+    [
+        ("CREATE TABLE t (a inet)", "inet", "Use text."),
+        ("CREATE TABLE t (a pg_catalog.money)", "money", "Use numeric(12, 2)."),
+        ("CREATE TABLE t (a timetz)", "timetz", "Use time, or timestamp with time zone."),
+        ("CREATE TABLE t (a int4range[])", "int4range", "Use two columns, for the lower and the upper bound."),
+        ("CREATE DOMAIN d AS point", "point", "Use a column of type double precision for each coordinate."),
+        ("ALTER TABLE known ADD COLUMN b tsvector", "tsvector", "Search texts with ILIKE or regular expressions."),
+        ("ALTER TABLE known ALTER COLUMN a TYPE xml", "xml", "Use text."),
+        ("SELECT 'a'::inet", "inet", "Use text."),
+    ],
+)
+def test_types_that_only_postgresql_has_are_refused_with_a_hint(
+    passing_server: ServerThread, statement: str, type: str, hint: str
+) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE known (a text)")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=f"type {type} is not supported") as refused:
+            connection.execute(statement.encode())
+        assert refused.value.diag.message_hint == hint
+        connection.execute("CREATE TYPE path AS ENUM ('a')")
+        connection.execute("CREATE TABLE t (a path)")
 
 
 @pytest.mark.parametrize("query", ["select * from t", "values (1)", "show tables", "with a as (select 1) table a"])

@@ -33,3 +33,12 @@ ALTER TABLE other.renamed ADD COLUMN last boolean DEFAULT true;
 SELECT last FROM other.renamed;
 ROLLBACK;
 SELECT last FROM other.renamed;
+-- NULL fits every length, also in rows that Spark computes.
+CREATE TABLE fitted (id int, long text, fixed text);
+INSERT INTO fitted VALUES (1, 'abc', 'de'), (2, NULL, NULL);
+ALTER TABLE fitted ALTER COLUMN long TYPE varchar(5), ALTER COLUMN fixed TYPE char(4);
+INSERT INTO fitted SELECT id + 2, lower(long), upper(fixed) FROM fitted;
+INSERT INTO fitted SELECT 9, repeat('x', id + 5), NULL FROM fitted;
+INSERT INTO fitted SELECT 9, NULL, repeat('x', id + 5) FROM fitted;
+UPDATE fitted SET long = nullif(concat(long, '     '), '     ') WHERE id > 1;
+SELECT id, long, fixed, length(long) FROM fitted ORDER BY id;

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.collection_errors import CollectionError
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.kafka.envelopes.envelope import Decoded, Envelope, Errors, Step, decode, permanent, worked
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.layout import Layout
@@ -15,13 +16,17 @@ from server.ingest.kafka.messages import Messages
 class AppendEnvelope(Envelope):
     """Adds a row for each message with a value. A message that cannot be decoded is an error that stays."""
 
-    def __init__(self, topic: str, layout: Layout, failures: Failures) -> None:
+    def __init__(self, topic: str, layout: Layout, failures: Failures, decoders: DecoderPool) -> None:
         self.failures = failures
         self._topic = topic
         self._layout = layout
+        self._decoders = decoders
 
-    async def step(self, messages: Messages, ahead: None = None) -> Step:
-        decoded = await decode(self._layout, messages)
+    async def ahead(self, messages: Messages) -> Decoded:
+        return await decode(self._layout, messages, self._decoders)
+
+    async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
+        decoded = ahead or await self.ahead(messages)
         rows, changed = await worked(messages, self._rows, decoded)
         return Step([rows], self.failures.changed(changed))
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from catalog import updates
 from catalog.collection_errors import CollectionError
 from protocol.pgwire.errors import PgError, SqlState
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.kafka.envelopes.envelope import (
     Decoded,
     Envelope,
@@ -71,6 +72,7 @@ class DebeziumEnvelope(Envelope):
         topic: str,
         layout: Layout,
         failures: Failures,
+        decoders: DecoderPool,
         output: Callable[[], KeyJoin],
         current: Callable[[], Awaitable[pa.Table]],
         state: Mapping[str, bytes | None],
@@ -82,6 +84,7 @@ class DebeziumEnvelope(Envelope):
         self.failures = failures
         self._topic = topic
         self._layout = layout
+        self._decoders = decoders
         self._origin = layout.origin
         self._open = output
         self._output: KeyJoin | None = None
@@ -94,9 +97,12 @@ class DebeziumEnvelope(Envelope):
             if key.startswith(start) and value is not None
         }
 
-    async def step(self, messages: Messages, ahead: None = None) -> Step:
-        messages = messages.in_order()
-        decoded = await decode(self._layout, messages)
+    async def ahead(self, messages: Messages) -> Decoded:
+        return await decode(self._layout, messages.in_order(), self._decoders)
+
+    async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
+        decoded = ahead or await self.ahead(messages)
+        messages = decoded.messages
         value = decoded.value
         tombstone = np.asarray(messages.values.is_null())
         failed = value.failed & ~tombstone

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from catalog.collection_errors import CollectionError
 from protocol.avro.columns import UNAVAILABLE
-from server.ingest.kafka.avro_format import Part, schema_id
+from server.ingest.decoder_pool import DecoderPool
+from server.ingest.kafka.avro_format import Part, PartFormat, schema_id
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
 from server.ingest.kafka.layout import Layout
 from server.ingest.kafka.messages import Messages
@@ -86,18 +87,14 @@ class Decoded:
         )
 
 
-async def decode(layout: Layout, messages: Messages) -> Decoded:
-    """Decodes messages, many of them in a thread. UpstreamError if a schema cannot be fetched for now."""
-    key_decoder = layout.key_decoder
-    if key_decoder is not None:
-        await key_decoder.prepare(messages.keys)
-    await layout.value_decoder.prepare(messages.values)
+async def decode(layout: Layout, messages: Messages, decoders: DecoderPool) -> Decoded:
+    """Decodes messages. UpstreamError if a schema cannot be fetched for now."""
 
-    def work() -> Decoded:
-        key = None if key_decoder is None else key_decoder.decode(messages.keys)
-        return Decoded(messages, key, layout.value_decoder.decode(messages.values))
+    async def part(format: PartFormat, data: pa.BinaryArray) -> Part:
+        return await decoders.decode(await format.decoder(data), data, holds_lock=format.holds_lock)
 
-    return await worked(messages, work)
+    key = None if layout.key_format is None else await part(layout.key_format, messages.keys)
+    return Decoded(messages, key, await part(layout.value_format, messages.values))
 
 
 async def worked(messages: Messages, work: Callable[..., Result], *args: Any) -> Result:

@@ -32,11 +32,11 @@ class MaterializeEnvelope(Envelope):
         self._history = history
 
     async def ahead(self, messages: Messages) -> Decoded:
-        await self._format.prepare(messages.values)
+        decoder = await self._format.decoder(messages.values)
         parts = _parts(messages.values)
         if len(parts) == 1 and messages.nbytes <= LOOP_BYTES:
-            return self._format.decode(messages.values)
-        return joined(await parallel.worked(self._format.decode, parts))
+            return decoder.decode(messages.values)
+        return joined(await parallel.worked(decoder.decode, parts))
 
     async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
         decoded = ahead or await self.ahead(messages)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from catalog import updates
 from catalog.collection_errors import CollectionError
 from protocol.columnar.hashing import key_hashes
+from server.ingest.decoder_pool import DecoderPool
 from server.ingest.kafka.avro_format import Part
 from server.ingest.kafka.envelopes.envelope import (
     Decoded,
@@ -80,6 +81,7 @@ class UpsertEnvelope(Envelope):
         topic: str,
         layout: Layout,
         failures: Failures,
+        decoders: DecoderPool,
         output: Callable[[], KeyJoin],
         *,
         is_debezium: bool = False,
@@ -88,13 +90,17 @@ class UpsertEnvelope(Envelope):
         self.failures = failures
         self._topic = topic
         self._layout = layout
+        self._decoders = decoders
         self._open = output
         self._output: KeyJoin | None = None
         self._is_debezium = is_debezium
 
-    async def step(self, messages: Messages, ahead: None = None) -> Step:
-        messages = messages.in_order()
-        decoded = await decode(self._layout, messages)
+    async def ahead(self, messages: Messages) -> Decoded:
+        return await decode(self._layout, messages.in_order(), self._decoders)
+
+    async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
+        decoded = ahead or await self.ahead(messages)
+        messages = decoded.messages
         last = await worked(messages, self._last, decoded)
         if self._output is None:
             self._output = self._open()

@@ -6,10 +6,13 @@ DO $$ BEGIN CREATE TYPE mood AS ENUM ('ok'); EXCEPTION WHEN duplicate_object THE
 from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.lexer import words
 from server.sql.grammar.rules import Rule
 from server.sql.grammar.statements.blocks import DoBlock, InBlock
 from server.sql.grammar.token_reader import TokenReader
 
+_PLPGSQL = words("assert case continue exit for foreach get if loop null perform raise return while")
+"""The words with which statements begin that only PL/pgSQL has."""
 _HINT = "A block can have one statement that defines something, and EXCEPTION handlers that do nothing."
 
 
@@ -40,6 +43,7 @@ def _parse_block(tokens: TokenReader, parse_statement: Rule) -> tuple[InBlock, t
     """BEGIN statement; [EXCEPTION WHEN condition [OR ...] THEN NULL; ...] END [;]"""
     tokens.reject("DO with variables", "declare", hint=_HINT)
     tokens.expect("begin")
+    tokens.reject("DO with statements of PL/pgSQL", *_PLPGSQL, hint=_HINT)
     statement = parse_statement(tokens)
     if not isinstance(statement, InBlock):
         raise tokens.not_supported("DO with this statement", _HINT)

@@ -11,6 +11,8 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name, Query
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, LockTable, RowAssignment, Truncate, Update
 from server.sql.grammar.token_reader import QUERY_HEADS, TokenReader
 
+_ELEMENT_HINT = "Assign the whole value, such as a[:1] || 9 || a[3:] for an array, or jsonb_set(j, '{key}', value)."
+
 
 def parse_insert(tokens: TokenReader) -> Insert:
     start = tokens.index
@@ -74,6 +76,7 @@ def _parse_row_assignment(tokens: TokenReader) -> tuple[Assignment | RowAssignme
 
 def _parse_column_assignment(tokens: TokenReader) -> Assignment:
     column = tokens.ident()
+    tokens.reject("an assignment to an element", "[", hint=_ELEMENT_HINT)
     tokens.expect("=")
     if tokens.take("default"):
         return Assignment(column, None)

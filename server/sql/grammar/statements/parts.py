@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
+from server.sql.grammar.refused_types import refused_type
 
 
 def position_of(node: exp.Expr) -> int | None:
@@ -56,7 +57,11 @@ class NamedType(PgType):
         return f"{'.'.join(self.parts)}{'[]' if self.is_array else ''}"
 
     def missing(self) -> PgError:
-        """The error if there is no such type."""
+        """The error if there is no such type: 42704, or 0A000 for a type that only PostgreSQL has."""
+        if self.parts[:-1] in ((), ("pg_catalog",)):
+            refused = refused_type(self.parts[-1], self.position)
+            if refused is not None:
+                return refused
         return PgError(SqlState.UNDEFINED_OBJECT, f'type "{self}" does not exist', position=self.position)
 
 

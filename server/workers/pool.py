@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.evaluation.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_memory
+from server.workers.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_memory
 
 RESULT_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_S_MAX = 30.0
-IDLE_MAX = 1
+MEMORY_BYTES = 512 * 1024 * 1024
 
 Answer = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
 """Answers a worker's CALL, given a name and arguments. A PgError is passed on to the worker."""
@@ -25,19 +25,29 @@ Answer = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
 log = structlog.get_logger()
 
 
+async def _no_calls(name: str, arguments: tuple[Any, ...]) -> Any:
+    raise AssertionError(name)
+
+
 class WorkerPool:
     """Workers with one service. Call `close` at the end. Its methods are called from one event loop."""
 
-    def __init__(self, service: str, workers_max: int) -> None:
-        """`service`: what the workers run, as `worker` expects it. Requests beyond `workers_max` wait."""
+    def __init__(self, service: str, workers_max: int, *, idle_max: int = 1, memory_bytes: int = MEMORY_BYTES) -> None:
+        """`service`: what the workers run, as `worker` expects it. Requests beyond `workers_max` wait.
+
+        `idle_max`: how many workers are kept for later requests. `memory_bytes`: what a request may allocate, its
+        result included.
+        """
         self._service = service
+        self._idle_max = idle_max
+        self._memory_bytes = memory_bytes
         self._slots = asyncio.Semaphore(workers_max)
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
         self._ending: set[asyncio.Task[int]] = set()
 
-    async def run(self, request: bytes, answer: Answer) -> bytes:
-        """Returns the body of the answer to a framed request.
+    async def run(self, request: bytes, answer: Answer = _no_calls) -> bytes:
+        """Returns the body of the answer to a framed request. `answer`: to the calls of the service, if it has some.
 
         PgError as the worker raises it; 53200 for a result beyond RESULT_BYTES_MAX, 54000 after REQUEST_S_MAX.
         Cancel safety: the worker is killed, which ends the work at once.
@@ -66,12 +76,12 @@ class WorkerPool:
                     log.warning("worker process not started", service=self._service, error=str(error))
 
     async def _start_worker(self) -> _Worker:
-        worker = await _Worker.start(self._service)
+        worker = await _Worker.start(self._service, self._memory_bytes)
         self._workers.add(worker)
         return worker
 
     def _put_back(self, worker: _Worker) -> None:
-        if worker.is_usable and len(self._idle) < IDLE_MAX:
+        if worker.is_usable and len(self._idle) < self._idle_max:
             self._idle.append(worker)
         else:
             self._end(worker)
@@ -99,12 +109,12 @@ class _Worker:
         self.is_usable = True
 
     @classmethod
-    async def start(cls, service: str) -> _Worker:
+    async def start(cls, service: str, memory_bytes: int) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             # In a session of its own, because Ctrl-C in a terminal is meant for the server, which ends its workers.
             process = subprocess.Popen(  # noqa: ASYNC220  a few milliseconds
-                (sys.executable, "-m", "server.evaluation.worker", service),
+                (sys.executable, "-m", "server.workers.worker", service, str(memory_bytes)),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 start_new_session=True,

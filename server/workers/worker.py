@@ -1,7 +1,8 @@
 """The worker process: reads requests from its standard input and writes the answers to its standard output.
 
-Usage: `python -m server.evaluation.worker MODULE:FUNCTION`, where the function returns the service (`Serve`) that
-answers the requests. The process exits at the end of its input, and is killed when the server ends.
+Usage: `python -m server.workers.worker MODULE:FUNCTION BYTES`. The function returns the service (`Serve`) that answers
+the requests. BYTES is what a request, its result included, may allocate. The process exits at the end of its input, and
+is killed when the server ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.evaluation.messages import (
+from server.runtime.memory import data_bytes, limit_memory
+from server.workers.messages import (
     CALL,
     FAILED,
     REQUEST,
@@ -28,10 +30,8 @@ from server.evaluation.messages import (
     out_of_memory,
     read_message,
 )
-from server.runtime.memory import data_bytes, limit_memory
 
-MEMORY_MAX = 512 * 1024 * 1024  # bytes that one request may allocate, its result included
-GROWTH_MAX = 64 * 1024 * 1024  # bytes
+GROWTH_PART = 1 / 8  # of the memory of a request
 NICENESS = 5
 RECURSION_MAX = 10_000  # as in the server
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2)
@@ -78,8 +78,8 @@ def answer(serve: Serve, request: bytes, call: Call) -> tuple[bytes, bytes]:
         return FAILED, pickle.dumps(traceback.format_exc())
 
 
-def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO) -> None:
-    """Answers requests until the input ends, memory has grown by GROWTH_MAX, or an answer is larger than that.
+def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO, growth_max: int) -> None:
+    """Answers requests until the input ends, memory has grown by `growth_max` bytes, or an answer is larger than that.
 
     With less free memory, the next request might fail because of the requests before it.
     """
@@ -91,7 +91,7 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO) -> None:
         kind, body = answer(serve, body, server.call)
         now = data_bytes() or 0
         used = now if used is None else used  # measured after the first request, which loads what all requests need
-        last = now > used + GROWTH_MAX or len(body) > GROWTH_MAX
+        last = now > used + growth_max or len(body) > growth_max
         server.send(framed(kind, body, last=last))
         if last:
             return
@@ -109,8 +109,9 @@ def main() -> None:
     os.nice(NICENESS)
     sys.setrecursionlimit(RECURSION_MAX)
     serve: Serve = pkgutil.resolve_name(sys.argv[1])()
-    limit_memory(MEMORY_MAX)
-    serve_all(serve, sys.stdin.buffer, sys.stdout.buffer)
+    memory_max = int(sys.argv[2])
+    limit_memory(memory_max)
+    serve_all(serve, sys.stdin.buffer, sys.stdout.buffer, int(memory_max * GROWTH_PART))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+"""The service of a worker process that decodes the messages of sources."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from server.workers.messages import REQUEST, Call, framed
+
+
+class Outcome(Protocol):
+    """Decoded messages: a dataclass."""
+
+    @property
+    def failed(self) -> NDArray[Any]:
+        """Whether each message could not be decoded."""
+        ...
+
+    @property
+    def reason(self) -> Callable[[int], str]:
+        """Why a message could not be decoded, by its row."""
+        ...
+
+
+Found = TypeVar("Found", bound=Outcome, covariant=True)
+
+
+class MessageDecoder(Protocol[Found]):
+    """Decodes messages, each independently of the others. It can be pickled."""
+
+    def decode(self, data: pa.BinaryArray) -> Found:
+        """May run in a thread or in another process."""
+        ...
+
+
+_SCHEMA = pa.schema([pa.field("data", pa.binary())])
+
+
+def request_of(decoder: MessageDecoder[Any], data: pa.BinaryArray) -> bytes:
+    """A framed request."""
+    # As a record batch, because a pickled slice contains the whole array.
+    batch = pa.record_batch([data], schema=_SCHEMA)
+    return framed(REQUEST, pickle.dumps((decoder, batch.serialize().to_pybytes())))
+
+
+def loaded(answer: bytes) -> Any:
+    """The result in an answer."""
+    return pickle.loads(answer)
+
+
+def serve(request: bytes, call: Call) -> bytes:
+    """The pickled result of `decode`, without its `reason`."""
+    decoder: MessageDecoder[Any]
+    decoder, batch = pickle.loads(request)
+    (data,) = pa.ipc.read_record_batch(batch, _SCHEMA).columns
+    return pickle.dumps(replace(decoder.decode(data), reason=None))
+
+
+def service() -> Callable[[bytes, Call], bytes]:
+    """The service of a worker that decodes messages."""
+    return serve
