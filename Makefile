@@ -67,9 +67,9 @@ test-ivm: $(VENV)/.installed
 	$(PARALLEL) --dist worksteal tests/ivm tests/server -m ivm --timeout 0 $(ARGS)
 
 # Reads a snapshot of two gigabytes with a slow client while others write. The server's memory must remain bounded.
-# Also takes rows of more than two gigabytes from a table.
+# Also takes rows of more than two gigabytes from a table, and reads ten million updates of CDCv2.
 test-large: $(VENV)/.installed
-	$(PYTEST) tests/server/execution/test_large_snapshot.py tests/protocol/columnar -m large -s $(ARGS)
+	$(PYTEST) tests/server/execution/test_large_snapshot.py tests/protocol -m large -s $(ARGS)
 
 # Injects kills, lost connections, full disks, wrong clocks and power loss for FAULTS_SECONDS (120). Also runs
 # deliberately broken servers, which the tests must detect. FAULTS_SEED repeats a run's choices. ARGS=-x stops at the

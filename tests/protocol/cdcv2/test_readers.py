@@ -288,7 +288,7 @@ def test_a_negative_time_changes_nothing() -> None:
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [300_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300_000, pytest.param(10_000_000, marks=pytest.mark.large)])
 def test_memory_is_that_of_open_updates(count: int) -> None:
     """A long history. Each update arrives three times, and its statement up to three calls later."""
     step, window, per_time = 10_000, 20_000, 10

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fix_server import ServerProcess
+from tests.fix_server import ServerProcess, server_without_spark
 
 pytestmark = pytest.mark.crash
 
@@ -86,7 +86,7 @@ def test_kills_lose_and_repeat_no_write(tmp_path: Path) -> None:
     shown: set[int] = set()
     last_progress = 0
     for life in range(4):
-        server = ServerProcess(tmp_path, "--timestamp-interval", "50ms")
+        server = server_without_spark(tmp_path, "--timestamp-interval", "50ms")
         try:
             if life == 0:
                 with psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -111,7 +111,7 @@ def test_kills_lose_and_repeat_no_write(tmp_path: Path) -> None:
         acknowledged |= {number for writer in writers for number in writer.acknowledged}
         tried |= {number for writer in writers for number in range(writer.first, writer.tried + 1)}
         shown |= subscriber.rows.keys()
-    server = ServerProcess(tmp_path)
+    server = server_without_spark(tmp_path)
     try:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             stored = Counter(a for (a,) in connection.execute("SELECT a FROM t").fetchall())
@@ -180,7 +180,7 @@ def test_kills_lose_and_repeat_no_increment(tmp_path: Path) -> None:
 
 
 def test_a_second_server_on_the_directory_is_refused(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path)
+    server = server_without_spark(tmp_path)
     try:
         second = subprocess.run(
             [sys.executable, "-m", "server", "serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"],
@@ -197,7 +197,7 @@ def test_a_second_server_on_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_subscriptions_with_57p01(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path)
+    server = server_without_spark(tmp_path)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (a int)")
         stream = connection.cursor().stream("SUBSCRIBE t WITH (PROGRESS)")

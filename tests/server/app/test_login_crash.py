@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.fix_server import ServerProcess
+from tests.fix_server import server_without_spark
 from tests.server.authentication.certificates import Authority
 
 pytestmark = pytest.mark.crash
@@ -24,7 +24,7 @@ def test_passwords_and_rules_survive_kills(tmp_path: Path) -> None:
     flags += ["--superuser-password-file", str(tmp_path / "password")]
     passwords = {"materialize": "first"}
     for attempt in range(3):
-        server = ServerProcess(tmp_path / "data", *flags)
+        server = server_without_spark(tmp_path / "data", *flags)
         try:
             for user, password in passwords.items():
                 with psycopg.connect(server.dsn, user=user, password=password) as connection:
@@ -42,7 +42,7 @@ def test_passwords_and_rules_survive_kills(tmp_path: Path) -> None:
         finally:
             if server.process.poll() is None:
                 server.kill()
-    server = ServerProcess(tmp_path / "data", *flags)
+    server = server_without_spark(tmp_path / "data", *flags)
     try:
         with psycopg.connect(server.dsn, password=passwords["materialize"]) as connection:
             row = connection.execute("SELECT rolconnlimit FROM pg_roles WHERE rolname = 'alice'").fetchone()

@@ -16,7 +16,7 @@ from psycopg import errors
 
 from tests.examples import examples
 from tests.fix_postgres import own_schema
-from tests.fix_server import ServerProcess, ServerThread
+from tests.fix_server import ServerThread, server_without_spark
 from tests.server.slow_engine import PassingEngine
 
 Connection = psycopg.Connection[Any]
@@ -289,7 +289,7 @@ def test_keys_are_checked_after_a_kill(tmp_path: Path, commits: int) -> None:
     acknowledged: set[int] = set()
     tried = 0
     for _ in range(3):
-        server = ServerProcess(tmp_path)
+        server = server_without_spark(tmp_path)
         enough = threading.Event()
         begin = tried
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from server.coordinator.sequences import AHEAD_MAX
 from tests.fix_postgres import own_schema
-from tests.fix_server import ServerProcess, ServerThread
+from tests.fix_server import ServerThread, server_without_spark
 from tests.server.slow_engine import PassingEngine
 
 Connection = psycopg.Connection[Any]
@@ -344,7 +344,7 @@ def test_a_regular_restart_leaves_no_gap(tmp_path: Path) -> None:
 def test_no_value_is_repeated_after_a_kill(tmp_path: Path) -> None:
     seen: set[int] = set()
     for generation in range(4):
-        server = ServerProcess(tmp_path)
+        server = server_without_spark(tmp_path)
         try:
             with psycopg.connect(server.dsn, autocommit=True) as connection:
                 connection.execute("CREATE SEQUENCE IF NOT EXISTS s")

@@ -21,7 +21,7 @@ from psycopg import errors
 
 from server.http.port import CONNECTIONS_MAX, HEADERS_MAX, LINE_BYTES_MAX, HttpPort, Route
 from server.http.responses import text_response
-from tests.fix_server import ServerProcess, ServerThread
+from tests.fix_server import ServerProcess, ServerThread, server_without_spark
 from tests.polling import until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -260,7 +260,7 @@ def test_a_remotely_reachable_address_requires_authentication(tmp_path: Path) ->
 
 @pytest.mark.crash
 def test_the_http_port_can_be_disabled(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, "--http-listen", "")
+    server = server_without_spark(tmp_path, "--http-listen", "")
     assert server.http_port == 0
     assert server.stop() == 0
 
