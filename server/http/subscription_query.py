@@ -119,7 +119,7 @@ class SubscriptionQuery:
             keys = ", ".join('"' + column.replace('"', '""') + '"' for column in self.key)
             words.append(f"ENVELOPE {self.envelope.upper()} (KEY ({keys}))")
         elif self.order_by is not None:
-            words.append(f"WITHIN TIMESTAMP ORDER BY {self.order_by}")
+            words.append(f"WITHIN TIMESTAMP ORDER BY {self.order_by}\n")  # it may end with a comment
         as_of = self.as_of if self.resume is None else self.resume - 1
         has_snapshot = self.snapshot and self.resume is None
         words.append("WITH (PROGRESS)" if has_snapshot else "WITH (PROGRESS, SNAPSHOT false)")

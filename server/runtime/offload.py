@@ -20,8 +20,7 @@ LOOP_S = 0.02
 """How long the event loop works on a text. A short text can have a large plan: each view and item of WITH can double
 that of the one that it names."""
 TURN_S = 0.003  # the time that one session may occupy the event loop before other sessions run
-FIRST_S = 0.25  # for which the plan of a dataflow is not stopped for another one
-THREADS_MAX = 4  # bounds the memory of such texts; separate from the default executor, whose threads do file IO
+FIRST_S = 0.25  # for which a thread's work is not stopped for other work
 
 Result = TypeVar("Result")
 
@@ -83,7 +82,48 @@ class _Job:
     result: Future[Any] = field(default_factory=Future)
 
 
-_threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="planning")
+_GAVE_WAY = object()
+
+
+class _StatementThreads:
+    """Threads for statements: those that are expensive do not delay others, whichever session executes them.
+
+    Work begins in one of two threads. If it takes longer than FIRST_S and other work waits, it is stopped, and begins
+    again in one of two further threads, where it runs to its end. The number of threads bounds the memory of such
+    texts. The threads are not those of the default executor, which do file IO.
+    """
+
+    def __init__(self) -> None:
+        self._first = ThreadPoolExecutor(2, thread_name_prefix="planning")
+        self._expensive = ThreadPoolExecutor(2, thread_name_prefix="planning expensive statements")
+        self._waiting: set[threading.Event] = set()  # of the work that waits for a thread of `_first`
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Returns `work()`. Cancellation stops it at its next `checkpoint`, or before it begins."""
+        loop, cancelled = asyncio.get_running_loop(), threading.Event()
+        self._waiting.add(cancelled)
+        try:
+            found: Any = await loop.run_in_executor(self._first, self._try, cancelled, work)
+            if found is _GAVE_WAY:
+                found = await loop.run_in_executor(self._expensive, stoppable, cancelled.is_set, work)
+            result: Result = found
+            return result
+        finally:
+            cancelled.set()
+            self._waiting.discard(cancelled)
+
+    def _try(self, cancelled: threading.Event, work: Callable[[], Any]) -> Any:
+        """Returns `work()`, or _GAVE_WAY if it was stopped."""
+        self._waiting.discard(cancelled)
+        end = monotonic() + FIRST_S
+        try:
+            return stoppable(lambda: cancelled.is_set() or (bool(self._waiting) and monotonic() > end), work)
+        except Stopped:
+            return _GAVE_WAY
+
+
+_statements = _StatementThreads()
+_releasing = ThreadPoolExecutor(1, thread_name_prefix="releasing")
 _background = _ShortestFirst("planning dataflows")  # statements do not wait for it
 _decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
 
@@ -91,13 +131,13 @@ _decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
 def release_later(text: str, work: Callable[..., object], *args: Any) -> None:
     """If `text` is long, runs `work(*args)`, which frees what was made from it, in a thread. Else does nothing."""
     if len(text) > TEXT_CHARS_MAX:
-        _threads.submit(work, *args)
+        _releasing.submit(work, *args)
 
 
 async def offload(text: str, work: Callable[..., Result], *args: Any) -> Result:
     """Returns `work(*args)`, which parses or plans `text`. If that is expensive, `work` runs in a thread.
 
-    `work` may begin twice, and must not change what other sessions see. Cancellation stops it at its next
+    `work` may begin three times, and must not change what other sessions see. Cancellation stops it at its next
     `checkpoint`, or before it begins.
     """
     try:
@@ -121,7 +161,7 @@ def at_once(text: str, work: Callable[..., Result], *args: Any) -> Result:
 
 async def in_stoppable_thread(work: Callable[..., Result], *args: Any) -> Result:
     """Returns `work(*args)`, which runs in a thread. See `offload`."""
-    return await _in_thread_of(_threads, work, *args)
+    return await _statements.run(partial(work, *args))
 
 
 async def in_background_thread(work: Callable[..., Result], *args: Any) -> Result:
@@ -135,13 +175,9 @@ async def in_background_thread(work: Callable[..., Result], *args: Any) -> Resul
 
 
 async def in_decoding_thread(work: Callable[..., Result], *args: Any) -> Result:
-    """As `in_stoppable_thread`, for the data of COPY FROM and long parameters."""
-    return await _in_thread_of(_decoding, work, *args)
-
-
-async def _in_thread_of(threads: ThreadPoolExecutor, work: Callable[..., Result], *args: Any) -> Result:
+    """As `in_stoppable_thread`, for the data of COPY FROM and long parameters. It begins once."""
     stop = threading.Event()
     try:
-        return await asyncio.get_running_loop().run_in_executor(threads, stoppable, stop.is_set, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(_decoding, stoppable, stop.is_set, work, *args)
     finally:
         stop.set()

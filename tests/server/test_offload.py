@@ -1,4 +1,4 @@
-"""Plans of dataflows: the shortest first, whatever waits before it."""
+"""Work in threads: what is expensive does not delay what is not, whatever waits before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from server.runtime import offload
-from server.runtime.offload import in_background_thread
+from server.runtime.offload import in_background_thread, in_stoppable_thread
 from server.sql.grammar.checkpoint import checkpoint
 
 FIRST_S = 0.01
@@ -65,3 +65,41 @@ async def test_errors_and_cancellations() -> None:
     ] * 2
     assert await in_background_thread(Work(0.001, ended)) == 0.001
     assert ended == [0.001]
+
+
+async def test_expensive_statements_do_not_delay_others() -> None:
+    ended: list[float] = []
+    expensive = [Work(1.5, ended) for _ in range(4)]
+    tasks = [asyncio.create_task(in_stoppable_thread(work)) for work in expensive]
+    await asyncio.sleep(FIRST_S)
+    for _ in range(10):
+        begun = time.monotonic()
+        assert await in_stoppable_thread(Work(0.001, ended)) == 0.001
+        assert time.monotonic() - begun < 0.75
+    assert await asyncio.gather(*tasks) == [1.5] * len(tasks)
+    assert max(work.begun for work in expensive) == 2
+
+
+async def test_an_expensive_statement_alone_begins_once() -> None:
+    work = Work(0.1, [])
+    assert await in_stoppable_thread(work) == 0.1
+    assert work.begun == 1
+
+
+async def test_errors_and_cancellations_of_statements() -> None:
+    def fails() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await in_stoppable_thread(fails)
+    ended: list[float] = []
+    tasks = [asyncio.create_task(in_stoppable_thread(Work(60, ended))) for _ in range(8)]
+    await asyncio.sleep(5 * FIRST_S)
+    for task in tasks:
+        task.cancel()
+    assert [type(found) for found in await asyncio.gather(*tasks, return_exceptions=True)] == [
+        asyncio.CancelledError
+    ] * 8
+    works = [Work(0.001, ended) for _ in range(8)]
+    assert await asyncio.gather(*map(in_stoppable_thread, works)) == [0.001] * 8
+    assert ended == [0.001] * 8

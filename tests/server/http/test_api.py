@@ -159,6 +159,17 @@ def test_invalid_bodies(api: Api, body: bytes, status: int) -> None:
     assert reply.json["error"]["message"]
 
 
+def test_a_comment_does_not_hide_the_options_of_a_subscription(api: Api) -> None:
+    """Without PROGRESS, the columns of the stream would be others."""
+    with api.events("t", order_by="k WITH (PROGRESS false) --") as stream:
+        assert (stream.status, stream.error["sqlstate"]) == (400, "42601")
+    with api.events("SELECT * FROM t --", order_by="k DESC --") as stream:
+        events = iter(stream)
+        assert next(events).name == "start"
+        rows = next(events)
+        assert (rows.name, [row[2] for row in rows.data]) == ("rows", [2, 1])
+
+
 @pytest.mark.parametrize("character", ["\0", "\ud800"])
 def test_characters_that_texts_cannot_contain(api: Api, character: str) -> None:
     """They are refused as in messages of PostgreSQL's protocol."""
