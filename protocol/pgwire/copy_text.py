@@ -24,7 +24,7 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.utf8 import decode_utf8
 
-ORDINARY_BYTES_MAX = 4 << 20
+ORDINARY_BYTES_MAX = 4 << 20  # of one call of `read`, for which Arrow's parser is used
 RECORDS_MAX = 65_536  # of one call of `read`, if Arrow's parser cannot be used
 WINDOW = 1 << 18
 """The bytes or characters that a regular expression examines before other threads may run."""
@@ -39,7 +39,10 @@ class _Record:
 
 
 class Lines:
-    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed."""
+    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed.
+
+    It may leave complete records for the next call: see ORDINARY_BYTES_MAX and RECORDS_MAX.
+    """
 
     def __init__(
         self,

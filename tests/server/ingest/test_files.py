@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from catalog.objects import Column, ObjectId
 from catalog.source_definition import Encoding, Envelope, Format, ForTables
+from protocol.pgwire import copy_text
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files import file_format
 from server.ingest.files.file_format import format_of
@@ -88,6 +89,22 @@ def test_every_record_is_read_once_from_pieces_of_any_size(
             position = after
     assert found == records
     assert position == len(content)
+
+
+@pytest.mark.parametrize("ordinary", [0, 1_000, copy_text.ORDINARY_BYTES_MAX])
+def test_a_piece_has_all_of_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordinary: int) -> None:
+    """However few of them the reader of CSV takes in one call."""
+    for module in (copy_text, file_format):
+        monkeypatch.setattr(module, "ORDINARY_BYTES_MAX", ordinary)
+    count = 120_000
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{n},{'text ' * 20 if n % 100 else 'x' * 3_000}\n" for n in range(count)))
+    format = format_of(definition(path, Encoding("csv"), *TYPED))
+    size = path.stat().st_size
+    assert size > 2 * copy_text.ORDINARY_BYTES_MAX
+    tables, position = format.read(path, 0, size)
+    assert position == size
+    assert pa.concat_tables(tables)["c0"].to_pylist() == list(range(count))
 
 
 async def test_header_names_the_columns(tmp_path: Path) -> None:
