@@ -302,7 +302,7 @@ class _Planner:
         join = keyed.join
         keys = [_positions_of(keyed.left, join.left), _positions_of(keyed.right, join.right)]
         exists = join.kind in (JoinKind.SEMI, JoinKind.ANTI)
-        whole = carried(relation, base, join, ())
+        whole = only(carried(relation, base, join, ()), relation.columns)  # a side without columns has one more now
         what = f"{join.kind.lower()} join"
         node = self._recomputed(join, whole, [join.left, join.right], keys, what, distinct=(False, exists))
         one_side = {JoinKind.RIGHT: 1, JoinKind.FULL: None}.get(join.kind, 0)

@@ -149,6 +149,8 @@ QUERIES = [
     "SELECT k, (SELECT w FROM u ORDER BY w DESC NULLS LAST LIMIT 1) FROM t",
     "SELECT t.k, l.x FROM t LEFT JOIN LATERAL (SELECT x FROM w ORDER BY d, x LIMIT 2 OFFSET 1) l ON true WHERE v > 1",
     "SELECT k FROM t WHERE v > (SELECT count(*) FROM u WHERE w > 1 HAVING count(*) > 2 LIMIT 1)",
+    # an outer join of which no column of one side is read
+    "SELECT (SELECT t.k FROM w ORDER BY 1 DESC LIMIT 1) FROM t LEFT JOIN u ON t.k < 2",
     "SELECT k, v, s FROM t ORDER BY v DESC NULLS LAST, k, s LIMIT 4",
     "SELECT k, v, s FROM t ORDER BY v, k, s LIMIT 3 OFFSET 2",
     # windows of windows, and aggregates of windows

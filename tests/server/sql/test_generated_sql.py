@@ -1,9 +1,8 @@
 """Random SQL on PostgreSQL and on Tidewire: both give the same multisets of rows and the same SQLSTATEs.
 
 Typed expressions are generated from the function table: a function with the wanted result type, whose arguments are
-columns, literals or further expressions. Queries are generated from templates: joins, WHERE, GROUP BY, set operations
-and subqueries. An example has many expressions or queries, because a Spark statement costs the same with one expression
-as with twenty.
+columns, literals or further expressions. `random_queries` generates the queries. An example has many expressions or
+queries, because a Spark statement costs the same with one expression as with twenty.
 
 These differences are accepted: statements that Tidewire refuses (0A000), numbers of more than 38 digits (22003 where a
 numeric is involved), and an error of class 22 on one side only if SQL does not define whether the failing part is
@@ -32,6 +31,7 @@ from server.sql.expressions import walk
 from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Kind
 from server.sql.grammar.lexer import words
 from server.sql.plan import QueryPlan
+from tests.server.sql.random_queries import Maker
 from tests.sql import ours
 from tests.sql.answers import Answer
 from tests.sql.compare import columns_difference, difference
@@ -201,113 +201,6 @@ def _call(draw: Random, row: Function, types: tuple[str, ...], depth: int, *, is
         case "normalize" if len(arguments) == 2:  # the normalization form is a keyword
             return f"normalize({arguments[0]}, {arguments[1].strip(chr(39))})"
     return f"{row.name}({', '.join(arguments)})"
-
-
-# -- queries --------------------------------------------------------------------------------------------------------
-
-_TABLES: dict[str, dict[str, Sequence[str]]] = {  # columns by comparable type
-    "people": {"int": ("id", "dept", "boss"), "text": ("name",), "numeric": ("salary",), "date": ("hired",)},
-    "depts": {"int": ("id",), "text": ("name", "city")},
-    "t": {"int": ("a", "c"), "text": ("b",), "numeric": ("n",), "date": ("d",)},
-    "u": {"int": ("a", "k"), "text": ("w",)},
-    "nums": {"int": ("id", "i2", "i4"), "numeric": ("n",)},
-    "strs": {"int": ("id",), "text": ("s", "v")},
-}
-_VALUES = {
-    "int": ("0", "1", "2", "3", "9"), "text": ("'x'", "'Paris'", "''", "'Ada'"),
-    "numeric": ("0", "1.125", "4000.5"), "date": ("'2012-06-01'", "'2024-01-31'"),
-}  # fmt: skip
-_AGGREGATES = {
-    "int": ("count({})", "sum({})", "min({})", "max({})", "count(DISTINCT {})", "avg({})"),
-    "numeric": ("sum({})", "min({})", "max({})", "count({})"),
-    "text": ("min({})", "max({})", "count({})", "count(DISTINCT {})"), "date": ("min({})", "max({})", "count({})"),
-}  # fmt: skip
-_WINDOWS = ("row_number()", "rank()", "dense_rank()", "count(*)", "max({})", "lag({})", "first_value({})")
-
-
-def _column(draw: Random, table: str, alias: str, type: str | None = None) -> tuple[str, str]:
-    """Returns a column and its type. Another type is chosen if the table has no column of the given type."""
-    types = _TABLES[table]
-    chosen = type if type in types else draw.choice(sorted(types))
-    return f"{alias}.{draw.choice(types[chosen])}", chosen
-
-
-def _condition(draw: Random, tables: Sequence[tuple[str, str]], depth: int = 2) -> str:
-    if depth and draw.random() < 0.35:
-        one, other = (_condition(draw, tables, depth - 1) for _ in range(2))
-        return draw.choice((f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})"))
-    table, alias = draw.choice(tables)
-    column, type = _column(draw, table, alias)
-    value = draw.choice(_VALUES[type])
-    choices = [
-        f"{column} {draw.choice(('=', '<>', '<', '<=', '>', '>='))} {value}",
-        f"{column} IS {draw.choice(('', 'NOT '))}NULL",
-        f"{column} IS {draw.choice(('', 'NOT '))}DISTINCT FROM {value}",
-        f"{column} {draw.choice(('', 'NOT '))}BETWEEN {value} AND {draw.choice(_VALUES[type])}",
-        f"{column} {draw.choice(('', 'NOT '))}IN ({value}, {draw.choice(_VALUES[type])})",
-    ]
-    if depth:
-        inner = draw.choice([name for name in sorted(_TABLES) if type in _TABLES[name]])
-        inside = _column(draw, inner, "q", type)[0]
-        where = _condition(draw, [(inner, "q")], 0)
-        choices += [
-            f"{column} {draw.choice(('', 'NOT '))}IN (SELECT {inside} FROM {inner} q WHERE {where})",
-            f"{draw.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {inner} q WHERE {inside} = {column} AND {where})",
-            f"{column} {draw.choice(('<', '>=', '='))} (SELECT max({inside}) FROM {inner} q WHERE {where})",
-            f"{column} {draw.choice(('=', '<>'))} {draw.choice(('ANY', 'ALL'))} (SELECT {inside} FROM {inner} q)",
-        ]
-    return draw.choice(choices)
-
-
-def _source(draw: Random) -> tuple[str, list[tuple[str, str]]]:
-    """Returns a FROM clause and its tables with their aliases."""
-    names = [draw.choice(sorted(_TABLES)) for _ in range(draw.choice((1, 1, 2, 2, 3)))]
-    tables = [(name, f"x{i}") for i, name in enumerate(names)]
-    text = f"{names[0]} x0"
-    for i in range(1, len(tables)):
-        table, alias = tables[i]
-        kind = draw.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "JOIN LATERAL"))
-        left = _column(draw, *tables[draw.randrange(i)], "int")[0]
-        right = _column(draw, table, alias, "int")[0]
-        if kind == "CROSS JOIN":
-            text += f" CROSS JOIN {table} {alias}"
-        elif kind == "JOIN LATERAL":
-            inside = right.replace(alias, "q")
-            text += f" JOIN LATERAL (SELECT * FROM {table} q WHERE {inside} = {left}) {alias} ON true"
-        else:
-            text += f" {kind} {table} {alias} ON {left} = {right}"
-    return text, tables
-
-
-def query(draw: Random) -> str:
-    """Returns a query whose multiset of rows is deterministic."""
-    source, tables = _source(draw)
-    where = f" WHERE {_condition(draw, tables)}" if draw.random() < 0.7 else ""
-    columns = [_column(draw, *draw.choice(tables)) for _ in range(draw.randrange(1, 4))]
-    shown = ", ".join(column for column, _ in columns)
-    match draw.choice(("plain", "plain", "distinct", "group", "group", "sets", "union", "window", "limit")):
-        case "distinct":
-            return f"SELECT DISTINCT {shown} FROM {source}{where}"
-        case "group" | "sets" as kind:
-            value, type = _column(draw, *draw.choice(tables))
-            results = ", ".join(draw.choice(_AGGREGATES[type]).format(value) for _ in range(2))
-            by = f"{draw.choice(('ROLLUP', 'CUBE'))} ({shown})" if kind == "sets" else shown
-            having = " HAVING count(*) > 1" if draw.random() < 0.3 else ""
-            return f"SELECT {shown}, {results}, count(*) FROM {source}{where} GROUP BY {by}{having}"
-        case "union":
-            word = draw.choice(("UNION", "UNION ALL", "INTERSECT", "EXCEPT", "EXCEPT ALL", "INTERSECT ALL"))
-            return f"SELECT {shown} FROM {source}{where} {word} SELECT {shown} FROM {source}"
-        case "window":
-            names = ", ".join(f"c{i}" for i in range(len(columns)))
-            window = draw.choice(_WINDOWS).format("c0")
-            inner = f"SELECT DISTINCT {shown} FROM {source}{where}"  # DISTINCT makes the order total
-            return f"SELECT {names}, {window} OVER (ORDER BY {names}) FROM ({inner}) w({names})"
-        case "limit":
-            order = ", ".join(
-                f"{i + 1}{draw.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for i in range(len(columns))
-            )
-            return f"SELECT {shown} FROM {source}{where} ORDER BY {order} LIMIT {draw.randrange(1, 6)}"
-    return f"SELECT {shown} FROM {source}{where}"
 
 
 # -- both servers ---------------------------------------------------------------------------------------------------
@@ -483,7 +376,7 @@ def test_random_queries_agree_with_postgresql(oracle: Oracle, engine: SparkEngin
     @given(st.integers(0, 2**32))
     def check(number: int) -> None:
         draw = Random(number)
-        faults.extend(asyncio.run(compare_each([query(draw) for _ in range(QUERIES)], oracle, engine, count)))
+        faults.extend(asyncio.run(compare_each([Maker(draw).query() for _ in range(QUERIES)], oracle, engine, count)))
 
     check()
     _report(faults, count)
