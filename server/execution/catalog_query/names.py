@@ -43,10 +43,6 @@ def names_of(context: Context, *, running: bool) -> Names:
         return _session_value(context, name, arguments, constant, running=running)
 
     def privilege(name: str, arguments: Sequence[exp.Expr]) -> exp.Expr | None:
-        if name == "has_function_privilege" and len(arguments) > 1:
-            called = arguments[-2]
-            if isinstance(called, exp.Literal) and called.is_string:
-                _signature_oid(context, catalog_rows(context), str(called.this))
         return privilege_of_columns(context, name, arguments)
 
     return Names(relation, lambda kind, text: _registered(context, kind, text), session, privilege)

@@ -51,7 +51,7 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
     found = find_object(context, state, statement.kind, name)
     match found:
         case None:
-            refuse_missing(context, statement.kind, name, if_exists=statement.if_exists)
+            refuse_missing(context, statement.kind, name, if_exists=statement.if_exists, dropping=True)
             return state
         case Database():
             privileges.require_drop(state, context.role, found)

@@ -76,11 +76,16 @@ def named_item(context: Context, kind: ObjectKind, name: Name) -> Item:
     return found
 
 
-def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool) -> None:
-    """Sends a notice if IF EXISTS is given, otherwise raises PgError."""
+def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool, dropping: bool = False) -> None:
+    """Sends a notice if IF EXISTS is given, otherwise raises PgError. `dropping`: for DROP.
+
+    As in PostgreSQL, a missing index is 42704 for DROP, and 42P01 for other statements.
+    """
     message = f'{_shown(kind)} "{name}" does not exist'
     if not if_exists:
-        raise PgError(_undefined(kind), message, position=name.position)
+        is_index = dropping and kind is ObjectKind.INDEX
+        state = SqlState.UNDEFINED_OBJECT if is_index else _undefined(kind)
+        raise PgError(state, message, position=name.position)
     context.notice(Notice(f"{message}, skipping"))
 
 

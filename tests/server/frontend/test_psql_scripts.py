@@ -40,7 +40,7 @@ SCRIPTS = {
     "copy out": r"""
         \copy t to stdout csv header
         \copy (select id, name from t order by id) to stdout with (format csv, header, force_quote *)
-        \copy (select id, name from t order by id) to program 'cat'
+        \copy (select id, name from t order by id) to program 'cat > /dev/null'
         \copy t (name, id) to stdout delimiter '|' null 'NULL'
         \copy nope to stdout
         COPY (SELECT 1 AS a, 'x' AS b) TO STDOUT WITH (FORMAT csv, HEADER);
@@ -217,7 +217,8 @@ def printed(dsn: str, script: str) -> tuple[str, str, int]:
         check=False,
         env={**os.environ, "PGCLIENTENCODING": "UTF8", "PAGER": ""},
     )
-    return done.stdout, shared(done.stderr), done.returncode
+    output = re.sub(r"^.* \(every .*\)$", "", done.stdout, flags=re.MULTILINE)  # the times of \watch
+    return output, shared(done.stderr), done.returncode
 
 
 def shared(errors: str) -> str:

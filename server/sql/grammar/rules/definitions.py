@@ -103,12 +103,17 @@ def _at_rename_column(tokens: TokenReader) -> bool:
     return tokens.at_all("rename", "column") or (tokens.at("rename") and tokens.ahead(2).value == "to")
 
 
+_RECURSIVE_HINT = "Write CREATE VIEW v AS WITH RECURSIVE v (columns) AS (query) SELECT columns FROM v."
+
+
 def parse_create(tokens: TokenReader) -> Statement:
     start = tokens.index
     tokens.expect("create")
     or_replace = tokens.take("or", "replace")
     tokens.reject("CREATE UNLOGGED", "unlogged", hint=UNLOGGED_HINT)
-    if parse_temporary(tokens):
+    is_temporary = parse_temporary(tokens)
+    tokens.reject("CREATE RECURSIVE VIEW", "recursive", hint=_RECURSIVE_HINT)
+    if is_temporary:
         if tokens.take("view"):
             return parse_create_view(tokens, start, or_replace, temporary=True)
         if not or_replace and tokens.take("sequence"):
