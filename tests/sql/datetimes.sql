@@ -73,6 +73,7 @@ SELECT age('2000-01-01');
 SELECT id, extract(millennium FROM d), extract(century FROM d), extract(decade FROM d), extract(year FROM d), extract(isoyear FROM d) FROM times;
 SELECT id, extract(quarter FROM d), extract(month FROM d), extract(week FROM d), extract(day FROM d), extract(doy FROM d), extract(dow FROM d), extract(isodow FROM d) FROM times;
 SELECT id, extract(epoch FROM d), extract(julian FROM d) FROM times;
+SELECT id, date_part(NULL, ts), date_part(NULL, tz), date_part(NULL, d), date_part(NULL, t), date_trunc(NULL, ts), date_trunc(NULL, tz) FROM times;
 SELECT id, extract(millennium FROM ts), extract(century FROM ts), extract(decade FROM ts), extract(year FROM ts), extract(isoyear FROM ts) FROM times;
 SELECT id, extract(quarter FROM ts), extract(month FROM ts), extract(week FROM ts), extract(day FROM ts), extract(doy FROM ts), extract(dow FROM ts), extract(isodow FROM ts) FROM times;
 SELECT id, extract(hour FROM ts), extract(minute FROM ts), extract(second FROM ts), extract(milliseconds FROM ts), extract(microseconds FROM ts), extract(epoch FROM ts), extract(julian FROM ts) FROM times;

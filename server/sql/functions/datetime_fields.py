@@ -271,7 +271,7 @@ def _fields_of_infinity(type: str, *, exact: bool) -> Infinite:
 
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
         result = str(_shape(args)) if exact else "DOUBLE"
-        if _field_of(_written(args[0])) not in _GROWING:
+        if _is_null(args[0]) or _field_of(_written(args[0])) not in _GROWING:
             return f"CAST(NULL AS {result})"
         is_positive = f"{texts[1]} = {spark_infinity(scalar(type))}"
         if not exact:
@@ -297,6 +297,10 @@ def _shape(args: Sequence[Expression]) -> Shape:
 
 def _written(argument: Expression) -> str:
     return str(literal(argument, "a field name"))
+
+
+def _is_null(argument: Expression) -> bool:
+    return isinstance(argument, Literal) and argument.value is None
 
 
 def _check_extraction(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
@@ -326,6 +330,8 @@ def _extract(args: Sequence[Expression], texts: Sequence[str]) -> str:
 def _part(args: Sequence[Expression], texts: Sequence[str]) -> str:
     if not isinstance(args[0], Literal):
         return ""
+    if _is_null(args[0]):
+        return "CAST(NULL AS DOUBLE)"
     field, type = _field_of(args[0].value), args[1].type.name
     if field == "epoch" and type != "date":
         return f"(CAST({_MICROS} AS DOUBLE) / 1e6D)".replace("{0}", texts[1]) if type.startswith("timestamp") else ""
@@ -408,7 +414,11 @@ def _toward_zero(value: int, size: int) -> int:
 
 def _truncate(type: str) -> Form:
     def form(args: Sequence[Expression], texts: Sequence[str]) -> str:
-        field = _field_of(args[0].value) if isinstance(args[0], Literal) else None
+        if not isinstance(args[0], Literal):
+            return ""
+        if _is_null(args[0]):
+            return f"CAST(NULL AS {type})"
+        field = _field_of(args[0].value)
         if field not in _SPARK_UNITS:
             return ""
         return f"CAST(date_trunc('{field}', {texts[1]}) AS {type})"
