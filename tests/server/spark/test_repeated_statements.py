@@ -6,6 +6,8 @@ import asyncio
 import pickle
 import random
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +87,33 @@ async def test_a_repeated_statement_returns_every_type(engine: SparkEngine) -> N
     whole = every_type()
     for rows in [whole, whole.slice(1, 2), whole.slice(0, 0), pa.concat_tables([whole] * 3), whole] * 2:
         assert (await engine.run("SELECT * FROM repeated_types", {"repeated_types": rows})).equals(rows)
+
+
+ELEMENTS: list[tuple[object, pa.DataType]] = [
+    (7, pa.int32()), (7, pa.int64()), (1.5, pa.float64()), (True, pa.bool_()), ("x", pa.string()),
+    (Decimal("1.50"), pa.decimal128(12, 2)), (Decimal(7), pa.decimal128(38, 0)), (date(2024, 1, 2), pa.date32()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("element", "type"), ELEMENTS, ids=str)
+async def test_a_repeated_statement_reads_arrays_with_nulls(
+    engine: SparkEngine, element: object, type: pa.DataType
+) -> None:
+    compared = "transform({}, e -> struct(e IS NULL AS n, e AS v))"
+    a, b = compared.format("c0"), compared.format("c1")
+    different = f"SELECT * FROM arrays WHERE {a} > {b} OR {a} < {b}"
+    sql = f"SELECT c2, c0, p FROM ({different}) LATERAL VIEW posexplode(c0) u AS p, e"
+    rows = pa.table(
+        {
+            "c0": pa.array([[None, element], [element, None], [None], [], None], pa.list_(type)),
+            "c1": pa.array([[element], [element], [None], [element], [None]], pa.list_(type)),
+            "c2": pa.array(range(5)),
+        }
+    )
+    expected = [(0, [None, element], 0), (0, [None, element], 1), (1, [element, None], 0), (1, [element, None], 1)]
+    for _ in range(3):
+        found = (await engine.run(sql, {"arrays": rows})).to_pydict()
+        assert sorted(zip(*found.values(), strict=True), key=repr) == expected
 
 
 async def test_a_repeated_statement_returns_any_number_of_rows(engine: SparkEngine) -> None:
