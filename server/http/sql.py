@@ -41,6 +41,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 BUFFER_BYTES = 256 * 1024
 STATEMENTS_MAX = 1_000  # of one request
 PARAMETERS_MAX = 65_535  # of one statement, as in PostgreSQL
+SHOWN_MAX = 100  # characters of an unknown name in an error
 
 OpenSession = Callable[[web.Request, Mapping[str, str], RowFormat], AbstractContextManager[ApiSession]]
 """Opens the session of a request, with these startup parameters. PgError."""
@@ -78,7 +79,7 @@ class _Body:
     @classmethod
     def parse(cls, data: bytes | bytearray) -> Self:
         """PgError or ValueError if it is not valid; RecursionError if it is nested too deeply."""
-        value = json.loads(data.decode("utf-8-sig"))
+        value = loads(data.decode("utf-8-sig"))
         if not isinstance(value, dict):
             raise ValueError("the body must be a JSON object")
         _check_keys(value, ("query", "parameters", "statements", "settings"))
@@ -123,7 +124,19 @@ class _Request(NamedTuple):
 def _check_keys(value: Mapping[str, object], known: Sequence[str]) -> None:
     for name in value:
         if name not in known:
-            raise ValueError(f'unknown property "{name}"')
+            raise ValueError(f'unknown property "{name[:SHOWN_MAX]}"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number with a fraction or an exponent, as it is written: a float would lose digits."""
+
+    text: str
+
+
+def loads(text: str) -> Any:
+    """As `json.loads`, with numbers for `parameters_of`."""
+    return json.loads(text, parse_float=_Number)
 
 
 def parameters_of(values: object) -> tuple[bytes | None, ...]:
@@ -137,8 +150,18 @@ def _parameter(value: Any) -> bytes | None:
     """Strings are passed on, other values in their JSON form, with arrays of PostgreSQL as strings such as `{1,2}`."""
     if value is None:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.encode()
+    return (value if isinstance(value, str) else _json(value)).encode()
+
+
+def _json(value: Any) -> str:
+    match value:
+        case _Number(text):
+            return text
+        case dict():
+            return "{" + ", ".join(f"{_json(name)}: {_json(each)}" for name, each in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_json, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def sql_handler(open_session: OpenSession, limits: RequestLimits) -> Callable[[web.Request], Any]:

@@ -10,7 +10,6 @@ While a WebSocket is not full, the session's answers are written to it without i
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from server.http.access import database_of
 from server.http.api_session import Answer, ApiSession, serialized
 from server.http.responses import Refused, status_of
 from server.http.row_formats import JSON_UPDATES
-from server.http.sql import OpenSession, parameters_of
+from server.http.sql import OpenSession, loads, parameters_of
 from server.http.subscription_events import Event, SubscriptionEvents, event_text, frame, message_text
 from server.http.subscription_query import SubscriptionQuery
 
@@ -42,7 +41,7 @@ def subscribe_handler(open_session: OpenSession) -> Callable[[web.Request], Any]
         try:
             query = SubscriptionQuery.of(request.query, request.headers.get("Last-Event-ID"))
             try:
-                parameters = parameters_of([] if query.parameters is None else json.loads(query.parameters))
+                parameters = parameters_of([] if query.parameters is None else loads(query.parameters))
             except (ValueError, RecursionError):
                 message = '"parameters" must be a JSON array'
                 raise PgError(SqlState.INVALID_PARAMETER_VALUE, message) from None

@@ -77,8 +77,8 @@ logger.pools.level = error
 
 
 NULL_CHECK_OFF = "-Darrow.enable_null_check_for_get=false"
-"""Arrow returns an arbitrary value for NULL instead of raising an error: code that Spark generates for `transform` reads
-each element of an array and then ignores those that are NULL."""
+"""Arrow returns an arbitrary value for NULL instead of raising an error. Code that Spark generates for `transform`
+reads each element of an array, and then ignores those that are NULL."""
 
 
 @cache

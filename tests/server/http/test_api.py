@@ -58,6 +58,20 @@ def test_parameters(api: Api) -> None:
     assert api.rows("SELECT k FROM t WHERE v = $1", "a") == [[1]]
 
 
+def test_numbers_keep_all_of_their_digits(api: Api) -> None:
+    number = "12.345678901234567891"
+    query = "SELECT $1::numeric::text, $2::jsonb ->> 'a', $3::jsonb #>> '{0,0}', $4::float8"
+    values = f'[{number}, {{"a": {number}, "b": "\\u00e4"}}, [[{number}]], 1.5e300]'
+    reply = api.post(f'{{"query": "{query}", "parameters": {values}}}'.encode())
+    assert reply.json["results"][0]["rows"] == [[number, number, number, 1.5e300]]
+
+
+def test_an_unknown_property_is_named_in_part(api: Api) -> None:
+    reply = api.post({"x" * 5_000: 1})
+    assert reply.status == 400
+    assert len(reply.json["error"]["message"]) < 200
+
+
 def test_statements_are_one_transaction(api: Api) -> None:
     insert = {"query": "INSERT INTO t VALUES ($1, $2)", "parameters": [3, "c"]}
     reply = api.post({"statements": [insert, {"query": "SELECT k FROM t"}]})
