@@ -61,15 +61,15 @@ class AvroFormat:
     def holds_lock(self) -> bool:
         return self.wanted.is_nested
 
-    async def decoder(self, data: pa.BinaryArray) -> AvroDecoder:
+    async def decoder(self, data: pa.BinaryArray) -> AvroPartDecoder:
         if self.registry is not None:
             ids = distinct_ids(data).tolist()
             self._decoders = await self.registry.decoders(ids, self._decoders, self._decoder_of)
-            return AvroDecoder(self.wanted, self._decoders, framed=self.framed)
+            return AvroPartDecoder(self.wanted, self._decoders, framed=self.framed)
         if not self._decoders:
             assert self.schema is not None
             self._decoders = {_NO_ID: self._decoder_of(self.schema)}
-        return AvroDecoder(self.wanted, self._decoders, framed=self.framed, with_ids=False)
+        return AvroPartDecoder(self.wanted, self._decoders, framed=self.framed, with_ids=False)
 
     def _decoder_of(self, writer: Type) -> Decoder | Undecodable:
         try:
@@ -79,7 +79,7 @@ class AvroFormat:
 
 
 @dataclass(frozen=True)
-class AvroDecoder:
+class AvroPartDecoder:
     """Decodes Avro. `decoders`: by schema id, or one with the id -1 if `with_ids` is False."""
 
     wanted: Wanted
