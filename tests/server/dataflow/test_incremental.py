@@ -624,7 +624,7 @@ def _last_only(versioned: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
     return lambda changes, version: versioned(changes.slice(0, 0), version)
 
 
-def _nothing_taken(take: Callable[..., Any]) -> Callable[..., Any]:
+def _no_inserts(inserts: Callable[..., Any]) -> Callable[..., Any]:
     async def changed(*_: Any) -> list[Any]:
         return []
 
@@ -699,7 +699,7 @@ SUBSETS = "SELECT k, count(DISTINCT v), count(DISTINCT v) FILTER (WHERE s = 'a')
 JOINED = "SELECT t.s, u.w FROM t JOIN u ON t.k = u.k"
 PLANTED: list[tuple[str, Planted, str]] = [
     ("join does not read its state", _code(join, "versioned", _last_only), JOINED),
-    ("join stores no changes", _code(operator.ArrangedInput, "take", _nothing_taken), JOINED),
+    ("join stores no changes", _code(operator.ArrangedInput, "inserts", _no_inserts), JOINED),
     ("join pair at the earlier time", _text(nodes.InnerJoin, "greatest(", "least("), JOINED),
     ("join uses the diff of one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
     ("sum ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
