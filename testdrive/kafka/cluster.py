@@ -72,6 +72,7 @@ class Cluster:
     def add_partitions(self, topic: str, total: int, timeout_s: float) -> None:
         what = f"add partitions to the topic {topic}"
         self._need_controller(what, timeout_s)
+        self._producer = None  # it knows the old number
         self._done(what, self._admin.create_partitions([NewPartitions(topic, total)], request_timeout=timeout_s))
         self._until_partitions(topic, total, timeout_s)
 
@@ -79,6 +80,7 @@ class Cluster:
         """Returns when the brokers do not list them any more."""
         what = f"delete the topic {', '.join(topics)}"
         self._need_controller(what, timeout_s)
+        self._producer = None  # it knows the old topics
         self._done(what, self._admin.delete_topics(list(topics), request_timeout=timeout_s))
         self._await(lambda: not self._listed(timeout_s).keys() & set(topics), timeout_s, f"cannot {what}")
 
