@@ -23,6 +23,10 @@ SESSION_PROPERTIES = {
     # A LocalRelation can be folded without a job but is slow to plan: from 10,000 rows on an RDD is faster, at 10^6
     # rows by a factor of ten.
     "spark.sql.execution.arrow.localRelationThreshold": "256KB",
+    # The parser keeps what it has learned from each statement, 6 kB for each state. Without a limit, a few hundred
+    # complex statements fill the heap.
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushRatio": "10",  # percent of the heap
 }
 
 
