@@ -73,10 +73,7 @@ class CopyDecoder:
     def _decode(self, *, final: bool) -> list[pa.RecordBatch]:
         data = b"".join(self._pending)
         tables, used = self._reader.read(data, final=final)
-        rest, length = data[used:], used
-        while length and rest:  # `read` returns a limited number of records
-            more, length = self._reader.read(rest, final=final)
-            tables, rest = tables + more, rest[length:]
+        rest = data[used:]
         if len(rest) > RECORD_BYTES_MAX:
             detail = f"A record of COPY holds at most {RECORD_BYTES_MAX} bytes."
             raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "out of memory", detail=detail)

@@ -24,8 +24,8 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.utf8 import decode_utf8
 
-ORDINARY_BYTES_MAX = 4 << 20  # of one call of `read`, for which Arrow's parser is used
-RECORDS_MAX = 65_536  # of one call of `read`, if Arrow's parser cannot be used
+ORDINARY_BYTES_MAX = 4 << 20  # that are read at once by Arrow's parser
+RECORDS_MAX = 65_536  # that are read at once if Arrow's parser cannot be used
 WINDOW = 1 << 18
 """The bytes or characters that a regular expression examines before other threads may run."""
 PARTS_MAX = 4_096
@@ -39,10 +39,7 @@ class _Record:
 
 
 class Lines:
-    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed.
-
-    It may leave complete records for the next call: see ORDINARY_BYTES_MAX and RECORDS_MAX.
-    """
+    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed."""
 
     def __init__(
         self,
@@ -80,6 +77,20 @@ class Lines:
         self._csv_unmarked = re.compile(f"[^{marks}]*+")
 
     def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
+        found: list[list[pa.Array]] = []
+        used = 0
+        while True:
+            until = min(len(data), used + ORDINARY_BYTES_MAX)
+            arrays, length = self._read_some(data[used:until], final and until == len(data))
+            if not length and until < len(data):  # a record is longer
+                arrays, length = self._read_some(data[used:], final)
+            found += arrays
+            used += length
+            if not length or used == len(data):
+                return found, used
+
+    def _read_some(self, data: bytes, final: bool) -> tuple[list[list[pa.Array]], int]:
+        """As `read`, but it may leave complete records for the next call."""
         if self._ended:
             return [], len(data)
         used = 0

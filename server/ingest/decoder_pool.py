@@ -56,7 +56,7 @@ class DecoderPool:
             log.warning("messages not decoded by a worker process", messages=len(data), error=str(error))
             return await asyncio.to_thread(decoder.decode, data)
         found: Found = await asyncio.to_thread(loaded, answer)
-        return replace(found, reason=_Reasons(decoder, data, found.failed))  # type: ignore[type-var]
+        return replace(found, reason=_Reasons(decoder, data, found.failed))
 
     async def close(self) -> None:
         """Ends the workers. No call of `decode` may be running."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from server.workers.messages import REQUEST, Call, framed
 
 class Outcome(Protocol):
     """Decoded messages: a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def failed(self) -> NDArray[Any]:

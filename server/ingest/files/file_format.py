@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from catalog.objects import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.copy_options import CopyOptions
-from protocol.pgwire.copy_text import ORDINARY_BYTES_MAX, Lines
+from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.ingest.files.avro_files import AvroMessages, AvroRows
@@ -216,16 +216,7 @@ class Text:
         if b"\\" in data and _END_MARKER.search(data, 0, end):  # the regular expression holds Python's lock for 30 ms
             message = f'end-of-copy marker in file "{path}", after byte {start}'
             raise PgError(SqlState.BAD_COPY_FILE_FORMAT, message)
-        lines = Lines(types, self._options, str(path), "UTC")
-        arrays: list[list[pa.Array]] = []
-        used = 0
-        while used < end:
-            until = min(end, used + ORDINARY_BYTES_MAX)
-            found, length = lines.read(data[used:until], final=until == end)
-            if not length:  # a record is longer
-                found, length = lines.read(data[used:end], final=True)
-            arrays += found
-            used += length
+        arrays, _ = Lines(types, self._options, str(path), "UTC").read(data[:end], final=True)
         names = [f"c{number}" for number in range(len(types))]
         return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
 
