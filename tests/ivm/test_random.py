@@ -21,6 +21,7 @@ import pytest
 from server.dataflow.arrangements import file_arrangement
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
+from tests.ivm.both_servers import closed_time, commit, namespace
 from tests.ivm.follower import END_OF_TIME, Follower, expected, fault
 from tests.ivm.history import definition, insert, tables, transaction
 from tests.ivm.queries import Maker, View
@@ -52,22 +53,9 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
     async with AsyncExitStack() as stack:
         ours = await stack.enter_async_context(await psycopg.AsyncConnection.connect(dsn, autocommit=True))
 
-        async def now() -> int:
-            """The greatest closed time."""
-            row = await (await ours.execute("SELECT mz_now()::text")).fetchone()
-            assert row is not None
-            return int(row[0])
-
         async def run(statements: Sequence[str]) -> int:
-            """Executes a transaction on both servers. Returns a time at which Tidewire has closed it."""
-            with oracle.transaction():
-                for statement in statements:
-                    oracle.execute(statement.encode())
-            async with ours.transaction():
-                for statement in statements:
-                    await ours.execute(statement.encode())
             done.append("; ".join(statements))
-            return await now()
+            return await commit(ours, oracle, statements)
 
         async def define(view: View) -> None:
             oracle.execute(f"CREATE VIEW {view.name} AS {view.select}".encode())
@@ -85,7 +73,7 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
             "CREATE FUNCTION mz_now() RETURNS numeric STABLE LANGUAGE sql AS "
             "'SELECT current_setting(''tidewire.now'')::numeric'"
         )
-        make = Maker(draw, made, await now())
+        make = Maker(draw, made, await closed_time(ours))
         queries = [make.query(DEPTH) for _ in range(QUERIES)]
         for view in make.views:
             await define(view)
@@ -94,7 +82,7 @@ async def follow(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[list[
         refused: set[str] = set()
         compared = 0
         for number in range(TRANSACTIONS + 1):
-            before = await now()
+            before = await closed_time(ours)
             time = before if number == 0 else await run(transaction(draw, made))
             for follower in followers:
                 if follower.query in faults or follower.query in refused:
@@ -149,16 +137,8 @@ def compare(server: ServerThread, postgres: str, histories: int) -> None:
     compared = refused = 0
     for number in range(histories):
         seed = SEED * 1_000_000 + number
-        with (
-            psycopg.connect(server.dsn(), autocommit=True) as admin,
-            psycopg.connect(postgres, autocommit=True) as there,
-        ):
-            name = f"ivm_{seed}"
-            admin.execute(f"CREATE DATABASE {name}".encode())
-            there.execute(f"CREATE SCHEMA {name}; SET search_path = {name}".encode())
-            found = asyncio.run(follow(server.dsn(name), there, seed))
-            admin.execute(f"DROP DATABASE {name} CASCADE".encode())
-            there.execute(f"DROP SCHEMA {name} CASCADE".encode())
+        with namespace(server, postgres, f"ivm_{seed}") as (dsn, oracle):
+            found = asyncio.run(follow(dsn, oracle, seed))
         faults += found[0]
         compared += found[1]
         refused += found[2]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from random import Random
 
@@ -18,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerThread
+from tests.ivm.both_servers import commit, namespace
 from tests.ivm.follower import Follower, expected, fault
 from tests.server.sql.random_queries import TABLES, Maker
 from tests.sql.statements import table_definitions
@@ -66,19 +66,7 @@ async def faults_of(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[li
     async with AsyncExitStack() as stack:
         ours = await stack.enter_async_context(await psycopg.AsyncConnection.connect(dsn, autocommit=True))
 
-        async def run(statements: Sequence[str]) -> int:
-            """Executes a transaction on both servers. Returns a time at which Tidewire has closed it."""
-            with oracle.transaction():
-                for statement in statements:
-                    oracle.execute(statement.encode())
-            async with ours.transaction():
-                for statement in statements:
-                    await ours.execute(statement.encode())
-            row = await (await ours.execute("SELECT mz_now()::text")).fetchone()
-            assert row is not None
-            return int(row[0])
-
-        time = await run(definitions())
+        time = await commit(ours, oracle, definitions())
         queries: list[str] = []
         while len(queries) < QUERIES:
             query = make.query()
@@ -91,7 +79,7 @@ async def faults_of(dsn: str, oracle: psycopg.Connection, seed: int) -> tuple[li
             if number:
                 statements = transaction(draw)
                 done.append("; ".join(statements))
-                time = await run(statements)
+                time = await commit(ours, oracle, statements)
             for follower in list(followers):
                 answer = expected(oracle, follower.query)
                 try:
@@ -115,16 +103,8 @@ def test_random_clauses(server: ServerThread, postgres: str) -> None:
     compared = 0
     for number in range(FACTOR):
         seed = SEED * 1_000_000 + number
-        with (
-            psycopg.connect(server.dsn(), autocommit=True) as admin,
-            psycopg.connect(postgres, autocommit=True) as there,
-        ):
-            name = f"clauses_{seed}"
-            admin.execute(f"CREATE DATABASE {name}".encode())
-            there.execute(f"CREATE SCHEMA {name}; SET search_path = {name}".encode())
-            found = asyncio.run(faults_of(server.dsn(name), there, seed))
-            admin.execute(f"DROP DATABASE {name} CASCADE".encode())
-            there.execute(f"DROP SCHEMA {name} CASCADE".encode())
+        with namespace(server, postgres, f"clauses_{seed}") as (dsn, oracle):
+            found = asyncio.run(faults_of(dsn, oracle, seed))
         faults += found[0]
         compared += found[1]
     print(f"{compared} answers compared")

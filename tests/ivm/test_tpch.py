@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from tests.fix_server import ServerThread
+from tests.ivm.both_servers import closed_time, commit
 from tests.ivm.follower import Follower, expected, fault
 from tests.ivm.tpch import QUERIES, TABLES, Refreshes, generate
 
@@ -43,20 +44,14 @@ async def follow(dsn: str, oracle: psycopg.Connection) -> list[str]:
         refreshes = Refreshes(draw, greatest[0])
         followers = {n: await stack.enter_async_context(Follower(dsn, query)) for n, query in QUERIES.items()}
         story: list[str] = []
+        time = await closed_time(ours)
         for number in range(TRANSACTIONS + 1):
             if number:
                 statements = refreshes.transaction()
                 story.append("; ".join(statements))
-                with oracle.transaction():
-                    for statement in statements:
-                        oracle.execute(statement.encode())
-                async with ours.transaction():
-                    for statement in statements:
-                        await ours.execute(statement.encode())
-            row = await (await ours.execute("SELECT mz_now()::text")).fetchone()
-            assert row is not None
+                time = await commit(ours, oracle, statements)
             for query in list(followers):
-                rows = await followers[query].at(int(row[0]), 300)
+                rows = await followers[query].at(time, 300)
                 different = fault(expected(oracle, QUERIES[query]), rows)
                 if different is not None:
                     faults.append(f"query {query} after transaction {number} (TIDEWIRE_SEED={SEED}): {different}")

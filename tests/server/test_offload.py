@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from server.runtime.offload import in_background_thread, in_stoppable_thread
 from server.sql.grammar.checkpoint import checkpoint
 
 FIRST_S = 0.01
+Run = Callable[[Callable[[], float]], Coroutine[Any, Any, float]]
 
 
 @pytest.fixture(autouse=True)
@@ -42,29 +45,32 @@ async def test_short_work_does_not_wait_for_long_work() -> None:
     assert works[0].begun <= 7  # 0.01 + 0.02 + ... s
 
 
-async def test_long_work_alone_begins_once() -> None:
+@pytest.mark.parametrize("run", [in_background_thread, in_stoppable_thread])
+async def test_long_work_alone_begins_once(run: Run) -> None:
     work = Work(0.1, [])
-    assert await in_background_thread(work) == 0.1
+    assert await run(work) == 0.1
     assert work.begun == 1
 
 
-async def test_errors_and_cancellations() -> None:
-    def fails() -> None:
+@pytest.mark.parametrize("run", [in_background_thread, in_stoppable_thread])
+@pytest.mark.parametrize("count", [1, 2, 8])
+async def test_errors_and_cancellations(run: Run, count: int) -> None:
+    def fails() -> float:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await in_background_thread(fails)
+        await run(fails)
     ended: list[float] = []
-    endless, waits = Work(60, ended), Work(60, ended)
-    tasks = [asyncio.create_task(in_background_thread(work)) for work in (endless, waits)]
+    tasks = [asyncio.create_task(run(Work(60, ended))) for _ in range(count)]
     await asyncio.sleep(5 * FIRST_S)
     for task in tasks:
         task.cancel()
     assert [type(found) for found in await asyncio.gather(*tasks, return_exceptions=True)] == [
         asyncio.CancelledError
-    ] * 2
-    assert await in_background_thread(Work(0.001, ended)) == 0.001
-    assert ended == [0.001]
+    ] * count
+    works = [Work(0.001, ended) for _ in range(count)]
+    assert await asyncio.gather(*map(run, works)) == [0.001] * count
+    assert ended == [0.001] * count
 
 
 async def test_expensive_statements_do_not_delay_others() -> None:
@@ -78,28 +84,3 @@ async def test_expensive_statements_do_not_delay_others() -> None:
         assert time.monotonic() - begun < 0.75
     assert await asyncio.gather(*tasks) == [1.5] * len(tasks)
     assert max(work.begun for work in expensive) == 2
-
-
-async def test_an_expensive_statement_alone_begins_once() -> None:
-    work = Work(0.1, [])
-    assert await in_stoppable_thread(work) == 0.1
-    assert work.begun == 1
-
-
-async def test_errors_and_cancellations_of_statements() -> None:
-    def fails() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await in_stoppable_thread(fails)
-    ended: list[float] = []
-    tasks = [asyncio.create_task(in_stoppable_thread(Work(60, ended))) for _ in range(8)]
-    await asyncio.sleep(5 * FIRST_S)
-    for task in tasks:
-        task.cancel()
-    assert [type(found) for found in await asyncio.gather(*tasks, return_exceptions=True)] == [
-        asyncio.CancelledError
-    ] * 8
-    works = [Work(0.001, ended) for _ in range(8)]
-    assert await asyncio.gather(*map(in_stoppable_thread, works)) == [0.001] * 8
-    assert ended == [0.001] * 8
