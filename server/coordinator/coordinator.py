@@ -284,7 +284,7 @@ class Coordinator:
         if frontiers.upstream_times.isdisjoint(self.state.collections(ids, through=DerivedRelation)):
             return latest
         upper = frontiers.least_upper(ids)
-        return max(Timestamp(min(latest, upper - 1)), frontiers.greatest_since(ids)) if upper else latest
+        return Timestamp(frontiers.next_readable(ids, min(latest, upper - 1))) if upper else latest
 
     @property
     def buffered_bytes(self) -> int:

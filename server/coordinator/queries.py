@@ -54,7 +54,7 @@ class Queries:
     def _start(self, computation: Computation, as_of: Timestamp, *, exact: bool) -> QueryFeed:
         unfollow = self._system_tables.follow(computation.inputs & self._system_tables.ids)
         if not exact:  # the history of a system table may begin now, after the time was chosen
-            as_of = max(as_of, self._frontiers.greatest_since(computation.inputs))
+            as_of = Timestamp(self._frontiers.next_readable(computation.inputs, as_of))
         try:
             holder = self._frontiers.hold(computation.inputs, as_of)
         except BaseException:

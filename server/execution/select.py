@@ -268,7 +268,7 @@ async def _rows_as_of(context: Context, plan: QueryPlan, as_of: AsOf, parameters
     frontiers = context.coordinator.frontiers
     time = await timestamp_of(context, as_of.time)
     if as_of.at_least:
-        time = max(time, frontiers.greatest_since(plan.inputs))
+        time = frontiers.next_readable(plan.inputs, time)
     if not plan.inputs:
         return await rows_without_inputs(context, plan, parameters, time)
     # A system table has no history. Its current rows are those at the latest time.
@@ -291,10 +291,8 @@ def _held(context: Context, plan: QueryPlan, time: int) -> Holder:
     """Like `hold_at`, for a plan. For views, holds indexes that are readable at `time` instead of the views' inputs."""
     frontiers, state = context.coordinator.frontiers, context.state
     views = plan.scanned - plan.inputs
-    through = [
-        next((i.id for i in state.indexes_on(view) if i.id in frontiers.floors and frontiers.since(i.id) <= time), None)
-        for view in views
-    ]
+    indexes = [[i.id for i in state.indexes_on(view) if i.id in frontiers.floors] for view in views]
+    through = [next((id for id in ids if frontiers.is_readable(id, time)), None) for ids in indexes]
     if not views or None in through:
         return hold_at(context, plan.inputs, time)
     return hold_at(context, (plan.scanned & plan.inputs) | {id for id in through if id is not None}, time)

@@ -206,9 +206,9 @@ async def _start_time(context: Context, statement: Subscribe, inputs: frozenset[
     frontiers = context.coordinator.frontiers
     if statement.as_of is None:
         await context.enter(Mode.SUBSCRIBE, "SUBSCRIBE")
-        return max(context.coordinator.read_time(inputs), frontiers.greatest_since(inputs))
+        return frontiers.next_readable(inputs, context.coordinator.read_time(inputs))
     as_of = await timestamp_of(context, statement.as_of.time)
-    return max(as_of, frontiers.greatest_since(inputs)) if statement.as_of.at_least else as_of
+    return frontiers.next_readable(inputs, as_of) if statement.as_of.at_least else as_of
 
 
 async def _coming(context: Context, begin: _Begin) -> ComingSubscription | Subscription:

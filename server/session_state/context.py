@@ -46,7 +46,7 @@ from server.settings import MESSAGE_LEVELS, SERVER_VERSION, TRANSACTION_MODES, S
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext, QueryPlan
-from server.timeline.frontiers import Holder
+from server.timeline.frontiers import FullHolder, Holder
 
 Planned = TypeVar("Planned")
 
@@ -632,5 +632,5 @@ def _written(request: Request, table: ObjectId) -> list[pa.Table]:
     return [write.so_far() if isinstance(write, RowBuffer) else write for write in found if write is not None]
 
 
-def _let_go(holder: Holder, _: asyncio.Future[Timestamp]) -> None:
+def _let_go(holder: Holder | FullHolder, _: asyncio.Future[Timestamp]) -> None:
     holder.release()

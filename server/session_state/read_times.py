@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from catalog.objects import ObjectId, Timestamp
 from server.session_state.transaction_errors import Session, not_readable, serialization_failure
-from server.timeline.frontiers import NotReadable
+from server.timeline.frontiers import FullHolder, Holder, NotReadable
 
 
 class ReadTimes:
@@ -32,10 +32,10 @@ class ReadTimes:
         time = transaction.read_time
         assert time is not None
         for id in ids:
-            if id in frontiers.floors and time < frontiers.readable(id):
+            if id in frontiers.floors and not frontiers.is_readable(id, time):
                 raise not_readable(self._context, NotReadable(id, frontiers.readable(id)), time)
         holder = transaction.holder
-        if holder is not None and not transaction.explicit and not ids <= holder.collections:
+        if isinstance(holder, Holder) and not ids <= holder.collections:
             transaction.holder = frontiers.hold(holder.collections | ids, time)
             holder.release()
         return time
@@ -52,9 +52,8 @@ class ReadTimes:
             if changed is not None:
                 raise serialization_failure(self._context.state, changed)
             before = transaction.holder
-            floors = coordinator.frontiers.floors
-            if before is not None and len(before.collections) == len(floors) and ids <= before.collections:
-                before.advance(latest)  # it holds all collections
+            if isinstance(before, FullHolder) and not before.excluded:
+                before.advance(latest)
                 transaction.read_time = latest
             else:
                 transaction.holder = None
@@ -77,6 +76,8 @@ class ReadTimes:
         """Sets the read timestamp and a new holder, for `ids` or for all collections."""
         transaction, frontiers = self._context.transaction, self._context.coordinator.frontiers
         transaction.read_time = time
-        held = frozenset(frontiers.floors) if transaction.explicit or transaction.is_shared else ids
-        readable = (id for id in held if id in frontiers.floors and frontiers.readable(id) <= time)
-        transaction.holder = frontiers.hold(readable, time)
+        if transaction.explicit or transaction.is_shared:
+            transaction.holder = frontiers.hold_all(time)
+        else:
+            readable = (id for id in ids if id in frontiers.floors and frontiers.is_readable(id, time))
+            transaction.holder = frontiers.hold(readable, time)

@@ -36,7 +36,7 @@ from server.coordinator.sequences import State
 from server.session_state.advisory_locks import Advisory
 from server.session_state.listening import Pending
 from server.settings import Settings
-from server.timeline.frontiers import Holder
+from server.timeline.frontiers import FullHolder, Holder
 
 
 class Mode(Enum):
@@ -136,7 +136,7 @@ class Transaction:
 
     read_time: Timestamp | None = None
     """The time of all reads. None: no statement has read yet."""
-    holder: Holder | None = None
+    holder: Holder | FullHolder | None = None
     """Keeps the history at `read_time`."""
     unchanged: dict[ObjectId, Timestamp] = field(default_factory=dict)
     """As in `Request`: the times at which relations were read that must not have changed at COMMIT."""

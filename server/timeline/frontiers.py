@@ -4,8 +4,8 @@
   A source with the timestamps of its upstream has its own, which is not after that of the tables.
   Every materialized view has its own, which its dataflow advances. While the dataflow is at rest, it is the least
   `upper` of the view's inputs.
-- `since` (inclusive): times `since <= t < upper` are readable. Holders are holds, running SELECTs, subscriptions, and
-  dataflows over their inputs:
+- `since` (inclusive): times `since <= t < upper` are readable. Holders are holds, running SELECTs, transaction blocks,
+  subscriptions, and dataflows over their inputs:
 
       since = max(floor, min(upper - 1 - retention, the least time of a holder))
 
@@ -107,6 +107,31 @@ class Holder:
                     del of[id]
 
 
+class FullHolder:
+    """Keeps the `since` of all collections except `excluded` at or before `time` until it is released.
+
+    The cost does not depend on the number of collections. Those that are created later are held, too.
+    """
+
+    __slots__ = ("_frontiers", "excluded", "time")
+
+    def __init__(self, frontiers: Frontiers, time: Timestamp, excluded: set[ObjectId]) -> None:
+        self._frontiers = frontiers
+        self.excluded = excluded
+        self.time = time
+        frontiers.holders.add(self)
+        frontiers.full_holders.add(self)
+
+    def advance(self, time: int) -> None:
+        """Releases the times before `time`."""
+        self.time = Timestamp(max(self.time, time))
+
+    def release(self) -> None:
+        """Idempotent."""
+        self._frontiers.holders.discard(self)
+        self._frontiers.full_holders.discard(self)
+
+
 class NotReadable(Exception):
     """A time before the `since` of `collection` was requested. `since` is the earliest readable time."""
 
@@ -127,7 +152,8 @@ class Frontiers:
         """The tables whose rows before a time can be read by dataflows only: see `Numbering.readable_from`."""
         self.upstream_times: set[ObjectId] = set()
         """The sources with timestamps of their upstream, whose `upper` is in `view_uppers`."""
-        self.holders: set[Holder] = set()
+        self.holders: set[Holder | FullHolder] = set()
+        self.full_holders: set[FullHolder] = set()
         self.holders_of: dict[ObjectId, set[Holder]] = {}
         self.passive_of: dict[ObjectId, set[Holder]] = {}  # those that do not affect `since` (see `Holder.follow`)
         self._retention_ms: dict[ObjectId, int] = {}  # where it is not RETENTION_MS
@@ -196,8 +222,27 @@ class Frontiers:
     def since_at(self, id: ObjectId, upper: int) -> Timestamp:
         """`since` as it will be at the given `upper`."""
         retained = self._retained_at(id, upper)
-        held = min((holder.time for holder in self.holders_of.get(id, ())), default=retained)
+        held = min((holder.time for holder in self._holders(id)), default=retained)
         return Timestamp(max(self.floors.get(id, 0), min(retained, held)))
+
+    def _holders(self, id: ObjectId) -> Iterator[Holder | FullHolder]:
+        """Those that affect `since` of `id`."""
+        yield from self.holders_of.get(id, ())
+        yield from (holder for holder in self.full_holders if id not in holder.excluded)
+
+    def is_readable(self, id: ObjectId, time: int) -> bool:
+        """Whether `readable(id) <= time`. Does not look at all holders, unless `time` is before what `id` retains."""
+        return self._way_at(id, time) is not None and time >= self.readable_from.get(id, 0)
+
+    def _way_at(self, id: ObjectId, time: int) -> ObjectId | None:
+        """The first of `ways` of which `since` is not after `time`."""
+        return next((known for known in self.ways(id) if self._includes(known, time)), None)
+
+    def _includes(self, id: ObjectId, time: int) -> bool:
+        """Whether `since(id) <= time`."""
+        if time >= self.retained(id):
+            return True
+        return time >= self.floors.get(id, 0) and any(holder.time <= time for holder in self._holders(id))
 
     def readable(self, id: ObjectId) -> Timestamp:
         """The least time at which `id` is readable, directly or through an index on it."""
@@ -219,11 +264,18 @@ class Frontiers:
         collections = []
         for id in ids:
             if id in self.floors:
-                through = next((known for known in self.ways(id) if self.since(known) <= time), None)
+                through = self._way_at(id, time)
                 if through is None or time < self.readable_from.get(id, 0):
                     raise NotReadable(id, self.readable(id))
                 collections.append(through)
         return self._held(collections, Timestamp(time))
+
+    def hold_all(self, time: Timestamp) -> FullHolder:
+        """Returns a new holder of all collections that are readable at `time`."""
+        # No collection has a greater `upper` than the tables, and none retains less than the time before its `upper`.
+        is_latest = time >= self.tables_upper - 1
+        excluded = set() if is_latest else {id for id in self.floors if not self._includes(id, time)}
+        return FullHolder(self, time, excluded)
 
     def take_over(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
         """Returns a new holder at a time whose history exists, on disk or because of another holder.
@@ -259,6 +311,11 @@ class Frontiers:
     def greatest_since(self, ids: Iterable[ObjectId]) -> Timestamp:
         """The least time at which all of `ids` are readable."""
         return max((self.readable(id) for id in ids if id in self.floors), default=Timestamp(0))
+
+    def next_readable(self, ids: Iterable[ObjectId], time: int) -> int:
+        """The least time at or after `time` at which all of `ids` are readable."""
+        known = [id for id in ids if id in self.floors]
+        return time if all(self.is_readable(id, time) for id in known) else max(time, self.greatest_since(known))
 
     def greatest_retained(self, ids: Iterable[ObjectId]) -> Timestamp:
         """The least time that all of `ids` retain without holders."""
@@ -319,6 +376,10 @@ class Frontiers:
         self._made_from.pop(id, None)
         for holder in [*self.holders_of.get(id, ()), *self.passive_of.get(id, ())]:
             holder.dropped(id, relation)
+        for full in self.full_holders:
+            if relation is not None and id not in full.excluded and full.time >= self.floors[id]:
+                full.excluded.discard(relation)
+            full.excluded.discard(id)
         self.stop_following(id)
         self.floors.pop(id, None)
         self.readable_from.pop(id, None)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.objects import ObjectId, Timestamp
-from server.timeline.frontiers import RETENTION_MS, Frontiers, NotReadable
+from server.timeline.frontiers import RETENTION_MS, Frontiers, FullHolder, Holder, NotReadable
 
 T, V = ObjectId("u1"), ObjectId("u2")
 
@@ -76,6 +78,93 @@ def test_since_never_decreases(steps: list[tuple[str, int]]) -> None:
             holder.advance(holder.time + amount)
         assert made.since(T) >= last
         last = made.since(T)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["upper", "view", "compact", "block", "hold", "release", "index", "drop"]),
+            st.integers(0, 3_000),
+        ),
+        max_size=40,
+    )
+)
+def test_a_holder_of_all_collections_is_one_of_each_readable_collection(steps: list[tuple[str, int]]) -> None:
+    """The same steps with `hold_all`, and with a holder of each collection that is readable then."""
+    both = [frontiers(10_000), frontiers(10_000)]
+    holders: list[list[Holder | FullHolder]] = [[], []]
+    indexes: list[ObjectId] = []
+    for step, amount in steps:
+        time = Timestamp(max(0, both[0].tables_upper - 1 - (0 if amount % 2 else amount)))
+        for made, own in zip(both, holders, strict=True):
+            match step:
+                case "upper":
+                    made.tables_upper = Timestamp(made.tables_upper + amount)
+                case "view":
+                    made.view_uppers[V] = Timestamp(min(made.tables_upper, made.view_uppers[V] + amount))
+                case "compact":
+                    id = (T, V)[amount % 2]
+                    made.compacted(id, Timestamp(min(made.log_start(id), made.floors[id] + amount)))
+                case "block" if made is both[0]:
+                    own.append(made.hold_all(time))
+                case "block":
+                    own.append(made.hold([id for id in made.floors if made.since(id) <= time], time))
+                case "hold":
+                    own.append(made.hold([T], made.readable(T) + amount))
+                case "release" if own:
+                    own.pop(amount % len(own)).release()
+                case "index":
+                    made.index_created(ObjectId(f"i{len(indexes)}"), (T, V)[amount % 2], made.tables_upper, None)
+                case "drop" if indexes:
+                    made.dropped(indexes[-1])
+        if step == "index":
+            indexes.append(ObjectId(f"i{len(indexes)}"))
+        elif step == "drop" and indexes:
+            indexes.pop()
+        for id in both[0].floors:
+            if id in (T, V):
+                assert both[0].since(id) == both[1].since(id)
+            else:
+                assert both[0].since(id) <= both[1].since(id), "a holder of all holds also what was created later"
+            for at in (time, both[0].readable(id) - 1, both[0].readable(id)):
+                assert both[0].is_readable(id, at) == (both[0].readable(id) <= at)
+        assert both[0].next_readable((T, V), time) == max(time, both[0].greatest_since((T, V)))
+
+
+def test_a_block_costs_the_same_with_many_collections() -> None:
+    made = frontiers(10_000)
+    for number in range(10_000):
+        made.created(ObjectId(f"u{number + 10}"), Timestamp(0), None)
+    made.floors = _Counted(made.floors)
+    made.hold_all(Timestamp(9_999)).release()
+    assert made.floors.reads == 0
+
+
+def test_a_read_costs_the_same_with_many_holders() -> None:
+    made = frontiers(10_000)
+    holders = [made.hold([T], 9_500) for _ in range(10_000)]
+    made.holders_of[T] = _Unreadable(holders)
+    assert made.is_readable(T, 9_999)
+    assert made.next_readable([T], 9_999) == 9_999
+
+
+class _Counted(dict[ObjectId, Timestamp]):
+    """Counts iterations and searches."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[ObjectId]:
+        self.reads += 1
+        return super().__iter__()
+
+    def get(self, *args: Any) -> Any:
+        self.reads += 1
+        return super().get(*args)
+
+
+class _Unreadable(set[Holder]):
+    def __iter__(self) -> Iterator[Holder]:
+        raise AssertionError("all holders were read")
 
 
 async def test_reached_waits_for_the_least_upper() -> None:
