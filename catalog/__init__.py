@@ -1,9 +1,9 @@
 """The durable state of a server: the catalog and the log of updates, in one SQLite file with one writer.
 
 - `objects`: the kinds of object (databases, schemas, tables, views, indexes, holds, sources, sinks) and their
-  capabilities; `ids`: the types of their ids. `keys`, `foreign_keys`: constraints. `enum_positions`: labels of
-  enumerated types. `roles`: roles and privileges. `acls`: access control lists.
-- `source_definition`: the formats, envelopes and tables of a CREATE SOURCE statement, and the values of secrets.
+  capabilities; `ids`: the types of ids, timestamps and diffs. `keys`, `foreign_keys`: constraints. `enum_positions`:
+  labels of enumerated types. `roles`: roles and privileges. `acls`: access control lists.
+- `source_definition`: the formats, envelopes and tables of a CREATE SOURCE statement.
 - `source_state`: the position of each source, and the frontier of each sink, in its external system. `sequence_state`:
   the values of sequences.
 - `holds`: the time of each hold. `collection_errors`: the errors of collections, by time.

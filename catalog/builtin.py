@@ -10,7 +10,10 @@ their rows.
 
 from __future__ import annotations
 
-from catalog.objects import Column, ObjectId, Schema, SystemTable
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.namespaces import Schema
+from catalog.objects.system_tables import SystemTable
 from catalog.pg_catalog import RELATIONS
 
 PG_CATALOG = Schema(ObjectId("s1"), None, "pg_catalog")

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catalog.ids import ObjectId
 from catalog.log import STORED, Batch, batch_of, decoded, verify
 from catalog.migrations import MIGRATIONS, TooNew
-from catalog.objects import ObjectId
 from catalog.payloads import Payloads
 from catalog.store import FILE, StoreError, explained, is_unusable, lock
 

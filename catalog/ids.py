@@ -1,4 +1,4 @@
-"""The types of ids, timestamps and diffs. A module of its own because `objects` and `roles` both import it."""
+"""The types of ids, timestamps and diffs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NewType
 
 ObjectId = NewType("ObjectId", str)
 Timestamp = NewType("Timestamp", int)  # milliseconds since 1970-01-01 UTC
+TIMESTAMP_MAX = 18446744073709551615  # the empty frontier in the protocol; internally it is None
 Diff = NewType("Diff", int)  # signed count of copies of a row
 
 USER_OBJECTS = 16384  # the OID of `u0`

@@ -46,8 +46,8 @@ import pyarrow as pa
 
 from catalog import merging, spill
 from catalog import updates as u
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout, check_unaltered
-from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads, parsed
 from catalog.shared_list import SharedList
 from catalog.spans import Spans

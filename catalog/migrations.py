@@ -22,7 +22,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             schema_id TEXT NOT NULL,
             name TEXT NOT NULL,
             kind TEXT NOT NULL,
-            definition TEXT NOT NULL  -- JSON, without the columns: see catalog/objects.py
+            definition TEXT NOT NULL  -- JSON, without the columns: see catalog/objects/
         ) WITHOUT ROWID;
         CREATE TABLE columns (
             item_id TEXT NOT NULL,

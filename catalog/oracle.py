@@ -9,7 +9,7 @@ No IO: the clock is an argument, and the caller writes the reservation in the tr
 
 from __future__ import annotations
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 
 RESERVATION_MS = 10_000
 

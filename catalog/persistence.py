@@ -10,7 +10,12 @@ from typing import TypeVar
 
 from catalog import builtin
 from catalog.acls import Acl, from_letters, letters
-from catalog.objects import KINDS, Column, Database, Item, ObjectId, Relation, Schema, StoredItem
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item, StoredItem
+from catalog.objects.columns import Column
+from catalog.objects.kinds import KINDS
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.relations import Relation
 from catalog.roles import MATERIALIZE, DefaultAclKey, Membership, MembershipKey, Role
 from catalog.state import CatalogState
 from catalog.store import Store

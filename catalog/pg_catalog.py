@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.objects import Column, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
 
 INFORMATION_SCHEMA_DOMAINS = {
     "character_data": "varchar",

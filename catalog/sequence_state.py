@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.store import Store
 
 Position = tuple[int, bool]

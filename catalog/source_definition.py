@@ -10,27 +10,6 @@ from typing import Any, Self
 from catalog.ids import ObjectId
 
 
-class Secret:
-    """The value of a CREATE SECRET. `reveal` is the only way to it: repr, str and format do not show it."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return "Secret(...)"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._value == other._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
-
-
 class Envelope(StrEnum):
     """How a source's messages change its collection."""
 

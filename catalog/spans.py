@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 
 _GREATEST = int(np.iinfo(np.int64).max)
 

@@ -17,27 +17,17 @@ from typing import TypeVar
 
 from catalog.acls import NONE, Acl, Privileges, built_in_acl, in_order, role_order, with_items, with_new_owner
 from catalog.foreign_keys import ForeignKey
-from catalog.ids import types_in
+from catalog.ids import ObjectId, types_in
 from catalog.keys import Key
-from catalog.objects import (
-    QUICKSTART,
-    TEMPORARY,
-    Cluster,
-    Collection,
-    Database,
-    DerivedRelation,
-    Domain,
-    EnumType,
-    Index,
-    Item,
-    ObjectId,
-    Relation,
-    Schema,
-    Sequence,
-    Table,
-    View,
-    is_temporary,
-)
+from catalog.objects.catalog_object import Item
+from catalog.objects.clusters import QUICKSTART, Cluster
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import TEMPORARY, Database, Schema, is_temporary
+from catalog.objects.relations import Collection, DerivedRelation, Relation
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
+from catalog.objects.views import View
 from catalog.roles import MATERIALIZE, DefaultAclKey, Membership, MembershipKey, Role, Through
 
 I = TypeVar("I", bound=Item)

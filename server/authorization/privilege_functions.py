@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from catalog.objects import QUICKSTART, ObjectId, applicable_privileges
+from catalog.ids import ObjectId
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.kinds import applicable_privileges
 from catalog.roles import COLUMN_PRIVILEGES, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

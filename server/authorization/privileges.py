@@ -12,21 +12,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from catalog.acls import NONE, Acl, Privileges, grant_options
-from catalog.ids import types_in
-from catalog.objects import (
-    QUICKSTART,
-    Database,
-    Domain,
-    Index,
-    Item,
-    ObjectId,
-    Relation,
-    Schema,
-    Sequence,
-    SystemTable,
-    View,
-    WrittenCollection,
-)
+from catalog.ids import ObjectId, types_in
+from catalog.objects.catalog_object import Item
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.relations import Relation, WrittenCollection
+from catalog.objects.sequences import Sequence
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.types import Domain
+from catalog.objects.views import View
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role, Through
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

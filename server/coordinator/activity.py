@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.coordinator.endpoints import Endpoints
 
 

@@ -18,8 +18,8 @@ from typing import Protocol
 
 import structlog
 
+from catalog.ids import TIMESTAMP_MAX, ObjectId, Timestamp
 from catalog.log import Batch, Payload
-from catalog.objects import TIMESTAMP_MAX, ObjectId, Timestamp
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Pulse
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from catalog.objects import Index, MaterializedView, ObjectId, Relation
+from catalog.ids import ObjectId
+from catalog.objects.indexes import Index
+from catalog.objects.relations import Relation
+from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState
 from protocol.pgwire.enums import without_name
 from protocol.pgwire.errors import PgError, SqlState

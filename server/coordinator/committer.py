@@ -23,19 +23,14 @@ import structlog
 from catalog import holds, layout, persistence, source_state, updates
 from catalog.collection_errors import CollectionError, CollectionErrors
 from catalog.holds import HoldPosition
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
-from catalog.objects import (
-    Hold,
-    Index,
-    MaterializedView,
-    ObjectId,
-    Retained,
-    Table,
-    Timestamp,
-    View,
-    WrittenCollection,
-)
+from catalog.objects.holds import Hold
+from catalog.objects.indexes import Index
+from catalog.objects.relations import Retained, WrittenCollection
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView, View
 from catalog.oracle import Oracle
 from catalog.state import CatalogState
 from catalog.store import MustEnd, Store

@@ -18,8 +18,8 @@ from functools import partial
 import structlog
 
 from catalog.collection_errors import CollectionErrors
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Batch, Damaged, Dropped, Log, Payload
-from catalog.objects import ObjectId, Timestamp
 from catalog.store import MustEnd, Store
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Metrics

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catalog.objects import Index, MaterializedView
+from catalog.objects.indexes import Index
+from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState
 from server.coordinator.committer import Committer
 from server.coordinator.reads import DataflowInputs, Reads

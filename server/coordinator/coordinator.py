@@ -20,22 +20,15 @@ import structlog
 from catalog import holds, persistence
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
 from catalog.log import Batch, Log, Payload
-from catalog.objects import (
-    Collection,
-    DerivedRelation,
-    Hold,
-    Index,
-    ObjectId,
-    Schema,
-    Sequence,
-    Table,
-    Timestamp,
-    WrittenCollection,
-    is_temporary,
-    temporary_schema_name,
-)
+from catalog.objects.holds import Hold
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Schema, is_temporary, temporary_schema_name
+from catalog.objects.relations import Collection, DerivedRelation, WrittenCollection
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.indexes import Index
+from catalog.objects.views import MaterializedView
 from protocol.pgwire.errors import PgError
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.tasks import BackgroundTasks

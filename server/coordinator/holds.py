@@ -25,7 +25,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from catalog.holds import HoldPosition, Status
-from catalog.objects import Hold, ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.holds import Hold
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.timeline.frontiers import Frontiers, Holder

@@ -7,7 +7,10 @@ import asyncio
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Collection, Index, ObjectId, Timestamp, View
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.indexes import Index
+from catalog.objects.relations import Collection
+from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.columnar.hashing import Hashes
 from server.coordinator.arrangements import Arrangements

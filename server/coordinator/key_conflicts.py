@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.coordinator.row_buffer import RowBuffer, table_of
 
 WRITES_MAX = 256  # commits kept per table; more since a read count as a conflict

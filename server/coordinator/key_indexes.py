@@ -21,8 +21,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Log
-from catalog.objects import Index, ObjectId, Table, Timestamp
+from catalog.objects.indexes import Index
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.types import PgType, parse_type
 from server.coordinator.key_codes import Codes, KeyLayout

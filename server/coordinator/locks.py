@@ -23,7 +23,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys
 

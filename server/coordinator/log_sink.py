@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import MaterializedView, Timestamp
+from catalog.ids import Timestamp
+from catalog.objects.views import MaterializedView
 from protocol.pgwire.errors import PgError
 from server.coordinator.log_writer import LogWriter
 from server.coordinator.snapshot_cache import SnapshotCache

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Batch, Dropped, Log, Payload
-from catalog.objects import ObjectId, Timestamp
 from catalog.store import Store
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
 from server.coordinator.dataflows import Dataflows
 from server.coordinator.system_table_history import SystemTableHistory

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from catalog.collection_errors import CollectionError, CollectionErrors
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Altered
 from catalog.log import Log
-from catalog.objects import Collection, DerivedRelation, ObjectId, SystemTable, Timestamp, WrittenCollection
+from catalog.objects.relations import Collection, DerivedRelation, WrittenCollection
+from catalog.objects.system_tables import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows

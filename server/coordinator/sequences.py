@@ -19,7 +19,8 @@ from time import monotonic
 import structlog
 
 from catalog import sequence_state
-from catalog.objects import ObjectId, Sequence
+from catalog.ids import ObjectId
+from catalog.objects.sequences import Sequence
 from catalog.sequence_state import Position
 from catalog.store import MustEnd, Store
 from protocol.pgwire.errors import PgError, SqlState

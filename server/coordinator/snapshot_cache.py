@@ -19,9 +19,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 import pyarrow as pa
 
 from catalog import spill, updates
+from catalog.ids import ObjectId
 from catalog.layout import Altered, Layout, Numbering, check_unaltered
 from catalog.log import Compacted, Log
-from catalog.objects import Collection, Item, ObjectId, Table, View
+from catalog.objects.catalog_object import Item
+from catalog.objects.relations import Collection
+from catalog.objects.tables import Table
+from catalog.objects.views import View
 from protocol.pgwire.types import parse_type
 from server.coordinator.recent_changes import ROWS_MAX, RecentChanges
 from server.coordinator.sorted_keys import SortedKeys

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import updates
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Altered
 from catalog.log import Log
-from catalog.objects import Collection, ObjectId, Timestamp
+from catalog.objects.relations import Collection
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, SystemTable, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.system_tables import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
 from server.timeline.frontiers import Frontiers
 

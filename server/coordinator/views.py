@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catalog.objects import MaterializedView, Timestamp
+from catalog.ids import Timestamp
+from catalog.objects.views import MaterializedView
 from protocol.pgwire.errors import PgError
 from server.coordinator.collection_feeds import CollectionFeeds
 from server.coordinator.computations import Computations

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 
 
 class Inputs(Protocol):

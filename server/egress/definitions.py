@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catalog.objects import Collection, Sink
+from catalog.objects.relations import Collection
+from catalog.objects.sinks import Sink
 from catalog.state import CatalogState
 from server.egress.labels import text_columns
 from server.egress.sink_kind import SinkDefinition

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.cdcv2.avro_form import AvroEncoder
 from protocol.cdcv2.json_form import JsonEncoder
 from protocol.cdcv2.messages import TIME_FIELD

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from catalog.ids import types_in
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.pgwire.enums import Enum
 from protocol.pgwire.types import parse_type
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from catalog.source_definition import Envelope
 from protocol.cdcv2.messages import TIME, TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from catalog.objects import Column, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
 from catalog.source_definition import Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.pgwire.types import parse_type

@@ -13,8 +13,10 @@ import pyarrow as pa
 import structlog
 
 from catalog import source_state, updates
+from catalog.ids import Timestamp
 from catalog.layout import Altered
-from catalog.objects import Collection, Sink, Timestamp
+from catalog.objects.relations import Collection
+from catalog.objects.sinks import Sink
 from catalog.store import MustEnd
 from protocol.cdcv2.messages import TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState

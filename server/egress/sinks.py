@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import structlog
 
 from catalog import source_state
-from catalog.objects import ObjectId, Sink, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.sinks import Sink
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks

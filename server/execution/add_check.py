@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl.checks import named_check, with_check
 from server.execution.ddl.define import change_catalog

@@ -7,7 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from catalog.objects import Column, Table
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.coordinator.snapshot_cache import collection_schema

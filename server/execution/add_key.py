@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catalog.objects import Index, Table
+from catalog.objects.indexes import Index
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_counts import KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, changes_in, counts_of, enforced_keys, first_duplicate, violation

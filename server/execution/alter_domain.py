@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Domain, Table
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl.define import change_catalog
 from server.execution.ddl.domains import altered_domain, named_check, refuse_maintained, with_check

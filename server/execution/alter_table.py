@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from catalog.objects import (
-    ObjectId,
-    Table,
-)
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
 from catalog.state import InUse
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import parse_type

@@ -7,15 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from catalog.ids import ObjectId
 from catalog.layout import Numbering
-from catalog.objects import (
-    Column,
-    DerivedRelation,
-    MaterializedView,
-    ObjectId,
-    Relation,
-    Table,
-)
+from catalog.objects.columns import Column
+from catalog.objects.relations import DerivedRelation, Relation
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_indexes import enforced_keys

@@ -7,7 +7,7 @@ session does not fail the statement.
 
 from __future__ import annotations
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, UNKNOWN

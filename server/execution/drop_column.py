@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from catalog.objects import (
-    DerivedRelation,
-    Item,
-    Sequence,
-    Sink,
-    Table,
-)
+from catalog.objects.catalog_object import Item
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.sequences import Sequence
+from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from catalog.state import CatalogState, InUse
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.coordinator.snapshot_cache import collection_schema

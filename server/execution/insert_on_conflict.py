@@ -17,7 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.tables import Table
 from protocol.columnar.gather import rows_at as gathered
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges

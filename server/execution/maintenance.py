@@ -5,7 +5,10 @@ The log is compacted in the background, and every commit keeps the indexes and t
 
 from __future__ import annotations
 
-from catalog.objects import Index, Item, MaterializedView, Table
+from catalog.objects.catalog_object import Item
+from catalog.objects.indexes import Index
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.execution.names import find_item, find_schema

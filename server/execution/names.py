@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from catalog.objects import TEMPORARY, Domain, EnumType, Item, Relation, Schema, is_temporary, temporary_schema_name
+from catalog.objects.catalog_object import Item
+from catalog.objects.namespaces import TEMPORARY, Schema, is_temporary, temporary_schema_name
+from catalog.objects.relations import Relation
+from catalog.objects.types import Domain, EnumType
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Collection, DerivedRelation, MaterializedView, ObjectId, Table, Timestamp, View
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.relations import Collection, DerivedRelation
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView, View
 from server.coordinator.snapshot_cache import collection_schema
 from server.dataflow.runtime.spark_rows import shaped
 from server.runtime.threads import in_thread

@@ -7,7 +7,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import Column, ObjectId, Relation, SystemTable, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.relations import Relation
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType

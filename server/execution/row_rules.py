@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from server.execution.volatile import CONSTANT_ROWS_MAX, computed_columns
 from server.session_state.constraints import check_violation
 from server.session_state.context import Context

@@ -10,7 +10,10 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from catalog import builtin, updates
-from catalog.objects import DerivedRelation, ObjectId, SystemTable, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys

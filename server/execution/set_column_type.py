@@ -8,12 +8,10 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.layout import NOW
-from catalog.objects import (
-    Column,
-    DerivedRelation,
-    Sink,
-    Table,
-)
+from catalog.objects.columns import Column
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import Domain, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.names import find_schema

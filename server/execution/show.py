@@ -9,7 +9,12 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.builtin import MZ_SUBSCRIPTIONS
-from catalog.objects import QUICKSTART, Domain, EnumType, Item, ObjectId, Relation, object_type, with_article
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.kinds import object_type, with_article
+from catalog.objects.relations import Relation
+from catalog.objects.types import Domain, EnumType
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

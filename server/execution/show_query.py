@@ -6,7 +6,8 @@ The names in the statement are resolved when it is planned. An object that takes
 from __future__ import annotations
 
 from catalog import builtin
-from catalog.objects import KINDS, SystemTable, object_type
+from catalog.objects.kinds import KINDS, object_type
+from catalog.objects.system_tables import SystemTable
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.names import current_schema, find_item, find_schema
 from server.session_state.context import Context

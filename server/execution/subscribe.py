@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import spill, updates
-from catalog.objects import TIMESTAMP_MAX, Collection, ObjectId, Relation, Timestamp, with_article
+from catalog.ids import TIMESTAMP_MAX, ObjectId, Timestamp
+from catalog.objects.kinds import with_article
+from catalog.objects.relations import Collection, Relation
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges

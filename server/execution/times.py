@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from catalog.objects import TIMESTAMP_MAX
+from catalog.ids import TIMESTAMP_MAX
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INTERVAL, TIMESTAMPTZ, PgType

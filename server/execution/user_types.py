@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catalog.ids import types_in
-from catalog.objects import Column, Domain, EnumType, Relation, Table
+from catalog.objects.columns import Column
+from catalog.objects.relations import Relation
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
 from catalog.state import CatalogState
 from protocol.pgwire.types import PgType, array_of, parse_type
 from server.authorization import privileges

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT2, INT4, INT8
 from server.dataflow.runtime.spark_rows import shaped

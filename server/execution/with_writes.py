@@ -15,7 +15,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import updates
-from catalog.objects import Column, ObjectId, Schema, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.namespaces import Schema
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, PgType

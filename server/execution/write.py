@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Payload
-from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState

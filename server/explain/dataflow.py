@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.file_arrangement import SERVER_BYTES_MAX

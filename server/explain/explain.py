@@ -16,7 +16,11 @@ from time import monotonic
 
 import pyarrow as pa
 
-from catalog.objects import DerivedRelation, Index, Item, ObjectId, with_article
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.indexes import Index
+from catalog.objects.kinds import with_article
+from catalog.objects.relations import DerivedRelation
 from protocol.pgwire.encode import RowEncoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges

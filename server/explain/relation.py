@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.scalars import format_text
 from server.sql import relations as r
 from server.sql.expressions import (

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from catalog.objects import TIMESTAMP_MAX, Collection
+from catalog.ids import TIMESTAMP_MAX
+from catalog.objects.relations import Collection
 from server.execution.select import hold_at
 from server.execution.times import timestamp_of
 from server.session_state.context import Context

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Hashable
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
 from protocol.pgwire.connection import EOF, NEED_DATA
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import CopyOptions

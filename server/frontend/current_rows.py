@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import DEFAULT_STYLE, value_text

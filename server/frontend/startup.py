@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.connection import Connection

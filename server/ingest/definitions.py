@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Connection, NamedSecret, ObjectId, Source, SourceOutput, SourcePart, SourceTable
+from catalog.ids import ObjectId
+from catalog.objects.connections import Connection
+from catalog.objects.secrets import NamedSecret
+from catalog.objects.sources import Source, SourceOutput, SourcePart, SourceTable
 from catalog.source_definition import Format, ForTables
 from catalog.state import CatalogState
 from server.ingest.source_kind import Options, Output, SourceDefinition, Target

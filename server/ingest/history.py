@@ -24,7 +24,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import updates
-from catalog.objects import TIMESTAMPS, UPSTREAM
+from catalog.objects.sources import TIMESTAMPS, UPSTREAM
 from catalog.source_definition import Envelope, Format
 from catalog.source_state import State
 from protocol.cdcv2.decoded import Decoded

@@ -9,7 +9,7 @@ from enum import StrEnum
 import structlog
 
 from catalog import source_state
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Conflict, Request

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.run import ByKey

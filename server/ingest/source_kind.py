@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from catalog.objects import Column, ObjectId
-from catalog.source_definition import Format, ForTables, Secret
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.secrets import Secret
+from catalog.source_definition import Format, ForTables
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.coordinator import Coordinator
 from server.ingest.decoder_pool import DecoderPool

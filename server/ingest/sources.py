@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from catalog.objects import ObjectId, Source
+from catalog.ids import ObjectId
+from catalog.objects.sources import Source
 from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks

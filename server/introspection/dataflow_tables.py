@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.plan.description import described, numbered

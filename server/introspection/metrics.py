@@ -13,8 +13,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from catalog.ids import ObjectId
 from catalog.log import LogSizes
-from catalog.objects import Index, ObjectId
+from catalog.objects.indexes import Index
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.runtime.computation import Recomputation
 from server.dataflow.runtime.hydration import State

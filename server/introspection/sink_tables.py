@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from catalog import builtin
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.state import CatalogState
 from server.coordinator.coordinator import SystemSource
 from server.egress.sink_task import SinkTask

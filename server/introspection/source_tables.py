@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from catalog import builtin
-from catalog.objects import ObjectId, Source, SourcePart, object_type
+from catalog.ids import ObjectId
+from catalog.objects.kinds import object_type
+from catalog.objects.sources import Source, SourcePart
 from catalog.state import CatalogState
 from server.coordinator.coordinator import SystemSource
 from server.ingest.ingestion import Status

@@ -8,27 +8,19 @@ import pyarrow as pa
 
 from catalog import builtin, updates
 from catalog.acls import acl_items
-from catalog.objects import (
-    QUICKSTART,
-    Connection,
-    DerivedRelation,
-    Hold,
-    Index,
-    MaterializedView,
-    NamedSecret,
-    ObjectId,
-    Relation,
-    Retained,
-    Sink,
-    Source,
-    SourceOutput,
-    SourcePart,
-    SourceTable,
-    SystemTable,
-    Table,
-    View,
-    object_type,
-)
+from catalog.ids import ObjectId
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.connections import Connection
+from catalog.objects.holds import Hold
+from catalog.objects.indexes import Index
+from catalog.objects.kinds import object_type
+from catalog.objects.relations import DerivedRelation, Relation, Retained
+from catalog.objects.secrets import NamedSecret
+from catalog.objects.sinks import Sink
+from catalog.objects.sources import Source, SourceOutput, SourcePart, SourceTable
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView, View
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.coordinator.coordinator import Coordinator, SystemSource

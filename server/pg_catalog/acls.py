@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from catalog.objects import Database, Domain, EnumType, Item, ObjectId, Relation, Schema
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.relations import Relation
+from catalog.objects.types import Domain, EnumType
 from catalog.roles import PUBLIC
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog.objects import Check, DerivedRelation, Index, Relation, Table
+from catalog.objects.columns import Check
+from catalog.objects.indexes import Index
+from catalog.objects.relations import DerivedRelation, Relation
+from catalog.objects.tables import Table
 from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog import builtin
-from catalog.ids import types_in
-from catalog.objects import DerivedRelation, Domain, EnumType, Index, ObjectId, Relation, Sequence, Table
+from catalog.ids import USER_OBJECTS, ObjectId, types_in
+from catalog.objects.indexes import Index
+from catalog.objects.relations import DerivedRelation, Relation
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number
@@ -96,7 +100,7 @@ def _of_columns(table: Table) -> Iterator[Row]:
     """The types of the columns, and what their defaults use."""
     for number, column in enumerate(table.columns, 1):
         type = column_type(column)[0]
-        if type >= oids.USER_OBJECTS:
+        if type >= USER_OBJECTS:
             yield _row(_relation(table.id, number), (oids.PG_TYPE, type, 0), "n")
         text = column.generated or column.default
         if text and not column.identity:
@@ -112,7 +116,7 @@ def _types_of(domain: Domain, visible: Visible) -> set[int]:
     """The OIDs of the user-defined types that a domain uses."""
     used = {oids.oid_of(id) for id in domain.depends_on if isinstance(visible.state.items.get(id), EnumType)}
     base = parse_type(domain.base).oid
-    return used | {base} if base >= oids.USER_OBJECTS else used
+    return used | {base} if base >= USER_OBJECTS else used
 
 
 def _views_of(visible: Visible) -> Iterator[DerivedRelation]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.foreign_keys import ForeignKey
-from catalog.objects import Column, Domain, Index, Relation, Table
+from catalog.objects.columns import Column
+from catalog.objects.indexes import Index
+from catalog.objects.relations import Relation
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.relations import attributes_of

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.objects import Column, Item, Table
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from server.pg_catalog import oids
 from server.sql.index_keys import key_column
 

@@ -22,9 +22,7 @@ from __future__ import annotations
 import zlib
 
 from catalog import builtin
-from catalog.ids import USER_OBJECTS as USER_OBJECTS
-from catalog.ids import user_oid
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId, user_oid
 from catalog.roles import MATERIALIZE, DefaultAclKey, MembershipKey
 
 PG_CATALOG, INFORMATION_SCHEMA = 11, 13270

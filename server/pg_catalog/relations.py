@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog import builtin
-from catalog.objects import Column, DerivedRelation, Index, Item, ObjectId, Relation, Table, is_temporary
+from catalog.ids import USER_OBJECTS, ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import Column
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import is_temporary
+from catalog.objects.relations import DerivedRelation, Relation
+from catalog.objects.tables import Table
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.acls import column_acl_of
@@ -129,7 +135,7 @@ def _class(
         "relrowsecurity": False,
         "relforcerowsecurity": False,
         "relispopulated": True,
-        "relreplident": "n" if oid < oids.USER_OBJECTS or kind in "vi" else "d",
+        "relreplident": "n" if oid < USER_OBJECTS or kind in "vi" else "d",
         "relispartition": False,
         "relrewrite": 0,
         "relfrozenxid": 0,

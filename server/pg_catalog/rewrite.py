@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from catalog.objects import SystemTable
+from catalog.objects.system_tables import SystemTable
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text

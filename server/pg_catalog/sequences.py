@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from catalog.objects import Sequence
+from catalog.objects.sequences import Sequence
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row

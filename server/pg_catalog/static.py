@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog.ids import user_oid
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.pg_catalog import RELATIONS, PgRelation
 from protocol.pgwire.types import parse_type, scalar
 

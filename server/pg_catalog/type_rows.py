@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog.ids import user_oid
-from catalog.objects import Domain, EnumType
+from catalog.objects.types import Domain, EnumType
 from protocol.pgwire.types import parse_type
 from server.pg_catalog.oids import function_oid
 from server.pg_catalog.static import Row, types_by_name

@@ -9,7 +9,13 @@ from functools import cached_property
 
 from catalog import builtin
 from catalog.acls import Acl, letters
-from catalog.objects import Domain, EnumType, Index, Item, ObjectId, Schema, SystemTable, Table
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Schema
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
 from catalog.roles import PUBLIC
 from catalog.state import CatalogState
 from protocol.pgwire.scalars import parse_text

@@ -8,7 +8,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.copy_options import CopyOptions

@@ -12,8 +12,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
-from catalog.objects import TEMPORARY, ObjectId, OnCommit, Schema, Table, Timestamp, temporary_schema_name
+from catalog.objects.namespaces import TEMPORARY, Schema, temporary_schema_name
+from catalog.objects.tables import OnCommit, Table
 from catalog.roles import MATERIALIZE
 from catalog.sequence_state import of_generations
 from catalog.state import CatalogState

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.cursors import Direction
 from server.sql.plan import Field

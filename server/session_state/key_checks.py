@@ -12,7 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

@@ -13,7 +13,7 @@ import time
 from collections.abc import Set
 from dataclasses import dataclass
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.decode import BINARY_FORMAT
 from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.cursor_rows import CurrentRows

@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from catalog.objects import Schema, Table
+from catalog.objects.namespaces import Schema
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.messages.backend import NoData, RowDescription
 from protocol.pgwire.types import PgType

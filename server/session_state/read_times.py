@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.session_state.transaction_errors import Session, not_readable, serialization_failure
 from server.timeline.frontiers import FullHolder, Holder, NotReadable
 

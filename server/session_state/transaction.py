@@ -22,9 +22,11 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from catalog import updates
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
 from catalog.log import Payload
-from catalog.objects import Item, ObjectId, Table, Timestamp
+from catalog.objects.catalog_object import Item
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.key_conflicts import Keys

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from catalog.objects import ObjectId
-from catalog.objects import Sequence as SequenceItem
+from catalog.ids import ObjectId
+from catalog.objects.sequences import Sequence as SequenceItem
 from catalog.roles import Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from catalog.objects import Column as CatalogColumn
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column as CatalogColumn
 from protocol.pgwire.types import INT8, PgType
 from server.sql.constant import Bindings, Evaluate
 from server.sql.expressions import Column, ColumnRef, Expression, walk

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.sql.constant import Bindings
 from server.sql.functions.syntax import conjuncts
 from server.sql.key_conditions import KeyCondition, key_conditions, numbers_of, selected

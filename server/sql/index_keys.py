@@ -6,7 +6,11 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from catalog.objects import Column, Index, ObjectId, Table, View
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.indexes import Index
+from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.state import CatalogState
 from server.sql.bind import Binder, PlanContext, relation_of
 from server.sql.expressions import Column as BoundColumn

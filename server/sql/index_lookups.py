@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catalog.objects import Index, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.indexes import Index
 from catalog.state import CatalogState
 from protocol.columnar.hashing import Hashes, key_codes
 from server.sql.conditions import parts

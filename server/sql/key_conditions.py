@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.types import PgType
 from server.sql.constant import Bindings
 from server.sql.expressions import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT4, INT8, TEXT, PgType, parse_type
 from server.sql.bind import PlanContext, other_tables

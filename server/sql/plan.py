@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeVar
 
-from catalog.objects import ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.bind import Binder, PlanContext, assigned

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Column, ColumnRef, Expression, SortKey, WindowCall
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from catalog.objects import Column as CatalogColumn
-from catalog.objects import Table
+from catalog.objects.columns import Column as CatalogColumn
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind import Binder, PlanContext, domains

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.updates import size_of
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import INT4

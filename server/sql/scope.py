@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catalog.objects import Domain, EnumType, Item, ObjectId, Relation, Source
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.relations import Relation
+from catalog.objects.sources import Source
+from catalog.objects.types import Domain, EnumType
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.expressions import Column, ColumnRef, Expression, walk

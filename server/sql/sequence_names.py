@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from catalog.objects import ObjectId
-from catalog.objects import Sequence as SequenceItem
+from catalog.ids import ObjectId
+from catalog.objects.sequences import Sequence as SequenceItem
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, quote_identifier, tokenize

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from catalog.objects import Column, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
 from protocol.pgwire.types import parse_type
 from server.sql.columns import ids
 from server.sql.expressions import ColumnRef, walk

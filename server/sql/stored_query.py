@@ -6,7 +6,9 @@ import functools
 
 from sqlglot import exp, parse_one
 
-from catalog.objects import DerivedRelation, Index, ObjectId, Relation
+from catalog.ids import ObjectId
+from catalog.objects.indexes import Index
+from catalog.objects.relations import DerivedRelation, Relation
 from catalog.state import CatalogState
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.parse import parse_query

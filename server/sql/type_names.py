@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catalog.ids import user_oid
-from catalog.objects import Domain, DomainUse, EnumType, Item, ObjectId
+from catalog.ids import ObjectId, user_oid
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import DomainUse
+from catalog.objects.types import Domain, EnumType
 from catalog.state import CatalogState
 from protocol.pgwire.enums import Enum
 from protocol.pgwire.errors import PgError, SqlState

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.types import BOOL, INT8
 from server.sql.columns import NewColumns
 from server.sql.conditions import all_of, parts

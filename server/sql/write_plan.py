@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from catalog.objects import Column as CatalogColumn
-from catalog.objects import ObjectId, Table
-from catalog.objects import Relation as CatalogRelation
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column as CatalogColumn
+from catalog.objects.relations import Relation as CatalogRelation
+from catalog.objects.tables import Table
 from catalog.updates import rows_schema
 from protocol.pgwire.decode import BadValue
 from protocol.pgwire.errors import PgError, SqlState

@@ -11,8 +11,10 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from catalog.ids import ObjectId
 from catalog.layout import Numbering
-from catalog.objects import Column, ObjectId, Table
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from server.coordinator.snapshot_cache import layout_of
 from server.execution.ddl.comments import BYTES_MAX as COMMENT_BYTES_MAX
 from server.sql.grammar.rules.objects import NAMES_MAX

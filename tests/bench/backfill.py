@@ -35,8 +35,8 @@ import pyarrow.parquet as pq
 import structlog
 from pyspark.sql import SparkSession
 
-from catalog.objects import ObjectId
-from catalog.objects import Table as CatalogTable
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table as CatalogTable
 from catalog.payloads import Payloads
 from catalog.source_definition import Encoding, Format
 from server.coordinator.committer import Request

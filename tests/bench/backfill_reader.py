@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.payloads import Payloads
 from catalog.source_definition import Encoding, Format
 from protocol.pgwire.copy_in import CopyDecoder

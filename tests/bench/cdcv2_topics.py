@@ -28,7 +28,8 @@ import pyarrow as pa
 import structlog
 import uvloop
 
-from catalog.objects import Column, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.avro.schema import parse_schema

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Frontiers, Log
-from catalog.objects import ObjectId, Table, Timestamp
+from catalog.objects.tables import Table
 from catalog.payloads import Payloads
 from catalog.store import Store
 from server.coordinator.snapshot_cache import SnapshotCache, collection_schema

@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import ObjectId, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from server.sql.plan import QueryPlan
 from tests.server.states import planned_for_maintenance, state_with_tables

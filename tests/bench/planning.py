@@ -7,7 +7,9 @@ import time
 
 import sqlglot
 
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from server.frontend.query_cache import Cache
 from server.sql.grammar.parse import parse_query

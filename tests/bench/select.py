@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.dataflow.runtime.computation import compute
 from server.spark.embedded.jvm import default_archive_directory
 from server.spark.engine import SparkEngine

@@ -24,7 +24,11 @@ import pyarrow as pa
 import uvloop
 
 from catalog import updates
-from catalog.objects import Column, Connection, ObjectId, Sink, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.connections import Connection
+from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from catalog.source_definition import Encoding, Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.spark.engine import SparkEngine
 from tests.bench.engines import with_engine

@@ -18,8 +18,8 @@ from random import Random
 
 import psycopg
 
-from catalog.objects import Table as CatalogTable
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
+from catalog.objects.tables import Table as CatalogTable
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.plan.lowering import NoRule
 from server.spark.embedded.jvm import default_archive_directory

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from catalog import log as module
 from catalog import updates as u
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Batch, Frontiers, Log, Payload
-from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
 from catalog.payloads import Payloads
 from catalog.store import Store

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from catalog.check import check
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import INLINE_BYTES, Frontiers, Log
-from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError
 from tests.data import make_catalog_v3 as sample

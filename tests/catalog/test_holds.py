@@ -9,7 +9,7 @@ import pytest
 
 from catalog import holds
 from catalog.holds import HoldPosition, Status
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from catalog.store import Store
 
 A, B = ObjectId("u1"), ObjectId("u2")

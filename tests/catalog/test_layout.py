@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from catalog import log as module
 from catalog import updates as u
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Altered, Layout, Numbering, decoded, encoded
 from catalog.log import Batch, Frontiers, Log, Payload
-from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.catalog.strategies import plain

@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from catalog import log as module
 from catalog import updates as u
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Batch, Compacted, Damaged, Dropped, Frontiers, Log, Payload
-from catalog.objects import ObjectId, Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, plain

@@ -14,30 +14,22 @@ from hypothesis import strategies as st
 
 from catalog import builtin, persistence
 from catalog.acls import Acl, AclItem
+from catalog.ids import ObjectId
 from catalog.keys import Key
-from catalog.objects import (
-    SEQUENCE_COLUMNS,
-    Check,
-    Column,
-    Connection,
-    Database,
-    Hold,
-    Index,
-    Item,
-    MaterializedView,
-    NamedSecret,
-    ObjectId,
-    Relation,
-    Schema,
-    Sequence,
-    Source,
-    SourceTable,
-    Subsource,
-    Table,
-    View,
-)
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import Check, Column
+from catalog.objects.connections import Connection
+from catalog.objects.holds import Hold
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.relations import Relation
+from catalog.objects.secrets import NamedSecret, Secret
+from catalog.objects.sequences import SEQUENCE_COLUMNS, Sequence
+from catalog.objects.sources import Source, SourceTable, Subsource
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView, View
 from catalog.roles import MATERIALIZE, PUBLIC, DefaultAclKey, Membership, MembershipKey, Privilege, Role
-from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include, Secret
+from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include
 from catalog.state import CatalogState, NameTaken
 from catalog.store import Store
 from tests.examples import examples

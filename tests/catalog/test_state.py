@@ -7,18 +7,14 @@ from dataclasses import replace
 import pytest
 
 from catalog import builtin
-from catalog.objects import (
-    Column,
-    Database,
-    DerivedRelation,
-    Index,
-    Item,
-    MaterializedView,
-    ObjectId,
-    Schema,
-    Table,
-    View,
-)
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import Column
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView, View
 from catalog.state import CatalogState, InUse, NameTaken
 
 DB, OTHER_DB = Database(ObjectId("u1"), "materialize"), Database(ObjectId("u20"), "other")

@@ -21,9 +21,10 @@ import pytest
 
 from catalog import holds, migrations, persistence, source_state
 from catalog.collection_errors import CollectionErrors
+from catalog.ids import Timestamp
 from catalog.log import INLINE_BYTES, Frontiers, Log
 from catalog.migrations import MIGRATIONS
-from catalog.objects import NamedSecret, Timestamp
+from catalog.objects.secrets import NamedSecret
 from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege
 from catalog.store import FREE_PAGES_KEPT, Fenced, Store, StoreError, Undecided

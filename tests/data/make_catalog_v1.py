@@ -14,9 +14,14 @@ import pyarrow as pa
 
 from catalog import persistence
 from catalog import updates as u
+from catalog.ids import ObjectId, Timestamp
 from catalog.keys import Key
 from catalog.log import Frontiers, Log, Payload
-from catalog.objects import Column, Database, Index, MaterializedView, ObjectId, Schema, Table, Timestamp, View
+from catalog.objects.columns import Column
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView, View
 from catalog.payloads import Payloads
 from catalog.store import Store
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import persistence
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.roles import MATERIALIZE, Role
 from catalog.store import Store
 from tests.data import make_catalog_v9 as v9

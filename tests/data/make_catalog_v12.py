@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 from catalog.acls import AclItem
+from catalog.ids import ObjectId
 from catalog.migrations import MIGRATIONS
-from catalog.objects import ObjectId
 from catalog.roles import MATERIALIZE, PUBLIC, Membership, MembershipKey, Privilege
 from tests.data import make_catalog_v1 as v1
 from tests.data import make_catalog_v3 as v3

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from catalog.acls import AclItem
 from catalog.migrations import MIGRATIONS
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from catalog.roles import MATERIALIZE, DefaultAclKey, Privilege
 from tests.data import make_catalog_v1 as v1
 from tests.data import make_catalog_v3 as v3

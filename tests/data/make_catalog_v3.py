@@ -14,8 +14,9 @@ from pathlib import Path
 from catalog import holds, persistence
 from catalog.acls import AclItem
 from catalog.holds import HoldPosition, Status
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Frontiers, Log
-from catalog.objects import Hold, ObjectId, Timestamp
+from catalog.objects.holds import Hold
 from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role
 from catalog.store import Store

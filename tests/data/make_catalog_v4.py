@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import persistence
+from catalog.ids import Timestamp
 from catalog.log import Frontiers, Log
-from catalog.objects import Timestamp
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.data import make_catalog_v1 as v1

@@ -10,16 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import persistence, source_state
-from catalog.objects import (
-    Column,
-    Connection,
-    NamedSecret,
-    ObjectId,
-    Source,
-    SourceTable,
-    Subsource,
-)
-from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include, Secret
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.connections import Connection
+from catalog.objects.secrets import NamedSecret, Secret
+from catalog.objects.sources import Source, SourceTable, Subsource
+from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include
 from catalog.store import Store
 from tests.data import make_catalog_v5 as v5
 from tests.data.make_catalog_v1 import PUBLIC

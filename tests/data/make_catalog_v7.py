@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from catalog.collection_errors import CollectionError, CollectionErrors
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from catalog.store import Store
 from tests.data import make_catalog_v6 as v6
 

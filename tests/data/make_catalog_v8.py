@@ -10,7 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import persistence, source_state
-from catalog.objects import Column, ObjectId, Sink, Source
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.sinks import Sink
+from catalog.objects.sources import Source
 from catalog.source_definition import Encoding, Envelope, Format
 from catalog.store import Store
 from tests.data import make_catalog_v7 as v7

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from catalog import persistence, source_state
-from catalog.objects import Connection, ObjectId, Sink
+from catalog.ids import ObjectId
+from catalog.objects.connections import Connection
+from catalog.objects.sinks import Sink
 from catalog.store import Store
 from tests.data import make_catalog_v8 as v8
 from tests.data.make_catalog_v1 import PUBLIC

@@ -16,7 +16,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from catalog.objects import MaterializedView
+from catalog.objects.views import MaterializedView
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import schema_text
 from protocol.cdcv2.json_form import JsonDecoder

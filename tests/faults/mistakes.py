@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from catalog import directory, holds, payloads
 from catalog.holds import HoldPosition
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Batch, Log, Payload
-from catalog.objects import ObjectId, Timestamp
 from catalog.oracle import Oracle
 from catalog.sequence_state import Position
 from catalog.store import Store

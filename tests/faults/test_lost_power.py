@@ -21,7 +21,9 @@ import pytest
 
 from catalog import holds, persistence, sequence_state
 from catalog.log import Log
-from catalog.objects import Hold, Sequence, Table
+from catalog.objects.holds import Hold
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
 from catalog.payloads import Payloads
 from catalog.store import Store, StoreError
 from server.coordinator.snapshot_cache import collection_schema

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import source_state
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.source_definition import Format
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request

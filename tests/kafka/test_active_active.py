@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from catalog.objects import MaterializedView
+from catalog.objects.views import MaterializedView
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerThread
 from tests.kafka.active_active import (

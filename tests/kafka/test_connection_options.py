@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError
 from server.ingest.kafka import consumer as consumers
 from server.ingest.kafka.brokers import Brokers

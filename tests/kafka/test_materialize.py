@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from catalog import source_state
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import AvroEncoder, schema_text

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from catalog.ids import ObjectId
-from catalog.objects import Column, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from protocol.avro.schema import Record, Type
 from protocol.pgwire.errors import PgError
 from server.ingest.kafka.registry import SCHEMA_BYTES_MAX, SchemaRegistry, Undecodable

@@ -17,8 +17,10 @@ import confluent_kafka
 import fastavro
 import pytest
 
-from catalog.objects import ObjectId, Table, Timestamp
-from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include, Secret
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.secrets import Secret
+from catalog.objects.tables import Table
+from catalog.source_definition import Encoding, Envelope, Format, ForTables, Include
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catalog import builtin
-from catalog.objects import Column, Database, ObjectId, Schema, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, QueryPlan, plan_query

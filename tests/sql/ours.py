@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from catalog import updates
 from catalog.enum_positions import first_positions
-from catalog.ids import USER_OBJECTS
-from catalog.objects import Check, Domain, EnumType, ObjectId, Table, Timestamp
-from catalog.objects import Column as CatalogColumn
+from catalog.ids import USER_OBJECTS, ObjectId, Timestamp
+from catalog.objects.columns import Check
+from catalog.objects.columns import Column as CatalogColumn
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import column_of, parse_text

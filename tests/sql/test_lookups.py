@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Index, ObjectId, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.indexes import Index
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.columnar.hashing import key_codes
 from protocol.pgwire.errors import PgError

@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger
 from server.dataflow.arrangements.projected_arrangement import ProjectedArrangement
 from server.dataflow.arrangements.run import ByKey, Sorting

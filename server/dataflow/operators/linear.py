@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from server.dataflow.operators.operator import (
     VERSION_FIELD,

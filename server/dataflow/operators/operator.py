@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar.hashing import Hashes, distinct_hashes, key_codes
 from server.dataflow.arrangements.arrangement import Arrangement

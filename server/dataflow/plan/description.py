@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.dataflow.plan.nodes import (
     AccumulableAggregate,
     Concat,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.types import INT8
 from server.sql.columns import NewColumns, ids
 from server.sql.expressions import Column, ColumnRef, Literal, walk, walk_all

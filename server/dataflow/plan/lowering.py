@@ -26,7 +26,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.types import BOOL, INT8, is_row
 from server.dataflow.plan.extremes import CallValues, adds_up_by_value, extreme
 from server.dataflow.plan.late_columns import late_form

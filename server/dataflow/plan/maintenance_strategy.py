@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.plan.lowering import NoRule, delta_plan
 from server.dataflow.plan.nodes import Node

@@ -13,7 +13,7 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.dataflow.plan.late_columns import LateForm
 from server.sql.direct_scan import DirectScan
 from server.sql.relations import Relation

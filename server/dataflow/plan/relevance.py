@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.dataflow.plan.nodes import Linear, Node, Source, nodes_of
 from server.sql.constant import Bindings
 from server.sql.functions.syntax import conjuncts

@@ -17,7 +17,7 @@ import pyarrow as pa
 from prometheus_client import Histogram
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
 from server.dataflow.plan.relevance import KeyValues

@@ -31,7 +31,9 @@ from typing import Protocol
 import pyarrow as pa
 import structlog
 
-from catalog.objects import Index, MaterializedView, ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.indexes import Index
+from catalog.objects.views import MaterializedView
 from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.dataflow.plan.relevance import KeyValues

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import structlog
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.runtime.metrics import CANCELED, ERROR, OK, Metrics
 
 PROGRESS_S = 5.0  # between log entries; a shorter hydration has none

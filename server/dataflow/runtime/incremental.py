@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from catalog.updates import DIFF
 from protocol.columnar.gather import rows_at
 from server.dataflow.arrangements.arrangement import Arrangement

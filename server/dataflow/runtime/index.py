@@ -19,7 +19,8 @@ import pyarrow as pa
 import structlog
 
 from catalog import updates
-from catalog.objects import Index, ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.indexes import Index
 from protocol.columnar.hashing import Hashes
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Arrangement, Arranger

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.dataflow.plan.relevance import KeyValues
 
 ROWS_MAX = 8_192  # of changes that are examined; larger changes concern every dataflow that reads the collection

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.inputs import Inputs
 from server.dataflow.plan.relevance import KeyValues

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.stream.consolidation import RESIDENT_BYTES, consolidated
 from server.dataflow.stream.feed import Entry, Feed

@@ -21,7 +21,7 @@ import pyarrow as pa
 import structlog
 
 from catalog import spill
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.stream.encoding import Encoded
 from server.timeline.frontiers import Pulse

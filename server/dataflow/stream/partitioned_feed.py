@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.columnar.hashing import Hashes, key_hashes
 from server.dataflow.stream.feed import Entry, Feed, FeedGroup
 from server.dataflow.stream.selection import Selection, Shape

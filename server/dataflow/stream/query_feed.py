@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.stream.accumulated import Accumulated
 from server.dataflow.stream.feed import Feed

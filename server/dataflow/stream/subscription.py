@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import TIMESTAMP_MAX, Timestamp
+from catalog.ids import TIMESTAMP_MAX, Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream.feed import Entry, Feed, Reader
 from server.dataflow.stream.snapshot_stream import SnapshotStream

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog import directory
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.downstream import Written
 from server.egress.net_changes import Pairs

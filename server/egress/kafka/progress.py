@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catalog.objects import Timestamp
-from catalog.source_definition import Secret
+from catalog.ids import Timestamp
+from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError, SqlState
 from server.egress.kafka.topic import Topic
 from server.ingest.kafka.consumer import TopicConsumer

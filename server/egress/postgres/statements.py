@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.ingest.postgres.replication import identifier, quoted
 
 STAGING = "tidewire_staging"

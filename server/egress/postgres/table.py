@@ -14,7 +14,7 @@ import asyncio
 
 import pyarrow as pa
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT8
 from server.egress.downstream import Written

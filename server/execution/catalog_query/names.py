@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from catalog.objects import EnumType, SystemTable
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.types import EnumType
 from catalog.pg_catalog import PgRelation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, TEXT, TIMESTAMPTZ, PgType, named_type

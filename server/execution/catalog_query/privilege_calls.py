@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.roles import Privilege, Through
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges

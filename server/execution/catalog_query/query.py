@@ -8,7 +8,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from catalog import builtin
-from catalog.objects import Item, SystemTable
+from catalog.objects.catalog_object import Item
+from catalog.objects.system_tables import SystemTable
 from protocol.pgwire.types import BOOL, JSON, OID, TEXT, PgType, array_of, named_type, numeric, parse_type
 from server.execution.catalog_query.names import names_of
 from server.execution.catalog_query.session_rows import catalog_rows, uncached_relations

@@ -10,7 +10,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Sequence
+from catalog.ids import ObjectId
+from catalog.objects.sequences import Sequence
 from catalog.roles import Privilege, Through
 from server.authorization import privileges
 from server.coordinator.activity import Observation, SessionEntry

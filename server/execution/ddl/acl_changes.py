@@ -16,7 +16,7 @@ from catalog.acls import (
     with_items,
     without_items,
 )
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

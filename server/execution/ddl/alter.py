@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import (
-    TEMPORARY,
-    Database,
-    Domain,
-    EnumType,
-    Index,
-    Item,
-    MaterializedView,
-    Relation,
-    Retained,
-    Schema,
-    Sequence,
-    Table,
-    View,
-    is_temporary,
-)
+from catalog.objects.catalog_object import Item
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import TEMPORARY, Database, Schema, is_temporary
+from catalog.objects.relations import Relation, Retained
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
+from catalog.objects.views import MaterializedView, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState

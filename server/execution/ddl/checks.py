@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catalog.objects import Check, Table
+from catalog.objects.columns import Check
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl.columns import check_number_of_checks
 from server.execution.ddl.foreign_keys import constraint_names, with_references

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import Relation
+from catalog.objects.relations import Relation
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from catalog.objects import Connection, NamedSecret, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.connections import Connection
+from catalog.objects.secrets import NamedSecret
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges

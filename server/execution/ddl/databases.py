@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catalog.acls import AclItem
-from catalog.objects import Database, Schema
+from catalog.objects.namespaces import Database, Schema
 from catalog.roles import PUBLIC, Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from catalog.acls import Acl, built_in_acl, in_order, without_role
-from catalog.objects import Domain, ObjectId, Schema, Sequence, Table
+from catalog.ids import ObjectId
+from catalog.objects.namespaces import Schema
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain
 from catalog.roles import DefaultAclKey, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState

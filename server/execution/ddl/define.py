@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from catalog.objects import Hold, Table
+from catalog.objects.holds import Hold
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl import (

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import Check, DerivedRelation, Domain, Index, MaterializedView, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Check
+from catalog.objects.indexes import Index
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.types import Domain
+from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from catalog import objects
-from catalog.objects import Database, Item, ObjectId, Schema, Table
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.sequences import Sequence as SequenceItem
+from catalog.objects.tables import Table
 from catalog.state import CatalogState, InUse
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
@@ -66,7 +69,7 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             check_kind(found, statement.kind, dropping=True)
             refuse_system_table(found)
             privileges.require_drop(state, context.role, found)
-            if isinstance(found, objects.Sequence) and found.is_identity:
+            if isinstance(found, SequenceItem) and found.is_identity:
                 raise _required(state, found)
             return state.without_item(found.id, cascade=statement.cascade)
 
@@ -78,7 +81,7 @@ def _end_sessions(context: Context, database: Database) -> None:
             context.signal("pg_terminate_backend", process_id)
 
 
-def _required(state: CatalogState, sequence: objects.Sequence) -> PgError:
+def _required(state: CatalogState, sequence: SequenceItem) -> PgError:
     """The error for DROP of the sequence of an identity column."""
     assert sequence.owner_table is not None
     column = f"column {sequence.owner_column} of table {state.items[sequence.owner_table].name}"

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catalog.foreign_keys import FOREIGN_KEYS_MAX, ForeignKey
-from catalog.objects import TEMPORARY, ObjectId, Table, is_temporary, with_article
+from catalog.ids import ObjectId
+from catalog.objects.kinds import with_article
+from catalog.objects.namespaces import TEMPORARY, is_temporary
+from catalog.objects.tables import Table
 from catalog.state import CatalogState, key_of_columns
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType, parse_type

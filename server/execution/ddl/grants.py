@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from catalog.acls import NONE, Acl, Privileges
-from catalog.objects import QUICKSTART, Domain, ObjectId, Relation, Sequence, applicable_privileges, with_article
+from catalog.ids import ObjectId
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.kinds import applicable_privileges, with_article
+from catalog.objects.relations import Relation
+from catalog.objects.sequences import Sequence
+from catalog.objects.types import Domain
 from catalog.roles import COLUMN_PRIVILEGES, Privilege
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog.holds import Status
-from catalog.objects import Hold, Item, ObjectId, Retained, SystemTable, Timestamp, View, WrittenCollection
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.catalog_object import Item
+from catalog.objects.holds import Hold
+from catalog.objects.relations import Retained, WrittenCollection
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.views import View
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import INTERVAL, MZ_TIMESTAMP, TEXT

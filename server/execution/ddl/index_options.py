@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.objects import Column, Relation
+from catalog.objects.columns import Column
+from catalog.objects.relations import Relation
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.pg_catalog.static import default_class, operator_class, types_by_oid

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from catalog.objects import QUICKSTART, Index, Relation, View
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.indexes import Index
+from catalog.objects.relations import Relation
+from catalog.objects.views import View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState

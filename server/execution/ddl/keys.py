@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from catalog.ids import ObjectId
 from catalog.keys import KEYS_MAX, Key
-from catalog.objects import Column, ObjectId, Table
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type

@@ -6,23 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.objects import (
-    Connection,
-    Domain,
-    EnumType,
-    Hold,
-    Index,
-    Item,
-    MaterializedView,
-    NamedSecret,
-    Sequence,
-    Sink,
-    Source,
-    SourceTable,
-    Subsource,
-    Table,
-    View,
-)
+from catalog.objects.catalog_object import Item
+from catalog.objects.connections import Connection
+from catalog.objects.holds import Hold
+from catalog.objects.indexes import Index
+from catalog.objects.secrets import NamedSecret
+from catalog.objects.sequences import Sequence
+from catalog.objects.sinks import Sink
+from catalog.objects.sources import Source, SourceTable, Subsource
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
+from catalog.objects.views import MaterializedView, View
 from catalog.state import CatalogState
 from protocol.pgwire.types import TEXT
 from server.execution.ddl import (

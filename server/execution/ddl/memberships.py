@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.roles import MATERIALIZE, Membership, MembershipKey, Role, Through
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from catalog.objects import KINDS, Database, Domain, EnumType, Item, Schema, SystemTable, with_article
+from catalog.objects.catalog_object import Item
+from catalog.objects.kinds import KINDS, with_article
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.types import Domain, EnumType
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.session_state.context import Context

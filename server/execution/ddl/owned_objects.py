@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from catalog.acls import Acl, without_role
-from catalog.objects import Database, Item, ObjectId, Schema, Table
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.tables import Table
 from catalog.roles import MATERIALIZE, Role
 from catalog.state import CatalogState, InUse
 from protocol.pgwire.errors import PgError, SqlState

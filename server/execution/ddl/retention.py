@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catalog.objects import Item, Retained
+from catalog.objects.catalog_object import Item
+from catalog.objects.relations import Retained
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import INTERVAL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import Schema
+from catalog.objects.namespaces import Schema
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import NamedSecret
-from catalog.source_definition import Secret
+from catalog.objects.secrets import NamedSecret, Secret
 from catalog.state import CatalogState, NameTaken
 from server.authorization import privileges
 from server.execution.ddl.named_objects import altered_item, unless_exists

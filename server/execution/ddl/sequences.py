@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catalog.objects import SEQUENCE_COLUMNS, Column, ObjectId, Table
-from catalog.objects import Sequence as SequenceItem
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.sequences import SEQUENCE_COLUMNS
+from catalog.objects.sequences import Sequence as SequenceItem
+from catalog.objects.tables import Table
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT2, INT4, INT8, PgType, parse_type

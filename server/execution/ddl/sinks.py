@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 
-from catalog.objects import Collection, ObjectId, Sink
+from catalog.ids import ObjectId
+from catalog.objects.relations import Collection
+from catalog.objects.sinks import Sink
 from catalog.roles import Privilege
 from catalog.source_definition import Envelope
 from catalog.state import CatalogState, NameTaken

@@ -7,17 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from catalog.objects import (
-    TIMESTAMPS,
-    UPSTREAM,
-    Column,
-    ObjectId,
-    Source,
-    SourceOutput,
-    SourcePart,
-    SourceTable,
-    Subsource,
-)
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.sources import TIMESTAMPS, UPSTREAM, Source, SourceOutput, SourcePart, SourceTable, Subsource
 from catalog.roles import Privilege
 from catalog.source_definition import Envelope, Format, ForTables
 from catalog.state import CatalogState, InUse, NameTaken

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import catalog.keys
-from catalog.objects import Column, DerivedRelation, ObjectId, Table
-from catalog.objects import Sequence as SequenceItem
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.sequences import Sequence as SequenceItem
+from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.types import parse_type

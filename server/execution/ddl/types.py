@@ -7,16 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from catalog.enum_positions import first_positions, position_between
-from catalog.objects import (
-    DerivedRelation,
-    Domain,
-    EnumType,
-    Index,
-    Item,
-    MaterializedView,
-    ObjectId,
-    Table,
-)
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.indexes import Index
+from catalog.objects.relations import DerivedRelation
+from catalog.objects.tables import Table
+from catalog.objects.types import Domain, EnumType
+from catalog.objects.views import MaterializedView
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import PgType

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog.objects import DerivedRelation, Relation, Sequence, Sink, Table
+from catalog.objects.relations import DerivedRelation, Relation
+from catalog.objects.sequences import Sequence
+from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges

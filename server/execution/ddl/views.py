@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from catalog.objects import (
-    QUICKSTART,
-    Collection,
-    Column,
-    DerivedRelation,
-    Item,
-    MaterializedView,
-    ObjectId,
-    View,
-    is_temporary,
-)
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.clusters import QUICKSTART
+from catalog.objects.columns import Column
+from catalog.objects.namespaces import is_temporary
+from catalog.objects.relations import Collection, DerivedRelation
+from catalog.objects.views import MaterializedView, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.avro.columns import columns_of
 from protocol.avro.container import (
     HEADER_BYTES_MAX,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.copy_text import Lines

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.objects import Column, Timestamp
+from catalog.ids import Timestamp
+from catalog.objects.columns import Column
 from server.ingest.files.raw_lines import LINE_BYTES_MAX, RawLines, check_length, tables_of
 from server.ingest.files.regular_file import opened
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.regular_file import opened
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from server.ingest.generators.columns import Ints, numbered, random_ints, random_words, table, times
 from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Output

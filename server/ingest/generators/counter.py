@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from server.ingest.generators.columns import table
 from server.ingest.option_values import OptionValues
 from server.ingest.source_kind import Output

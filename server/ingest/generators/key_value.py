@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import Envelope, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.generators.columns import Ints, random_bits, table

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.source_definition import Envelope
 from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from server.ingest.generators.columns import (
     Ints,
     dates,

@@ -14,7 +14,7 @@ from time import monotonic
 
 from confluent_kafka import KafkaError
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from server.ingest.upstream import UpstreamError
 
 HANDSHAKE_S = 2.0  # for the handshake that finds out why a certificate is not accepted

@@ -22,7 +22,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.brokers import Brokers
 from server.ingest.kafka.messages import Messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence, Set
 
-from catalog.objects import TIMESTAMPS
+from catalog.objects.sources import TIMESTAMPS
 from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.history import check_timestamps, stall_timeout_s

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format, Include
 from protocol.avro.columns import AvroColumn, columns_of
 from protocol.avro.decoder import Path, Wanted

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from protocol.avro.schema import SchemaError, Type, parse_schema
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.upstream import UpstreamError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.source_definition import Encoding, Format
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.layout import Schemas

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog.collection_errors import CollectionError
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.source_definition import Envelope as EnvelopeKind
 from catalog.source_definition import Format
 from catalog.source_state import State

@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.postgres import login_guard
 from server.ingest.source_kind import Options

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import ForTables
 from protocol.pgoutput.messages import ReplicaIdentity
 from protocol.pgwire.errors import PgError, SqlState

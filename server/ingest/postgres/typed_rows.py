@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from catalog import updates
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.pgoutput import BadText
 from protocol.pgoutput.messages import Relation
 from protocol.pgoutput.rows import Mask, Positions, Tuples, decode

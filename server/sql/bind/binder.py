@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from catalog.objects import ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from catalog.objects import Domain, DomainUse
+from catalog.objects.columns import DomainUse
+from catalog.objects.types import Domain
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4, PgType, array_of, named_type
 from server.sql.bind import mz_timestamps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import DomainUse
+from catalog.objects.columns import DomainUse
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, TEXT
 from server.sql.bind.binder import Binder

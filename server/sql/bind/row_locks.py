@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from catalog.objects import ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind.binder import Binder
 from server.sql.bind.from_item import FromItem

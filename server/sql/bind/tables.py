@@ -7,8 +7,10 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from catalog.objects import Relation as CatalogRelation
-from catalog.objects import Sequence, Table, View
+from catalog.objects.relations import Relation as CatalogRelation
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
+from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.sql.bind.binder import Binder

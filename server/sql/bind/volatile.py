@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from catalog.objects import Sequence as SequenceItem
+from catalog.objects.sequences import Sequence as SequenceItem
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT8, TEXT
 from server.sql.bind.binder import Binder, Replacement

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.types import BOOL
 from server.sql.columns import ids, named
 from server.sql.conditions import all_of, filtered, never_fails, parts

@@ -9,7 +9,9 @@ import pytest
 
 from catalog import persistence
 from catalog.acls import AclItem
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.roles import MATERIALIZE, Privilege, Role
 from catalog.state import CatalogState
 from catalog.store import Store

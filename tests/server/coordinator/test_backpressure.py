@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.coordinator.backpressure import Backpressure
 from server.runtime.metrics import Metrics
 from tests.fix_server import ServerThread

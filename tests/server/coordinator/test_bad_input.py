@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from server.coordinator.committer import Request
 from tests.fix_server import ServerThread
 from tests.server.coordinator.test_dataflows import Connection, changes, connected, follow, rows

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from catalog.collection_errors import CollectionError
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from catalog.store import FILE
 from server.coordinator.committer import Conflict, Request
 from tests.fix_server import ServerThread

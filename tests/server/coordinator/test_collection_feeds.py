@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.coordinator.collection_feeds import CollectionFeeds
 
 A, B, C = ObjectId("u1"), ObjectId("u2"), ObjectId("u3")

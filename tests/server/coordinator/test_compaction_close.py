@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import MERGE_BATCHES, Dropped, Log
-from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.updates import DIFF
 from server.coordinator.committer import Request
 from server.coordinator.compaction import compact_collection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.dataflows import Dataflows
 from server.coordinator.tasks import BackgroundTasks

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from catalog.objects import Index
+from catalog.objects.indexes import Index
 from catalog.state import CatalogState
 from server.spark.engine import SparkEngine
 from server.sql.plan import QueryPlan

@@ -15,8 +15,12 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import Log
-from catalog.objects import Column, MaterializedView, ObjectId, Sequence, Table, Timestamp
+from catalog.objects.columns import Column
+from catalog.objects.sequences import Sequence
+from catalog.objects.tables import Table
+from catalog.objects.views import MaterializedView
 from catalog.payloads import Payloads
 from catalog.store import Store
 from protocol.pgwire.errors import SqlState

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.holds import HoldPosition, Status
-from catalog.objects import Column, Database, Hold, Index, ObjectId, Schema, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.columns import Column
+from catalog.objects.holds import Hold
+from catalog.objects.indexes import Index
+from catalog.objects.namespaces import Database, Schema
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.holds import Advance, Holds, Moves, Overdue

@@ -12,7 +12,11 @@ import pytest
 
 from catalog import holds
 from catalog.holds import HoldPosition, Status
-from catalog.objects import Column, Hold, Item, ObjectId, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import Column
+from catalog.objects.holds import Hold
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Request

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.coordinator.key_conflicts import BYTES_MAX, ROWS_MAX, WRITES_MAX, Keys, RecentWrites, Write
 from server.sql.key_conditions import selected
 

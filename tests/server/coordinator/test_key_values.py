@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.pgwire.types import parse_type
 from server.coordinator.key_codes import KeyLayout
 from server.coordinator.key_indexes import EnforcedKey

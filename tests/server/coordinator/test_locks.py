@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.locks import ADD, EXCLUSIVE, TableLocks

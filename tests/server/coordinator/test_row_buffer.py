@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.ids import ObjectId, Timestamp
 from catalog.log import INLINE_BYTES, Log
-from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from server.coordinator import row_buffer
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator

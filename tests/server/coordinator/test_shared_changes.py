@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
+from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Numbering
 from catalog.log import INLINE_BYTES, Log
-from catalog.objects import Column, ObjectId, Table, Timestamp
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from server.coordinator.committer import Commit, Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
+from catalog.ids import ObjectId
 from catalog.log import Compacted, Log
-from catalog.objects import Column, ObjectId, Table
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from server.coordinator import recent_changes, snapshot_cache
 from server.coordinator.snapshot_cache import SnapshotCache, collection_schema
 

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.coordinator.system_table_history import SystemTableHistory, SystemTableRows
 from server.timeline.frontiers import RETENTION_MS, Frontiers, NotReadable
 

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import ObjectId, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.types import parse_type
 from server.dataflow.arrangements.arrangement import Arranger

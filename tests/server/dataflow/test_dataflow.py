@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Column, MaterializedView, ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.columns import Column
+from catalog.objects.views import MaterializedView
 from catalog.updates import DIFF_FIELD
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.plan.relevance import KeyValues

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.operators.distinct_values import DistinctValuesOperator

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from protocol.columnar import hashing
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements import file_arrangement

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.plan import late_columns, nodes
 from server.dataflow.plan.late_columns import LateForm, LateView

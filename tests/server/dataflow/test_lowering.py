@@ -7,7 +7,9 @@ from functools import cache
 
 import pytest
 
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from server.dataflow.plan.description import explained_delta
 from server.dataflow.plan.lowering import NoRule, delta_plan

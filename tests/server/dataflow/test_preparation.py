@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.spark import Engine
 from server.spark.engine import SparkEngine

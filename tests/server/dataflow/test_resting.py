@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime import resting
 from server.dataflow.runtime.resting import Resting

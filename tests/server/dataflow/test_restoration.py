@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from protocol.pgwire.errors import PgError
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.arrangements.shared import SharedArrangements

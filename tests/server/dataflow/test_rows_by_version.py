@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar import hashing
 from server.dataflow.operators import versions

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.columnar.hashing import key_codes
 from server.dataflow.arrangements import file_arrangement
 from server.dataflow.arrangements.arrangement import Arranger, Storage

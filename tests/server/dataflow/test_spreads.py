@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.dataflow.plan.nodes import Recompute, nodes_of

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.spark.engine import SparkEngine
 from tests.catalog.strategies import pairs

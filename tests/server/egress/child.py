@@ -10,7 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Column, ObjectId, Sink, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from catalog.source_definition import Encoding, Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

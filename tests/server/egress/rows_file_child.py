@@ -11,7 +11,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from catalog.objects import ObjectId, Sink
+from catalog.ids import ObjectId
+from catalog.objects.sinks import Sink
 from catalog.source_definition import Encoding, Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.cdcv2.messages import DIFF, TIME
 from server.egress import parts
 from server.egress.downstream import Written

@@ -16,7 +16,9 @@ import psycopg
 import pytest
 
 import tidewire
-from catalog.objects import Collection, MaterializedView, Source
+from catalog.objects.relations import Collection
+from catalog.objects.sources import Source
+from catalog.objects.views import MaterializedView
 from server.coordinator import upstream_times
 from tests.fix_server import ServerThread
 from tests.kafka.active_active import Server as Process

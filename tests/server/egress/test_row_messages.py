@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.ids import ObjectId
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from server.egress.kafka.schemas import key_columns, key_schema, value_schema
 from server.egress.net_changes import NONE, Pairs

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from catalog.source_definition import Envelope
 from server.coordinator.coordinator import Coordinator
 from server.egress.file import rows_file

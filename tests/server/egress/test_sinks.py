@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.avro.container import parse_header
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import AvroEncoder, schema_text

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from catalog.objects import Index
+from catalog.objects.indexes import Index
 from server.coordinator.coordinator import Coordinator
 from server.spark.engine import SparkEngine
 from tests.fix_server import ServerProcess, ServerThread

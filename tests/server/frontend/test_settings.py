@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from catalog.objects import QUICKSTART
+from catalog.objects.clusters import QUICKSTART
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
 

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 from catalog import source_state
-from catalog.objects import Column, ObjectId, Source
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.sources import Source
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.cdcv2.messages import END
 from server.ingest.sources import Sources

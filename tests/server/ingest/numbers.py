@@ -7,7 +7,9 @@ import random
 
 import pyarrow as pa
 
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.source_state import State
 from server.ingest.upstream import Changes, UpstreamError
 

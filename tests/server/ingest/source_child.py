@@ -7,7 +7,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from catalog.objects import Column, Item, ObjectId, Source, Subsource
+from catalog.ids import ObjectId
+from catalog.objects.catalog_object import Item
+from catalog.objects.columns import Column
+from catalog.objects.sources import Source, Subsource
 from catalog.source_definition import Envelope, Format
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro import container
 from protocol.avro.container import encoded_block, encoded_header, parse_header

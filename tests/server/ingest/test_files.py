@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.objects import Column, ObjectId
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format, ForTables
 from protocol.pgwire import copy_text
 from protocol.pgwire.errors import PgError, SqlState

@@ -18,7 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.objects import Column, ObjectId, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.messages import MessageError

@@ -19,7 +19,8 @@ import fastavro
 import pytest
 
 from catalog import source_state
-from catalog.objects import ObjectId, Subsource
+from catalog.ids import ObjectId
+from catalog.objects.sources import Subsource
 from catalog.store import FILE
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.avro_form import schema_text

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from psycopg import errors, sql
 
-from catalog.objects import KINDS
+from catalog.objects.kinds import KINDS
 from server.pg_catalog.database import Database
 from tests.fix_postgres import PostgresServer, binaries
 from tests.fix_server import ServerThread

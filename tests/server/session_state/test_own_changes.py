@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.session_state.transaction import MERGED_TABLES, Transaction
 from server.settings import Settings
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT4
 from server.dataflow.stream.envelope import DiffEnvelope

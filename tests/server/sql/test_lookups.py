@@ -10,7 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Column, Index, ObjectId, Table, View
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.indexes import Index
+from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.columnar.hashing import key_codes
 from protocol.pgwire.types import parse_type

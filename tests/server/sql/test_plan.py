@@ -12,7 +12,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from catalog.objects import Column, ObjectId, Table, View
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.tables import Table
+from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import FLOAT8, INT4, TEXT, PgType
 from server.sql.constant import Bindings

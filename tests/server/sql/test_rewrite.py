@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from server.explain.relation import explained
 from server.spark.engine import SparkEngine
 from server.sql.relations import Relation

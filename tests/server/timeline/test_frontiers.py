@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.objects import ObjectId, Timestamp
+from catalog.ids import ObjectId, Timestamp
 from server.timeline.frontiers import RETENTION_MS, Frontiers, FullHolder, Holder, NotReadable
 
 T, V = ObjectId("u1"), ObjectId("u2")

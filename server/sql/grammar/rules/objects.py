@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from catalog.objects import QUICKSTART
+from catalog.objects.clusters import QUICKSTART
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.token_reader import TokenReader

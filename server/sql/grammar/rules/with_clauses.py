@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, Token
 from server.sql.grammar.rules.merges import parse_merge

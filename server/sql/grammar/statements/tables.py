@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.objects import DomainUse, OnCommit
+from catalog.objects.columns import DomainUse
+from catalog.objects.tables import OnCommit
 from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.checks import CheckConstraint, Reference
 from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Parsed, Query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.objects import ObjectId
+from catalog.ids import ObjectId
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.parts import Ident, Parsed
 from server.sql.grammar.statements.queries import Select

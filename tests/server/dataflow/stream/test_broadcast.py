@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import INT8

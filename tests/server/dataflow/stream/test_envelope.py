@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INTERVAL, TEXT, PgType, array_of
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
 from server.dataflow.stream.feed import Entry

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from catalog.updates import DIFF
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream import feed as feeds

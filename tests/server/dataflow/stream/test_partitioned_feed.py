@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream import partitioned_feed
 from server.dataflow.stream.feed import Feed, Reader

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from catalog import spill, updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import FLOAT8, INT4, TEXT
 from server.dataflow.stream import snapshot_stream as snapshot_streams

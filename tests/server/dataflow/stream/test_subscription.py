@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from catalog import updates
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream.feed import Entry, Feed
 from server.dataflow.stream.snapshot_stream import SnapshotStream

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 from catalog import spill
-from catalog.objects import Column, Timestamp
+from catalog.ids import Timestamp
+from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.cdcv2.messages import DIFF, TIME
 from protocol.pgwire.errors import PgError

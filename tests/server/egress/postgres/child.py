@@ -14,7 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import updates
-from catalog.objects import Column, Connection, ObjectId, Sink, Table
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column
+from catalog.objects.connections import Connection
+from catalog.objects.sinks import Sink
+from catalog.objects.tables import Table
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from catalog.objects import Timestamp
+from catalog.ids import Timestamp
 from tests.examples import seeds
 from tests.fix_postgres import PostgresServer
 from tests.server.egress.child import running

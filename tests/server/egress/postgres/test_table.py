@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from catalog import updates
-from catalog.objects import Table
+from catalog.objects.tables import Table
 from server.coordinator.committer import Request
 from server.coordinator.payloads import prepare_payloads
 from server.egress.postgres.connection import Connection

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import asyncpg
 import pyarrow as pa
 
-from catalog.objects import ObjectId, Table, Timestamp
+from catalog.ids import ObjectId, Timestamp
+from catalog.objects.tables import Table
 from catalog.source_definition import ForTables
 from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator

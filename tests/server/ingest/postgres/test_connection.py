@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError
 from server.ingest.postgres.connection import KEEPALIVES, Server
 from server.ingest.postgres.replication import Replication

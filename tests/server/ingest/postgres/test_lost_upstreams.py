@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from catalog.source_definition import Secret
+from catalog.objects.secrets import Secret
 from server.ingest.ingestion import Status
 from server.ingest.kinds import kind_of
 from server.ingest.upstream import UpstreamError

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import updates
-from catalog.objects import Column
+from catalog.objects.columns import Column
 from protocol.pgoutput.messages import Relation, RelationColumn, ReplicaIdentity
 from protocol.pgwire.errors import PgError
 from server.ingest.postgres.merge import UnknownRow, changes_of_keys, changes_of_rows, keys_of, needs_old_rows
