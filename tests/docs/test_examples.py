@@ -65,8 +65,8 @@ def dry_run(line: str) -> None:
 
 
 @executes("performance.md", "sh")
-@executes("incremental.md", "sh")
-@pytest.mark.parametrize("name", ["performance.md", "incremental.md"])
+@executes("maintenance-cost.md", "sh")
+@pytest.mark.parametrize("name", ["performance.md", "maintenance-cost.md"])
 def test_benchmarks_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import shlex
 
