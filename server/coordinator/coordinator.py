@@ -64,7 +64,8 @@ from server.coordinator.upstream_times import UpstreamTimes
 from server.coordinator.views import Views
 from server.dataflow.runtime.row_batches import RowBatches
 from server.runtime.metrics import Metrics
-from server.settings import milliseconds, of_the_system
+from server.settings.parsers import milliseconds
+from server.settings.variables import system_value
 from server.spark import Engine
 from server.timeline.frontiers import Frontiers
 
@@ -257,7 +258,7 @@ class Coordinator:
 
     def setting(self, name: str) -> str:
         """The value of a server-wide variable."""
-        return of_the_system(name, self.state.settings)
+        return system_value(name, self.state.settings)
 
     def latest_time(self) -> Timestamp:
         """The greatest closed timestamp, which strict serializable reads use."""

@@ -25,7 +25,7 @@ from server.execution.ddl.named_objects import find_object
 from server.execution.names import current_schema, find_item, find_schema
 from server.session_state.context import Context
 from server.session_state.results import Result, TableRows
-from server.settings import VARIABLES
+from server.settings.variables import VARIABLES
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.show import ShowColumns, ShowCreate, ShowKind, ShowObjects, ShowVariable
 from server.sql.plan import Field

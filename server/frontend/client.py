@@ -36,7 +36,7 @@ from server.frontend.startup import Login, Sessions
 from server.runtime.errors import to_pg_error
 from server.runtime.limited_log import unauthenticated
 from server.runtime.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream
-from server.settings import milliseconds
+from server.settings.parsers import milliseconds
 
 WRITE_HIGH_BYTES = 256 * 1024
 SEND_BUFFER_BYTES = 256 * 1024  # the kernel's default holds 4 MB for a client that does not read

@@ -9,7 +9,7 @@ from server.authorization import privileges
 from server.frontend.transactions import outside_block
 from server.session_state.context import Context
 from server.session_state.results import Result
-from server.settings import LISTS
+from server.settings.variables import LISTS
 from server.sql.grammar import statements as s
 
 

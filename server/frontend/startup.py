@@ -23,7 +23,8 @@ from server.pg_catalog.engine import CatalogEngine
 from server.session_state.context import Context
 from server.session_state.row_format import WIRE_ROWS, RowFormat
 from server.session_state.transaction import Transaction
-from server.settings import VARIABLES, Settings, checked_value
+from server.settings.session_settings import Settings
+from server.settings.variables import VARIABLES, checked_value
 from server.spark import Engine
 
 _KEEPALIVES = {

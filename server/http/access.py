@@ -21,7 +21,7 @@ from server.coordinator.coordinator import Coordinator
 from server.frontend.startup import effective_database
 from server.http.port import Check
 from server.http.responses import Refused
-from server.settings import VARIABLES
+from server.settings.variables import VARIABLES
 
 USER, ANY_USER = web.RequestKey("user", str), web.RequestKey("any_user", bool)
 """What the check adds to a request that it accepts: the user, and whether any name is accepted (`privileges.login`)."""

@@ -26,7 +26,7 @@ from protocol.pgwire.types import TEXT, PgType, array_of
 from server.pg_catalog.database import SCHEMAS, is_function, is_table_function
 from server.pg_catalog.outputs import NAME, VECTORS, Outputs, Types, branches
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
-from server.settings import VARIABLES
+from server.settings.variables import VARIABLES
 from server.sql.grammar.lexer import words
 from server.sql.regex.patterns import similar
 

@@ -44,7 +44,9 @@ from server.session_state.read_times import ReadTimes
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.session_state.transaction_errors import serialization_failure
 from server.session_state.volatile_functions import VolatileFunctions
-from server.settings import MESSAGE_LEVELS, SERVER_VERSION, TRANSACTION_MODES, Settings, checked_value
+from server.settings.parsers import MESSAGE_LEVELS
+from server.settings.session_settings import Settings
+from server.settings.variables import SERVER_VERSION, TRANSACTION_MODES, checked_value
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext, QueryPlan

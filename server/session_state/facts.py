@@ -14,7 +14,7 @@ from protocol.pgwire.timezones import zone
 from server.coordinator.coordinator import Coordinator
 from server.session_state.current_query import CurrentQuery
 from server.session_state.transaction import Transaction
-from server.settings import Settings
+from server.settings.session_settings import Settings
 
 
 class Session(Protocol):

@@ -26,7 +26,7 @@ from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, fir
 from server.coordinator.key_values import cheap_key_tables, key_tables, position_of, row_changes
 from server.coordinator.row_buffer import table_of
 from server.session_state.transaction import Transaction
-from server.settings import Settings
+from server.settings.session_settings import Settings
 
 
 class Session(Protocol):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from protocol.pgwire.errors import Notice, Severity
 from server.session_state.context import Context
-from server.settings import Settings
+from server.settings.session_settings import Settings
 
 PSQL_INTERVAL_S = 5.0
 """Of `progress_notice_interval = auto`, for psql. Drivers collect notices or log them as warnings, so they get none."""

@@ -37,7 +37,7 @@ from server.coordinator.row_buffer import RowBuffer
 from server.coordinator.sequences import State
 from server.session_state.advisory_locks import Advisory
 from server.session_state.listening import Pending
-from server.settings import Settings
+from server.settings.session_settings import Settings
 from server.timeline.frontiers import FullHolder, Holder
 
 

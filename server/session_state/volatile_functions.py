@@ -24,7 +24,7 @@ from server.authorization import privileges
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.sequences import State
 from server.session_state.transaction import Transaction
-from server.settings import Settings
+from server.settings.session_settings import Settings
 from server.sql.constant import NotCheap
 from server.sql.expressions import Volatile
 from server.sql.sequence_names import find_sequence

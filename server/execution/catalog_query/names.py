@@ -22,7 +22,7 @@ from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
 from server.session_state.facts import fact
-from server.settings import checked_value
+from server.settings.variables import checked_value
 from server.sql.constant import FACTS, PRIVILEGE_FUNCTIONS
 from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.sequence_names import name_parts

@@ -26,7 +26,7 @@ from server.pg_catalog.time_zones import TIME_ZONES, zone_rows
 from server.pg_catalog.visible import Viewpoint
 from server.session_state.advisory_locks import locked_numbers
 from server.session_state.context import Context
-from server.settings import VARIABLES
+from server.settings.variables import VARIABLES
 
 _ROWS_MAX = 8  # cached (catalog state, viewpoint) pairs; few are in use concurrently
 _cache: OrderedDict[tuple[int, Viewpoint], CatalogRows] = OrderedDict()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from protocol.pgwire.errors import PgError, SqlState
 from server.session_state.context import Context
-from server.settings import Invalid, parse_boolean
+from server.settings.parsers import Invalid, parse_boolean
 from server.sql.grammar.lexer import words
 from server.sql.grammar.statements.objects import DatabaseOption
 

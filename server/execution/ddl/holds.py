@@ -22,7 +22,7 @@ from server.execution.names import find_item, qualified_name, schema_of
 from server.execution.times import duration_of, interval_of_ms, interval_text, timestamp_of
 from server.session_state.context import Context
 from server.session_state.results import Result
-from server.settings import milliseconds
+from server.settings.parsers import milliseconds
 from server.sql.grammar.statements.holds import AdvanceHold, CreateHold
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.plan import Field

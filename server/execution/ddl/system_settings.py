@@ -7,7 +7,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.dataflow.arrangements.file_arrangement import EXECUTORS
 from server.session_state.context import Context
-from server.settings import check_default, checked_value, find_variable
+from server.settings.variables import check_default, checked_value, find_variable
 from server.sql.grammar.statements.settings import AlterSystem
 
 

@@ -15,7 +15,7 @@ from protocol.pgwire.connection import Connection
 from protocol.pgwire.errors import Notice
 from server.session_state.progress import interval_s_of
 from server.session_state.sender import Sender
-from server.settings import Settings
+from server.settings.session_settings import Settings
 from server.spark.engine import SparkEngine
 from tests.fix_postgres import binaries
 from tests.fix_server import ServerThread

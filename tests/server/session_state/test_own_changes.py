@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from catalog import updates
 from catalog.ids import ObjectId
 from server.session_state.transaction import MERGED_TABLES, Transaction
-from server.settings import Settings
+from server.settings.session_settings import Settings
 
 ID = ObjectId("u1")
 CHANGES = 32 * MERGED_TABLES

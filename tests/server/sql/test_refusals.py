@@ -194,7 +194,7 @@ OF_POSTGRESQL = [
     "server/execution/with_writes.py: _check_returning",
     "server/frontend/cursors.py: _check_row_locks",
     "server/frontend/dispatch.py: revalidated",
-    "server/settings.py: reset",
+    "server/settings/session_settings.py: reset",
     "server/sql/bind/paths.py: step_tree",
     "server/sql/bind/row_locks.py: _not_allowed",
     "server/sql/bind/row_values.py: rows_compared",
