@@ -14,8 +14,10 @@
 - `persistence`: reads and writes a `CatalogState`. `builtin`: the system schemas and tables.
   `pg_catalog`: PostgreSQL's.
 - `updates`: (row, diff) as Arrow tables: consolidation, difference, multiplicities.
-- `log`: every collection's batches, their `payloads`, frontiers and compaction. `layout`: the columns of payloads.
-  `spans`: the times of a batch. `merging`: the sum of batches. `shared_list`: a sequence with cheap appends.
+- `log`: reads and writes of every collection's batches; their frontiers and compaction. `batches`: the stored form of a
+  batch. `payloads`: the files of large batches. `layout`: the columns of payloads. `spans`: the times of a batch.
+  `merge_runs`: which batches are merged. `merging`: the sum of batches. `table_cache`: tables of batches in memory.
+  `shared_list`: a sequence with cheap appends.
 - `spill`: consolidation of changes that exceed memory; `ranges`: without partitions on disk where possible.
   `free_space`: what temporary files leave to commits.
 - `directory`: creates durable files. `check`: verifies a data directory.

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catalog.batches import STORED, Batch, batch_of, decoded, verify
 from catalog.ids import ObjectId
-from catalog.log import STORED, Batch, batch_of, decoded, verify
 from catalog.migrations import MIGRATIONS, TooNew
 from catalog.payloads import Payloads
 from catalog.store import FILE, StoreError, explained, is_unusable, lock

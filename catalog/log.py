@@ -7,9 +7,7 @@ payload is in the batch's SQLite row, a large one in a file of `Payloads`.
 Crash safety depends on this order: a file is complete and synced before the transaction that names it; a file is
 unlinked only after the transaction that drops its batch; files that no row names are removed at start.
 
-There are two kinds of compaction. Both merge a batch with later ones that together have about as many rows
-(`_run`). A collection therefore has O(log n) batches after n commits, and each row is rewritten O(log n) times. Apart
-from few small batches, the later ones together have at most twice the rows of the first one.
+There are two kinds of compaction. `merge_runs` chooses the batches that either merges.
 
 - Times t <= `since`: no reader can distinguish the times of updates. The server computes `since` from holds and
   retention. Batches whose times are all <= `since` merge into one at the greatest of their times (`mergeable`,
@@ -34,10 +32,9 @@ import sqlite3
 import threading
 import zlib
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,91 +43,35 @@ import pyarrow as pa
 
 from catalog import merging, spill
 from catalog import updates as u
+from catalog.batches import (
+    INSERT,
+    STORED,
+    Batch,
+    Payload,
+    batch_of,
+    decoded,
+    inserted_batch,
+    stored_values,
+    verify,
+    with_names,
+)
 from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout, check_unaltered
+from catalog.merge_runs import SPANS_MAX, newest_run
 from catalog.payloads import Payloads, parsed
 from catalog.shared_list import SharedList
 from catalog.spans import Spans
 from catalog.store import Store, StoreError, Undecided
+from catalog.table_cache import TableCache
 
 INLINE_BYTES = 64 * 1024  # smaller payloads are cheaper in SQLite than the two syncs of a file
-CACHE_BYTES = 256 * 1024 * 1024  # inline payloads kept decoded
-MAPPED_MAX = 256  # payload files kept mapped and decoded; the page cache owns their memory
-COLUMN_BYTES = 1_024  # memory that Arrow needs per column in addition to its values
-MERGE_BATCHES = 8  # a merge of fewer small batches is not worth its transaction
-MERGE_ROWS = 64 * 1024  # a merge of at least this many rows is, if it includes the oldest batch
 PIECE_BYTES = 8 * 1024 * 1024  # copied at a time while a payload file is written
-MERGE_BATCHES_MAX = 4_096  # in one merge: bounds its transaction
-SPANS_MAX = 1 << 18  # a batch with this many times is not merged further, which bounds its `times` column in SQLite
+PIECE_ROWS = 64 * 1024  # in a record batch of a payload file
 
 
 # Passed explicitly because Arrow's default is read from the environment each time.
 _READ_OPTIONS = pa.ipc.IpcReadOptions()
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-
-STORED = "id, collection, time, rows, bytes, file, payload_crc, row_crc, times"
-"""All columns of a batch's row except the payload."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The row of one batch in the catalog. `bytes` is the stored size of the payload.
-
-    `time` is the greatest of its times. `spans` maps its times to rows; None if all rows are at `time`.
-    `payload_crc` is None if the payload was written before format 4, which introduced checksums.
-    """
-
-    id: int
-    collection: ObjectId
-    time: Timestamp
-    rows: int
-    bytes: int
-    file: str | None
-    payload_crc: int | None = None
-    spans: Spans | None = field(default=None, compare=False)
-
-    @property
-    def first_time(self) -> Timestamp:
-        return self.time if self.spans is None else Timestamp(int(self.spans.times[0]))
-
-    def range(self, lower: int, upper: int) -> tuple[int, int]:
-        """The range of its rows with `lower <= time < upper`."""
-        if lower <= self.first_time and self.time < upper:
-            return 0, self.rows
-        return (0, 0) if self.spans is None else self.spans.rows(lower, upper)
-
-    def part(self, table: pa.Table, lower: int, upper: int) -> pa.Table:
-        """The rows of its payload's table with `lower <= time < upper`."""
-        start, end = self.range(lower, upper)
-        return table if (start, end) == (0, table.num_rows) else table.slice(start, end - start)
-
-    def times(self, lower: int, upper: int) -> list[Timestamp]:
-        """Its times with `lower <= time < upper`, ascending."""
-        if self.spans is not None:
-            return self.spans.between(lower, upper)
-        return [self.time] if lower <= self.time < upper else []
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """Stored rows or changes that no committed transaction names yet.
-
-    `crc` is the checksum of the stored bytes; `spans` as in `Batch`. `layout`: how the columns are stored; None if they
-    are stored under the names that they have in `table`.
-    """
-
-    table: pa.Table
-    inline: bytes | None
-    file: str | None
-    bytes: int
-    crc: int
-    spans: Spans | None = None
-    layout: Layout | None = None
-
-    @property
-    def stored_table(self) -> pa.Table:
-        """The table with the names of the stored columns."""
-        return self.table if self.layout is None else _named(self.table, self.layout.stored(self.table.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +115,6 @@ class Damaged(Exception):
         self.detail = detail
 
 
-def row_crc(
-    collection: str, time: object, rows: object, bytes_: object, file: object, payload_crc: object, times: bytes | None
-) -> int:
-    """The checksum of a batch's row without its payload."""
-    text = repr((collection, time, rows, bytes_, file, payload_crc)).encode()
-    return zlib.crc32(times or b"", zlib.crc32(text))
-
-
 class Log:
     """The batches of all collections. Opening it reads the index and removes files that no batch names."""
 
@@ -203,11 +136,7 @@ class Log:
         self._store = store
         self._payloads = payloads
         self._lock = threading.Lock()
-        self._cache: OrderedDict[int, tuple[pa.Table, int]] = OrderedDict()  # inline payloads and their memory
-        self._cache_bytes = 0
-        self._mapped: OrderedDict[int, tuple[pa.Table, int]] = (
-            OrderedDict()
-        )  # tables of payload files and the files' sizes
+        self._cache = TableCache()
         self._verified: set[int] = set()  # batches whose payload checksum has been verified
         self._damaged: dict[ObjectId, int] = {}  # collections with a damaged batch row, and that batch's id
         self._batches: dict[ObjectId, SharedList[Batch]] = {}
@@ -247,9 +176,9 @@ class Log:
         if table.get_total_buffer_size() > INLINE_BYTES and table.nbytes > INLINE_BYTES:
             return self.prepare_stream(table.schema, _pieces(table), layout)
         table = table.combine_chunks()
-        inline = _stream(table if layout is None else _named(table, layout.stored(table.schema)))
+        inline = _stream(table if layout is None else with_names(table, layout.stored(table.schema)))
         if table.get_total_buffer_size() > 2 * len(inline):  # a slice, which keeps its parent in memory
-            table = _named(pa.ipc.open_stream(inline, options=_READ_OPTIONS).read_all(), table.schema)
+            table = with_names(pa.ipc.open_stream(inline, options=_READ_OPTIONS).read_all(), table.schema)
         return Payload(table, inline, None, len(inline), zlib.crc32(inline), None, layout)
 
     def prepare_stream(
@@ -263,7 +192,7 @@ class Log:
         else:
             file = self._payloads.write(schema, batches)
         content = self._payloads.read(file)
-        table = _named(parsed(content), schema)
+        table = with_names(parsed(content), schema)
         return Payload(table, None, file, table.nbytes, zlib.crc32(content), None, layout)
 
     def discard(self, payload: Payload) -> None:
@@ -291,16 +220,16 @@ class Log:
 
         Dropped if the collection no longer exists.
         """
-        cursor = tx.execute(_INSERT, _stored_values(collection, time, payload))
+        cursor = tx.execute(INSERT, stored_values(collection, time, payload))
         if cursor.rowcount == 0:
             raise Dropped(collection)
         assert cursor.lastrowid is not None
-        return _inserted(cursor.lastrowid, collection, time, payload)
+        return inserted_batch(cursor.lastrowid, collection, time, payload)
 
     async def insert_alone(self, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch | None:
         """As `insert`, in a transaction of its own. None if nothing was inserted: `insert` reports why."""
-        id = await self._store.insert_alone(_INSERT, _stored_values(collection, time, payload))
-        return None if id is None else _inserted(id, collection, time, payload)
+        id = await self._store.insert_alone(INSERT, stored_values(collection, time, payload))
+        return None if id is None else inserted_batch(id, collection, time, payload)
 
     def committed(self, written: Iterable[tuple[Batch, Payload]]) -> None:
         """Makes batches visible to readers, after the commit of the transaction that inserted them."""
@@ -372,7 +301,7 @@ class Log:
 
     def are_cached(self, collection: ObjectId, lower: int, upper: int) -> bool:
         """Whether the updates at times in [lower, upper) were in memory just now, so that reading them needs no IO."""
-        return all(batch.id in self._cache for batch in self._between(collection, lower, upper))
+        return all(self._cache.has_inline(batch) for batch in self._between(collection, lower, upper))
 
     def rows(self, collection: ObjectId, as_of: int, schema: pa.Schema, layout: Layout | None = None) -> pa.Table:
         """The collection's rows at `as_of`, where `since <= as_of < upper`; a row occurs as often as its multiplicity.
@@ -436,18 +365,17 @@ class Log:
 
     def _open(self, batch: Batch) -> pa.Table | pa.Buffer:
         """The batch's table if it is cached, else its stored payload, a buffer that outlives the file."""
-        if (cached := self._cache.get(batch.id)) is not None:
-            self._cache.move_to_end(batch.id)
-            return cached[0]
+        if (cached := self._cache.inline(batch)) is not None:
+            return cached
         if batch.id in self._leaving:
             return self._leaving[batch.id]
         try:
             if batch.file is not None:
-                table, size = self._mapped.pop(batch.id, (None, 0))
+                table, size = self._cache.mapped(batch) or (None, 0)
                 if table is not None and self._payloads.size(batch.file) == size:
-                    self._mapped[batch.id] = table, size
                     return table
                 if table is not None:  # the file was truncated: access to its missing pages would crash
+                    self._cache.remove(batch)
                     self._verified.discard(batch.id)
                 return self._payloads.read(batch.file)
             found = self._store.read("SELECT payload FROM batches WHERE id = ?", (batch.id,))
@@ -470,7 +398,7 @@ class Log:
         with self._lock:
             if batch in self._between(batch.collection, batch.first_time, batch.time + 1):  # else dropped meanwhile
                 self._verified.add(batch.id)
-                self._remember(batch, table, len(source))
+                self._cache.add(batch, table, len(source))
         return table
 
     def _damage(self, batch: int, collection: ObjectId, detail: str) -> Damaged:
@@ -480,28 +408,13 @@ class Log:
         """Caches the table of a batch that this process has written, which needs no verification."""
         self._verified.add(batch.id)
         if batch.file is None:
-            self._remember(batch, table)
-
-    def _remember(self, batch: Batch, table: pa.Table, size: int = 0) -> None:
-        if batch.file is not None:
-            self._mapped[batch.id] = table, size
-            if len(self._mapped) > MAPPED_MAX:
-                self._mapped.popitem(last=False)
-            return
-        self._uncache(batch.id)  # another thread may have read it at the same time
-        memory = _memory_bytes(batch, table)
-        self._cache[batch.id] = table, memory
-        self._cache_bytes += memory
-        while self._cache_bytes > CACHE_BYTES:
-            _, (_, memory) = self._cache.popitem(last=False)
-            self._cache_bytes -= memory
+            self._cache.add(batch, table)
 
     def _forget(self, gone: Iterable[Batch]) -> None:
         for batch in gone:
             self._leaving.pop(batch.id, None)
-            self._mapped.pop(batch.id, None)
             self._verified.discard(batch.id)
-            self._uncache(batch.id)
+            self._cache.remove(batch)
             if batch.file is not None:
                 self._unused.append(batch.file)
 
@@ -509,10 +422,6 @@ class Log:
         """Removes the files of batches that were dropped or replaced. Blocks for as long as the file system takes."""
         while self._unused:
             self._payloads.remove(self._unused.pop())
-
-    def _uncache(self, batch: int) -> None:
-        _, memory = self._cache.pop(batch, (None, 0))
-        self._cache_bytes -= memory
 
     # -- compaction ---------------------------------------------------------------------------------------------
 
@@ -522,13 +431,15 @@ class Log:
     def mergeable(self, collection: ObjectId, since: int) -> tuple[Batch, ...]:
         """The newest run of batches with times <= `since` that is worth merging; empty if there is none."""
         batches = self.batches(collection)
-        return _run(batches[: batches.bisect_right(since, key=_time)], consolidates=True)
+        return newest_run(batches[: batches.bisect_right(since, key=_time)], consolidates=True)
 
     def mergeable_history(self, collection: ObjectId, since: int, before: int) -> tuple[Batch, ...]:
         """The newest run of batches with `since < time < before` that `merge_history` should merge; may be empty."""
         batches = self.batches(collection)
         first = batches.bisect_right(since, key=_first_time)
-        return _run(batches[first : batches.bisect_left(before, key=_time)], consolidates=False, spans_max=SPANS_MAX)
+        return newest_run(
+            batches[first : batches.bisect_left(before, key=_time)], consolidates=False, spans_max=SPANS_MAX
+        )
 
     def merge_history(self, run: tuple[Batch, ...]) -> Payload:
         """The payload of one batch that replaces a run: the same updates at the same times."""
@@ -625,107 +536,12 @@ class Log:
         return {id: (sum(b.rows for b in bs), sum(b.bytes for b in bs)) for id, bs in list(self._batches.items())}
 
 
-_INSERT = (
-    "INSERT INTO batches (collection, time, rows, bytes, times, file, payload_crc, row_crc, payload) "
-    "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM collections WHERE id = ?"
-)
-
-
-def _stored_values(collection: ObjectId, time: Timestamp, payload: Payload) -> tuple[object, ...]:
-    """The parameters of _INSERT."""
-    rows, times = payload.table.num_rows, payload.spans.dump() if payload.spans is not None else None
-    crc = row_crc(collection, time, rows, payload.bytes, payload.file, payload.crc, times)
-    return time, rows, payload.bytes, times, payload.file, payload.crc, crc, payload.inline, collection
-
-
-def _inserted(id: int, collection: ObjectId, time: Timestamp, payload: Payload) -> Batch:
-    rows, bytes_, spans = payload.table.num_rows, payload.bytes, payload.spans
-    return Batch(id, collection, time, rows, bytes_, payload.file, payload.crc, spans)
-
-
-def _memory_bytes(batch: Batch, table: pa.Table) -> int:
-    """Estimated memory of a cached table. For small commits Arrow's overhead per column is most of it."""
-    return batch.bytes + COLUMN_BYTES * (table.num_columns + 2)  # type: ignore[no-any-return]
-
-
 def _time(batch: Batch) -> Timestamp:
     return batch.time
 
 
 def _first_time(batch: Batch) -> Timestamp:
     return batch.first_time
-
-
-def _run(batches: Sequence[Batch], *, consolidates: bool, spans_max: int | None = None) -> tuple[Batch, ...]:
-    """The newest run of adjacent batches that should merge; empty if there is none.
-
-    No batch of a run has more than 1.5 times the rows of the run's later ones together. With a larger factor rows are
-    rewritten more often, and with a smaller one more rows are stored that later batches retract. A run has at least
-    MERGE_BATCHES, or the oldest batch and MERGE_ROWS rows, because retractions of the oldest batch's rows then cancel.
-    Where a run would be too short, the next one begins, so that what remains are few runs, each with 1.5 times the rows
-    of the next. `consolidates`: the merged batch has one time, so a batch of several times is worth a merge whatever
-    its size. `spans_max`: batches with at least this many times do not merge.
-    """
-    run: list[Batch] = []
-    rows = 0
-    is_worth = False
-    for number, batch in enumerate(itertools.islice(reversed(batches), MERGE_BATCHES_MAX), 1):
-        has_times = consolidates and batch.spans is not None
-        is_full = spans_max is not None and batch.spans is not None and len(batch.spans) >= spans_max
-        if is_full or (run and 2 * batch.rows > 3 * rows and not has_times):
-            if is_worth:
-                break
-            run, rows = [], 0
-        if not is_full:
-            run.append(batch)
-            rows += batch.rows
-            has_oldest = len(run) > 1 and number == len(batches)
-            is_worth |= has_times or len(run) >= MERGE_BATCHES or (has_oldest and rows >= MERGE_ROWS)
-    return tuple(reversed(run)) if is_worth else ()
-
-
-def batch_of(
-    id: int,
-    collection: ObjectId,
-    time: Timestamp,
-    rows: int,
-    bytes_: int,
-    file: str | None,
-    payload_crc: int | None,
-    stored_crc: int | None,
-    times: bytes | None,
-) -> Batch | None:
-    """The batch that a row of STORED describes, None if the row's checksum is wrong."""
-    if payload_crc is None and stored_crc is None and times is None:  # written before format 4
-        return Batch(id, collection, time, rows, bytes_, file)
-    if row_crc(collection, time, rows, bytes_, file, payload_crc, times) != stored_crc:
-        return None
-    spans = Spans.load(times) if times is not None else None
-    return Batch(id, collection, time, rows, bytes_, file, payload_crc, spans)
-
-
-def verify(batch: Batch, content: pa.Buffer) -> None:
-    """ValueError if a payload's checksum is wrong. Batches written before format 4 have none and are not verified."""
-    if batch.payload_crc is not None and (found := zlib.crc32(content)) != batch.payload_crc:
-        raise ValueError(f"The payload's checksum is {found:08x}, but {batch.payload_crc:08x} was written")
-
-
-def decoded(batch: Batch, content: pa.Buffer) -> pa.Table:
-    """A payload's table. pa.ArrowException or ValueError if it is malformed or has another number of rows."""
-    if batch.file is not None:
-        table = parsed(content)
-    else:
-        table = pa.ipc.open_stream(content).read_all()
-        if batch.payload_crc is None:
-            table.validate(full=True)
-    if table.num_rows != batch.rows:
-        raise ValueError(f"The payload has {table.num_rows} rows, but {batch.rows} were written")
-    return table
-
-
-def _named(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the names of the columns of `schema`, which has the same types."""
-    return table if table.schema.names == schema.names else pa.table(table.columns, schema=schema)
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -737,10 +553,10 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The table in record batches of at most MERGE_ROWS rows and about PIECE_BYTES bytes.
+    """The table in record batches of at most PIECE_ROWS rows and about PIECE_BYTES bytes.
 
     Each is a copy made on demand, which combines the chunks of small commits into few large batches.
     """
     for piece in spill.pieces(table, PIECE_BYTES):
-        for start in range(0, piece.num_rows, MERGE_ROWS):
-            yield from piece.slice(start, MERGE_ROWS).combine_chunks().to_batches()
+        for start in range(0, piece.num_rows, PIECE_ROWS):
+            yield from piece.slice(start, PIECE_ROWS).combine_chunks().to_batches()

@@ -18,8 +18,8 @@ from typing import Protocol
 
 import structlog
 
+from catalog.batches import Batch, Payload
 from catalog.ids import TIMESTAMP_MAX, ObjectId, Timestamp
-from catalog.log import Batch, Payload
 from server.runtime.metrics import Metrics
 from server.timeline.frontiers import Pulse
 

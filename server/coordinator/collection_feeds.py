@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from catalog.batches import Batch, Payload
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Payload
 from protocol.pgwire.errors import PgError
 from server.coordinator.committer import Committer
 from server.coordinator.reads import Reads

@@ -21,11 +21,12 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, layout, persistence, source_state, updates
+from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionError, CollectionErrors
 from catalog.holds import HoldPosition
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Log, Payload
 from catalog.log import Frontiers as DurableFrontiers
+from catalog.log import Log
 from catalog.objects.holds import Hold
 from catalog.objects.indexes import Index
 from catalog.objects.relations import Retained, WrittenCollection

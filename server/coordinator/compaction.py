@@ -17,9 +17,10 @@ from functools import partial
 
 import structlog
 
+from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionErrors
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Damaged, Dropped, Log, Payload
+from catalog.log import Damaged, Dropped, Log
 from catalog.store import MustEnd, Store
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.metrics import Metrics

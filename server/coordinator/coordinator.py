@@ -18,11 +18,12 @@ import pyarrow as pa
 import structlog
 
 from catalog import holds, persistence
+from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
 from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
-from catalog.log import Batch, Log, Payload
+from catalog.log import Log
 from catalog.objects.holds import Hold
 from catalog.objects.indexes import Index
 from catalog.objects.namespaces import Schema, is_temporary, temporary_schema_name

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from catalog.batches import Batch, Payload
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Dropped, Log, Payload
+from catalog.log import Dropped, Log
 from catalog.store import Store
 from server.coordinator.backpressure import Backpressure
 from server.coordinator.collection_feeds import CollectionFeeds

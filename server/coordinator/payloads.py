@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from catalog import updates
+from catalog.batches import Payload
 from catalog.ids import ObjectId
 from catalog.layout import Layout
-from catalog.log import INLINE_BYTES, Log, Payload
+from catalog.log import INLINE_BYTES, Log
 from server.coordinator.row_buffer import FEW_BYTES, Inconvertible
 from server.runtime.threads import THREAD_ROWS
 

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from catalog import spill
+from catalog.batches import Payload
 from catalog.layout import Layout
-from catalog.log import INLINE_BYTES, Log, Payload
+from catalog.log import INLINE_BYTES, Log
 
 CONVERTED_ROWS = 4_096  # converted at once, in a few milliseconds; bounds the memory of rows as Python objects
 FILE_BYTES = 8 << 20  # of converted rows in memory; they are written to a file when they become more

@@ -24,8 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import source_state, updates
+from catalog.batches import Batch, Payload
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Dropped, Log, Payload
+from catalog.log import Dropped, Log
 from catalog.spans import Spans
 from catalog.store import Store
 from protocol.cdcv2.messages import END, TIME, Integers

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from catalog import updates
+from catalog.batches import Payload
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Payload
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.tables import Table
 from catalog.roles import Privilege

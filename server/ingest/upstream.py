@@ -8,9 +8,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from catalog.batches import Payload
 from catalog.collection_errors import CollectionError
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Payload
 from catalog.source_state import State
 
 

@@ -22,9 +22,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from catalog import updates
+from catalog.batches import Payload
 from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
-from catalog.log import Payload
 from catalog.objects.catalog_object import Item
 from catalog.objects.tables import Table
 from catalog.state import CatalogState

@@ -15,9 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import log as module
+from catalog import merge_runs
 from catalog import updates as u
+from catalog.batches import Batch, Payload
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Frontiers, Log, Payload
+from catalog.log import Frontiers, Log
 from catalog.oracle import Oracle
 from catalog.payloads import Payloads
 from catalog.store import Store
@@ -29,7 +31,7 @@ END_OF_TIME = 2**62
 
 def main(directory: Path, seed: int) -> None:
     random_ = random.Random(seed)
-    module.MERGE_BATCHES = 3
+    merge_runs.MERGE_BATCHES = 3
     module.INLINE_BYTES = 2_000
     store = Store(directory)
     log = Log(store, Payloads(directory / "payloads"))

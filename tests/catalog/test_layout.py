@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import log as module
+from catalog import merge_runs
 from catalog import updates as u
+from catalog.batches import Batch, Payload
 from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Altered, Layout, Numbering, decoded, encoded
-from catalog.log import Batch, Frontiers, Log, Payload
+from catalog.log import Frontiers, Log
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.catalog.strategies import plain
@@ -105,7 +107,8 @@ class Table:
 @examples(80)
 @given(steps=STEPS, inline=st.sampled_from((1, 64 * 1024)))
 def test_rows_have_the_columns_of_the_table(steps: list[tuple[str, Any]], inline: int, tmp_path_factory: Any) -> None:
-    with mock.patch.multiple(module, INLINE_BYTES=inline, MERGE_BATCHES=2, MERGE_ROWS=2):
+    merges = mock.patch.multiple(merge_runs, MERGE_BATCHES=2, MERGE_ROWS=2)
+    with mock.patch.multiple(module, INLINE_BYTES=inline, PIECE_ROWS=2), merges:
         table = Table(tmp_path_factory.mktemp("log"))
         for step, value in steps:
             table.do(step, value)

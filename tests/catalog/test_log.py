@@ -9,7 +9,7 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from unittest import mock
 
@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from catalog import log as module
+from catalog import merge_runs, table_cache
 from catalog import updates as u
+from catalog.batches import Batch, Payload
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Compacted, Damaged, Dropped, Frontiers, Log, Payload
+from catalog.log import Compacted, Damaged, Dropped, Frontiers, Log
 from catalog.payloads import Payloads
 from catalog.store import Store
 from tests.catalog.strategies import ARROW_TYPES, changes_tables, pairs, plain
@@ -78,8 +80,10 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="tidewire-log-"))
-        self.patch = mock.patch.multiple(module, INLINE_BYTES=120, CACHE_BYTES=4_000, MERGE_BATCHES=3, MERGE_ROWS=6)
-        self.patch.start()
+        self.patches = ExitStack()
+        self.patches.enter_context(mock.patch.multiple(module, INLINE_BYTES=120, PIECE_ROWS=6))
+        self.patches.enter_context(mock.patch.object(table_cache, "CACHE_BYTES", 4_000))
+        self.patches.enter_context(mock.patch.multiple(merge_runs, MERGE_BATCHES=3, MERGE_ROWS=6))
         self.opened = Opened(self.directory)
         self.now = 1
         self.next_id = 1
@@ -89,7 +93,7 @@ class LogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.everything_is_readable()
         self.opened.store.close()
-        self.patch.stop()
+        self.patches.close()
         shutil.rmtree(self.directory)
 
     def at(self, id: ObjectId, as_of: int) -> Count:
@@ -258,9 +262,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_cache_keeps_its_bound(self) -> None:
-        log = self.opened.log
-        assert log._cache_bytes == sum(memory for _, memory in log._cache.values()) <= module.CACHE_BYTES
-        assert not log._leaving
+        cache = self.opened.log._cache
+        assert cache.inline_bytes == sum(memory for _, memory in cache._inline.values()) <= table_cache.CACHE_BYTES
+        assert not self.opened.log._leaving
 
 
 TestLogMachine = LogMachine.TestCase
@@ -443,10 +447,10 @@ class TestRaces:
     """Operations of one caller between another caller's transaction and its update of the index."""
 
     def compacting(self, opened: Opened) -> tuple[tuple[Batch, ...], Payload]:
-        for time in range(1, module.MERGE_BATCHES + 1):
+        for time in range(1, merge_runs.MERGE_BATCHES + 1):
             opened.write(time, (T, rows(time)))
         run = opened.log.mergeable(T, 100)
-        assert len(run) == module.MERGE_BATCHES
+        assert len(run) == merge_runs.MERGE_BATCHES
         return run, opened.log.merge(run)
 
     def test_drop_before_the_transaction_of_a_merge(self, opened: Opened) -> None:
@@ -477,7 +481,7 @@ class TestRaces:
     def test_a_read_between_the_transaction_of_a_merge_and_its_index_update(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "CACHE_BYTES", 0)
+        monkeypatch.setattr(table_cache, "CACHE_BYTES", 0)
         run, merged = self.compacting(opened)
         before = plain(opened.log.rows(T, 100, SCHEMA))
         batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 100))
@@ -493,8 +497,8 @@ class TestRaces:
         batch = opened.store.transact(lambda tx: opened.log.replace(tx, run, merged, 40))
         assert batch is not None
         opened.log.replaced(run, batch, merged)
-        assert [b.time for b in opened.log.batches(T)] == [module.MERGE_BATCHES, 50]
-        assert opened.log.rows(T, 50, SCHEMA)["c0"].to_pylist() == [*range(1, module.MERGE_BATCHES + 1), 50]
+        assert [b.time for b in opened.log.batches(T)] == [merge_runs.MERGE_BATCHES, 50]
+        assert opened.log.rows(T, 50, SCHEMA)["c0"].to_pylist() == [*range(1, merge_runs.MERGE_BATCHES + 1), 50]
 
     def test_a_write_to_a_dropped_collection_is_refused(self, opened: Opened) -> None:
         opened.drop(T)
@@ -505,7 +509,7 @@ class TestRaces:
     def test_a_read_of_a_collection_that_is_being_dropped(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "CACHE_BYTES", 0)
+        monkeypatch.setattr(table_cache, "CACHE_BYTES", 0)
         opened.write(1, (T, rows(1)))
         opened.store.transact(lambda tx: opened.log.drop(tx, T))
         with pytest.raises(Dropped):
@@ -543,7 +547,7 @@ def test_a_small_batch_after_a_larger_one_does_not_prevent_merges(opened: Opened
 
 def test_large_batches_are_rewritten_rarely(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates of the rows of a large batch are copied less than twice before they are merged with it."""
-    monkeypatch.setattr(module, "MERGE_ROWS", 6)
+    monkeypatch.setattr(merge_runs, "MERGE_ROWS", 6)
     opened.write(1, (T, rows(*range(400))))
     rewritten = 0
     for time in range(2, 42):
@@ -588,7 +592,7 @@ def test_held_history_is_in_few_batches_and_each_time_is_readable(opened: Opened
 def test_history_that_is_no_longer_held_is_consolidated_however_short_it_is(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MERGE_BATCHES", 3)
+    monkeypatch.setattr(merge_runs, "MERGE_BATCHES", 3)
     for time in range(1, 4):
         opened.write(time, (T, rows(0) if time % 2 else u.with_diff(rows(0), -1)))
     run = opened.log.mergeable_history(T, 0, 10)
@@ -603,7 +607,7 @@ def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise, rows that are no longer held would remain on disk as long as a hold follows the newest commits."""
-    monkeypatch.setattr(module, "MERGE_BATCHES", 3)
+    monkeypatch.setattr(merge_runs, "MERGE_BATCHES", 3)
     for time in range(1, 4):
         opened.write(time, (T, rows(time)))
     run = opened.log.mergeable_history(T, 0, 10)

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from catalog import persistence
 from catalog import updates as u
+from catalog.batches import Payload
 from catalog.ids import ObjectId, Timestamp
 from catalog.keys import Key
-from catalog.log import Frontiers, Log, Payload
+from catalog.log import Frontiers, Log
 from catalog.objects.columns import Column
 from catalog.objects.indexes import Index
 from catalog.objects.namespaces import Database, Schema

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from catalog import directory, holds, payloads
+from catalog.batches import Batch, Payload
 from catalog.holds import HoldPosition
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import Batch, Log, Payload
+from catalog.log import Log
 from catalog.oracle import Oracle
 from catalog.sequence_state import Position
 from catalog.store import Store

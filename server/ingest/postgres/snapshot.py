@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from catalog.batches import Payload
 from catalog.ids import ObjectId
-from catalog.log import Log, Payload
+from catalog.log import Log
 from protocol.pgwire.copy_in import GATHER_BYTES, CopyDecoder
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.errors import PgError

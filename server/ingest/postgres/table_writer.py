@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from catalog import updates
+from catalog.batches import Payload
 from catalog.ids import ObjectId
-from catalog.log import Payload
 from protocol.pgoutput.messages import Relation
 from protocol.pgoutput.rows import Positions
 from protocol.pgwire.errors import PgError, SqlState

@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from catalog.batches import Payload
 from catalog.ids import ObjectId
-from catalog.log import Payload
 from catalog.source_state import State
 from protocol.pgoutput import BadMessage
 from protocol.pgoutput.messages import Relation, Truncate

@@ -14,7 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from catalog.ids import ObjectId, Timestamp
-from catalog.log import MERGE_BATCHES, Dropped, Log
+from catalog.log import Dropped, Log
+from catalog.merge_runs import MERGE_BATCHES
 from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.updates import DIFF
