@@ -144,11 +144,11 @@ class Access:
             raise _refused(
                 f"no pg_hba.conf entry for {who}" if rule is None else f"pg_hba.conf rejects connection for {who}"
             )
-        needs_name = rule.method is Method.CERT or rule.certificate is ClientCertificate.OF_USER
-        if (needs_name or rule.certificate is not None) and not client.has_certificate:
+        is_shown = rule.method is Method.CERT or rule.certificate is ClientCertificate.OF_USER
+        if (is_shown or rule.certificate is not None) and not client.has_certificate:
             self._log(client, user, "no client certificate")
             raise _refused("connection requires a valid client certificate")
-        if needs_name and client.certificate_name != user:
+        if is_shown and client.certificate_name != user:
             self._log(client, user, "client certificate of another user")
             raise _refused(f'certificate authentication failed for user "{user}"')
         return rule

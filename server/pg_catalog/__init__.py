@@ -3,7 +3,9 @@
 A SELECT over system relations alone (`server.execution.catalog_query`) runs in DuckDB, the catalog engine:
 
     `engine`    describes and runs queries in worker processes
-    `rewrite`   translates the query to DuckDB's SQL with PostgreSQL's semantics
+    `rewrite`   translates the query to DuckDB's SQL with PostgreSQL's semantics. `annotations` records the types of
+                operands before; `equivalents`, `from_items` and `registered_values` translate single functions,
+                functions in FROM and values of types such as regclass; `trees` constructs calls; `refusals` has errors
     `types`     maps between PostgreSQL's types, DuckDB's types and the types sent to clients
     `outputs`   determines names and types of columns and arrays where DuckDB does not know PostgreSQL's
     `visible`   the objects of the catalog that are visible in a database, and their names

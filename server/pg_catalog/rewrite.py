@@ -11,7 +11,6 @@ The input is a tree of `server.sql.grammar.trees`. The rewrite
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,11 +19,44 @@ from sqlglot import exp
 
 from catalog.objects.system_tables import SystemTable
 from catalog.pg_catalog import PgRelation
-from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.errors import PgError
 from protocol.pgwire.scalars import parse_text
 from protocol.pgwire.types import TEXT, PgType, array_of
+from server.pg_catalog.annotations import (
+    ARRAY,
+    COUNTS_FROM_0,
+    FOUND_BY_NAME,
+    IS_TEXT,
+    IS_XID,
+    OF_RELATIONS,
+    OF_VECTORS,
+    annotate,
+)
 from server.pg_catalog.database import SCHEMAS, is_function, is_table_function
-from server.pg_catalog.outputs import NAME, VECTORS, Outputs, Types, branches
+from server.pg_catalog.equivalents import (
+    OF_DOMAINS,
+    attribute_type,
+    cast_with_modifiers,
+    format_call,
+    like_each,
+    regexp_replace,
+    substring,
+    vector_literal,
+)
+from server.pg_catalog.from_items import (
+    WITHOUT_ROWS,
+    expanded,
+    exploded_acl,
+    is_unnest,
+    no_rows,
+    single_row,
+    unnest,
+    unnested_subscripts,
+)
+from server.pg_catalog.outputs import VECTORS, Outputs, Types, branches
+from server.pg_catalog.refusals import no_function, no_row_values, not_supported
+from server.pg_catalog.registered_values import as_regclass, is_shown, registered_value
+from server.pg_catalog.trees import defined_function, helper
 from server.pg_catalog.types import REGISTERED, cast_to, duckdb_type, parameter_type, type_name, value_tree
 from server.settings.variables import VARIABLES
 from server.sql.grammar.lexer import words
@@ -40,6 +72,7 @@ _SAME = words(
     """
 )
 _RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": "length", "array_cat": "list_concat"}
+_SUBSCRIPT_MAX = 2**31 - 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +117,11 @@ class _Rewriter:
     def query(self, tree: exp.Expr) -> Rewritten:
         self._ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
         for select in tree.find_all(exp.Select):
-            select.set("expressions", [each for item in select.expressions for each in _expanded(item)])
+            select.set("expressions", [each for item in select.expressions for each in expanded(item)])
         for table in tree.find_all(exp.Table):
             self._note(table)
         types = Types(tree, self._pg_relation, type_name)
-        for node in tree.walk():
-            _note_array(node, types)
-            _note_text(node, types)
-            _note_xid(node, types)
+        annotate(tree, types)
         for cast in tree.find_all(exp.Cast):
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
@@ -207,15 +237,15 @@ class _Rewriter:
         name = call.name.lower()
         self._visit_inside(call)
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        if name in _WITHOUT_ROWS:
-            return _no_rows(name, table, alias)
+        if name in WITHOUT_ROWS:
+            return no_rows(name, table, alias)
         if name == "aclexplode":
-            return _exploded(call, alias)
-        if (listed := self._names.session(name, call.expressions, self._constant)) is not None and _is_unnest(listed):
+            return exploded_acl(call, alias)
+        if (listed := self._names.session(name, call.expressions, self._constant)) is not None and is_unnest(listed):
             call.replace(listed)
             name, call = "unnest", listed
         if name == "generate_subscripts":
-            name, call = "unnest", _unnested_subscripts(call)
+            name, call = "unnest", unnested_subscripts(call)
         if name in ("generate_series", "unnest"):
             if not alias.args.get("columns"):
                 alias.set("columns", [exp.to_identifier(alias.name, quoted=True)])
@@ -225,30 +255,12 @@ class _Rewriter:
         elif is_function(name) and is_table_function(name):
             table.set("db", exp.to_identifier("fn"))
         elif is_function(name):
-            return _single_row(_function(name, *call.expressions), alias)
+            return single_row(defined_function(name, *call.expressions), alias)
         else:
-            raise _no_function(call)
+            raise no_function(call)
         table.set("catalog", None)
         table.set("alias", alias)
         return table
-
-    def _unnest(self, node: exp.Unnest) -> exp.Expr:
-        """In FROM. DuckDB's unnest takes one list: several become a lateral subquery with one column for each."""
-        alias = node.args.get("alias")
-        lists, names = node.expressions, [] if alias is None else list(alias.args.get("columns") or ())
-        if alias is not None and len(lists) > 1 and len(names) == len(lists):
-            if (ordinality := node.args.get("offset")) is not None:
-                longest = exp.Greatest(this=_length(lists[0]), expressions=[_length(each) for each in lists[1:]])
-                lists = [*lists, exp.Anonymous(this="generate_series", expressions=[exp.Literal.number(1), longest])]
-                names.append(ordinality)
-            columns = [
-                exp.alias_(exp.Anonymous(this="unnest", expressions=[each.copy()]), name.copy())
-                for each, name in zip(lists, names, strict=True)
-            ]
-            return exp.Subquery(this=exp.Select(expressions=columns), alias=exp.TableAlias(this=alias.this))
-        if alias is not None and not alias.args.get("columns") and alias.this is not None:
-            alias.set("columns", [alias.this.copy()])
-        return node
 
     def _column(self, column: exp.Column) -> exp.Expr:
         column.set("db", None)
@@ -265,7 +277,7 @@ class _Rewriter:
         """PgError 42883 for a function in a schema without functions."""
         is_call = isinstance(dot.this, exp.Identifier) and isinstance(dot.expression, exp.Anonymous)
         if is_call and dot.this.name not in SCHEMAS:
-            raise _no_function(dot.expression, dot.this.name)
+            raise no_function(dot.expression, dot.this.name)
 
     def _dot(self, dot: exp.Dot) -> exp.Expr:
         """Replaces pg_catalog.f(...) by f(...)."""
@@ -283,13 +295,13 @@ class _Rewriter:
                 call.expressions[0].replace(exp.Literal.string(setting))
         if name == "coalesce":
             self._array_literals(call)
-        if name in _OF_DOMAINS and len(call.expressions) == 2:
-            return _of_domain(name, *call.expressions)
+        if name in OF_DOMAINS and len(call.expressions) == 2:
+            return attribute_type(name, *call.expressions)
         value = self._names.session(name, call.expressions, self._constant)
         if value is not None:
             return value
-        if name in _OF_RELATIONS and call.expressions:
-            call.expressions[0].replace(_as_regclass(call.expressions[0], is_text=call.meta.get(_TEXT, False)))
+        if name in OF_RELATIONS and call.expressions:
+            call.expressions[0].replace(as_regclass(call.expressions[0], is_text=call.meta.get(IS_TEXT, False)))
         if name.startswith("to_reg") and name.removeprefix("to_") in REGISTERED:
             return self._to_registered(name.removeprefix("to_"), call)
         return None
@@ -310,7 +322,7 @@ class _Rewriter:
 
     def _array_literals(self, node: exp.Case | exp.Anonymous) -> None:
         """Reads the literals among the results of CASE or coalesce as arrays, if the other results are arrays."""
-        if (type := node.meta.get(_ARRAY)) is None:
+        if (type := node.meta.get(ARRAY)) is None:
             return
         array = array_of(parameter_type(VECTORS.get(type) or type.removesuffix("[]")))
         for branch in branches(node):
@@ -320,19 +332,19 @@ class _Rewriter:
     def _call(self, call: exp.Anonymous) -> exp.Expr:
         name = call.name.lower()
         if name == "format":
-            return self._format(call)
+            return format_call(call)
         if name == "regexp_replace":
-            return _replacing(call)
+            return regexp_replace(call)
         if name == "substring":
-            return _substring(call, *call.expressions)
-        if name == "age" and call.meta.get(_XID):
+            return substring(call, *call.expressions)
+        if name == "age" and call.meta.get(IS_XID):
             return helper("xid_age", *call.expressions)
         if name == "bpchar":
             return cast_to(call.expressions[0], "VARCHAR")
-        if call.meta.get(_FROM_0) and name in _OF_VECTORS:
+        if call.meta.get(COUNTS_FROM_0) and name in OF_VECTORS:
             return helper(f"vector_{name}", *call.expressions)
         if name == "generate_subscripts":
-            return _unnested_subscripts(call)
+            return unnested_subscripts(call)
         if name in ("json_agg", "jsonb_agg"):
             return exp.Anonymous(this="to_json", expressions=[exp.Anonymous(this="list", expressions=call.expressions)])
         if name in _RENAMED:
@@ -346,41 +358,14 @@ class _Rewriter:
         if name in _SAME:
             call.set("this", name)
             return call
-        raise _no_function(call)
-
-    def _format(self, call: exp.Anonymous) -> exp.Expr:
-        """Rewrites format('%s.%I', ...) with a constant pattern to a concatenation."""
-        pattern, *arguments = call.expressions
-        if not isinstance(pattern, exp.Literal):
-            raise _not_supported(
-                "format() with a pattern that is no constant",
-                hint="Write the pattern as a literal, or concatenate with ||.",
-            )
-        pieces: list[exp.Expr] = []
-        literal = ""
-        text, place = pattern.name, 0
-        while place < len(text):
-            if text[place] != "%":
-                literal += text[place]
-                place += 1
-                continue
-            kind = text[place + 1 : place + 2]
-            place += 2
-            if kind == "%":
-                literal += "%"
-            elif kind in ("s", "I", "L") and kind and arguments:
-                pieces += [exp.Literal.string(literal), _formatted(kind, arguments.pop(0))]
-                literal = ""
-            else:
-                raise _not_supported(f"format() with %{kind}", hint="Use %s, %I and %L without positions and widths.")
-        return exp.Anonymous(this="concat", expressions=[*pieces, exp.Literal.string(literal)])
+        raise no_function(call)
 
     def _to_registered(self, kind: str, call: exp.Anonymous) -> exp.Expr:
         (argument,) = call.expressions
         while isinstance(argument, exp.Cast):
             argument = argument.this
         if not isinstance(argument, exp.Literal | exp.Parameter | exp.Null):
-            raise _not_supported(
+            raise not_supported(
                 f"to_{kind}() of what is no constant",
                 hint="Pass a literal or a parameter, or compare names in pg_class.",
             )
@@ -391,7 +376,7 @@ class _Rewriter:
             found = self._names.registered(kind, str(name))
         except PgError:
             return exp.Null()
-        return _registered_value(kind, found, call)
+        return registered_value(kind, found, call)
 
     def _constant(self, tree: exp.Expr) -> Any:
         """Returns the value of a literal or parameter; None for a parameter of a query that is only described."""
@@ -410,7 +395,7 @@ class _Rewriter:
                 return self._constant(called)
             case exp.Anonymous() if value := self._names.session(tree.name.lower(), tree.expressions, self._constant):
                 return self._constant(value)
-        raise _not_supported(
+        raise not_supported(
             "a setting's name or value that is no constant", hint="Write the name as a literal, or query pg_settings."
         )
 
@@ -438,12 +423,12 @@ class _Rewriter:
             type = parameter_type(name)
             return value_tree(type, parse_text(type, inner.name))
         if name in VECTORS and isinstance(inner, exp.Literal):
-            return _vector(name, inner)
-        array = cast.meta.get(_ARRAY)
+            return vector_literal(name, inner)
+        array = cast.meta.get(ARRAY)
         value = self._visit(inner)
         if array is not None and name in ("text", "varchar"):
             value = helper("vector_text" if array in VECTORS else "array_text", value)
-        return _with_modifiers(cast.to, name, value)
+        return cast_with_modifiers(cast.to, name, value)
 
     def _registered(self, cast: exp.Cast, kind: str) -> exp.Expr:
         """Rewrites a cast to a registered type to an OID, or to the object's name where the context needs text."""
@@ -452,16 +437,16 @@ class _Rewriter:
             inner = inner.this
         text = self._value_of(inner)
         if text is None and isinstance(inner, exp.Parameter):
-            return cast_to(exp.Null(), "VARCHAR" if _shown(cast) else "UINTEGER")  # described only, or NULL
+            return cast_to(exp.Null(), "VARCHAR" if is_shown(cast) else "UINTEGER")  # described only, or NULL
         if text is not None:
-            return _registered_value(kind, self._names.registered(kind, text), cast)
+            return registered_value(kind, self._names.registered(kind, text), cast)
         called = inner.expression if isinstance(inner, exp.Dot) else inner
-        if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not _shown(cast):
+        if isinstance(called, exp.Anonymous) and called.name.lower() == "pg_get_serial_sequence" and not is_shown(cast):
             return helper("serial_sequence_oid", *map(self._visit, called.expressions))
         value = self._visit(cast.this)
-        if cast.meta.get(_TEXT) and kind in _FOUND_BY_NAME:
+        if cast.meta.get(IS_TEXT) and kind in FOUND_BY_NAME:
             value = helper(f"{kind}_oid", value)
-        return helper(f"{kind}_text", value) if _shown(cast) else value
+        return helper(f"{kind}_text", value) if is_shown(cast) else value
 
     def _parameter(self, parameter: exp.Parameter) -> exp.Expr:
         number = int(parameter.this.name)
@@ -485,7 +470,7 @@ class _Rewriter:
 
     def _like(self, like: exp.Expr) -> exp.Expr:
         if isinstance(like.expression, exp.Any | exp.All):
-            return _like_each(like, like.expression)
+            return like_each(like, like.expression)
         if isinstance(like.parent, exp.Escape):
             return like
         return exp.Escape(this=like, expression=exp.Literal.string("\\"))
@@ -500,7 +485,7 @@ class _Rewriter:
             return cast_to(exp.Null(), "BOOLEAN")
         pattern, character = self._value_of(tree.expression), "\\" if escape is None else self._value_of(escape)
         if pattern is None or character is None:
-            raise _not_supported("SIMILAR TO with a pattern that is no constant", hint="Pass a literal or a parameter.")
+            raise not_supported("SIMILAR TO with a pattern that is no constant", hint="Pass a literal or a parameter.")
         text = cast_to(self._visit(tree.this), "VARCHAR")
         arguments = [text, exp.Literal.string(similar(pattern, character)), exp.Literal.string("s")]
         return exp.Anonymous(this="regexp_full_match", expressions=arguments)
@@ -513,7 +498,7 @@ class _Rewriter:
 
     def _substring(self, node: exp.Substring) -> exp.Expr:
         parts = (node.args.get("start"), node.args.get("length"))
-        return _substring(node, node.this, *(part for part in parts if part is not None))
+        return substring(node, node.this, *(part for part in parts if part is not None))
 
     def _collate(self, node: exp.Collate) -> exp.Expr:
         """Removes COLLATE: the only collation is byte order."""
@@ -525,7 +510,7 @@ class _Rewriter:
         (subscript,) = bracket.expressions
         if isinstance(subscript, exp.Literal) and subscript.is_string:
             return bracket
-        first = exp.Literal.number(0 if bracket.meta.get(_FROM_0) else 1)
+        first = exp.Literal.number(0 if bracket.meta.get(COUNTS_FROM_0) else 1)
         if isinstance(subscript, exp.Slice):
             low, high = subscript.this or first, subscript.expression or exp.Literal.number(_SUBSCRIPT_MAX)
             return helper("array_slice", bracket.this, low, high, first)
@@ -534,8 +519,8 @@ class _Rewriter:
     def _equality(self, node: exp.EQ | exp.NEQ) -> exp.Expr | None:
         """Reads a literal that is compared with a vector as a vector."""
         for side in (node.this, node.expression):
-            if isinstance(side, exp.Literal) and side.is_string and node.meta.get(_ARRAY) in VECTORS:
-                side.replace(_vector(node.meta[_ARRAY], side))
+            if isinstance(side, exp.Literal) and side.is_string and node.meta.get(ARRAY) in VECTORS:
+                side.replace(vector_literal(node.meta[ARRAY], side))
         return None
 
     def _select(self, select: exp.Select) -> exp.Expr:
@@ -573,7 +558,7 @@ _OUTER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr | None]] = {
     exp.SimilarTo: _Rewriter._similar,
 }
 _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
-    exp.Unnest: _Rewriter._unnest,
+    exp.Unnest: lambda _, node: unnest(node),
     exp.Column: _Rewriter._column,
     exp.Dot: _Rewriter._dot,
     exp.Anonymous: _Rewriter._call,
@@ -589,159 +574,6 @@ _INNER: dict[type[exp.Expr], Callable[[_Rewriter, Any], exp.Expr]] = {
 }
 
 
-_ARRAY, _FROM_0, _TEXT, _XID = "array", "from_0", "text", "xid"
-"""What `_note_array`, `_note_text` and `_note_xid` record of a node: the type of its array, whether its subscripts
-begin at 0, and whether its operand is a text or a transaction id."""
-_OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims array_position")
-"""Functions of arrays with another result for a vector."""
-_SUBSCRIPT_MAX = 2**31 - 2
-
-
-def _note_array(node: exp.Expr, types: Types) -> None:
-    """Records the type of the array that a node has as an operand. The tree must be unchanged."""
-    match node:
-        case exp.Bracket() | exp.Cast():
-            arrays = [node.this]
-        case exp.EQ() | exp.NEQ():
-            arrays = [node.this, node.expression]
-        case exp.Case():
-            arrays = [node]
-        case exp.Anonymous() if node.name.lower() == "coalesce":
-            arrays = [node]
-        case exp.Anonymous() if node.expressions and node.name.lower() in (*_OF_VECTORS, "generate_subscripts"):
-            arrays = [node.expressions[0]]
-        case _:
-            return
-    for array in arrays:
-        type = types.type_of(array)
-        if type is not None and (
-            type in VECTORS or (type == NAME and isinstance(node, exp.Bracket)) or type.endswith("[]")
-        ):
-            node.meta[_ARRAY] = type
-            node.meta[_FROM_0] = types.counts_from_0(array)
-
-
-def _note_text(node: exp.Expr, types: Types) -> None:
-    """Records that the operand is a text that names an object. The tree must be unchanged."""
-    match node:
-        case exp.Cast() if type_name(node.to) in _FOUND_BY_NAME:
-            node.meta[_TEXT] = _is_text(node.this, types)
-        case exp.Anonymous() if node.expressions and node.name.lower() in _OF_RELATIONS:
-            node.meta[_TEXT] = _is_text(node.expressions[0], types)
-
-
-def _note_xid(node: exp.Expr, types: Types) -> None:
-    """Records that the argument of age() is a transaction id. The tree must be unchanged."""
-    if isinstance(node, exp.Anonymous) and node.name.lower() == "age" and len(node.expressions) == 1:
-        node.meta[_XID] = types.type_of(node.expressions[0]) == "xid"
-
-
-def _is_text(tree: exp.Expr, types: Types) -> bool:
-    """Whether an expression other than a literal or parameter has a text type."""
-    tree = tree.unnest()
-    if isinstance(tree, exp.Select) and len(tree.expressions) == 1:  # the only column of a subquery
-        selected = tree.expressions[0].unalias()
-        return (isinstance(selected, exp.Literal) and selected.is_string) or _is_text(selected, types)
-    if isinstance(tree, exp.Cast):
-        return type_name(tree.to) in _TEXT_TYPES and not isinstance(tree.this, exp.Literal | exp.Parameter)
-    if isinstance(tree, exp.Anonymous) and tree.name.lower() in ("concat", "format", "quote_ident"):
-        return True
-    return isinstance(tree, exp.DPipe) or types.type_of(tree) in _TEXT_TYPES
-
-
-def _vector(type: str, literal: exp.Expr) -> exp.Expr:
-    """The elements of a literal of type int2vector or oidvector."""
-    array = array_of(parameter_type(VECTORS[type]))
-    return value_tree(array, parse_text(array, "{" + ",".join(literal.name.split()) + "}"))
-
-
-def _unnested_subscripts(call: exp.Expr) -> exp.Anonymous:
-    """generate_subscripts(array, dimension [, reverse]) as unnest() of a list of the subscripts."""
-    first = exp.Literal.number(0 if call.meta.get(_FROM_0) else 1)
-    return exp.Anonymous(this="unnest", expressions=[helper("subscripts", first, *call.expressions)])
-
-
-_OF_RELATIONS = words(
-    "pg_relation_filenode pg_get_viewdef "
-    "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
-)
-"""Functions whose first argument is a regclass, so that a string there is the name of a relation."""
-
-
-def _replacing(call: exp.Anonymous) -> exp.Expr:
-    """regexp_replace(text, pattern, replacement [, flags]). 0A000 with a start, or with flags that DuckDB lacks."""
-    flags = call.expressions[3] if len(call.expressions) > 3 else exp.Literal.string("")
-    if not 3 <= len(call.expressions) <= 4 or not isinstance(flags, exp.Literal) or not set(flags.name) <= set("gic"):
-        raise _not_supported(
-            "this form of regexp_replace()",
-            hint="Use regexp_replace(text, pattern, replacement, flags) with a literal of the flags g, i and c.",
-        )
-    text, pattern, replacement, *_ = call.expressions
-    arguments = [cast_to(text, "VARCHAR"), pattern, replacement, exp.Literal.string(f"s{flags.name}")]
-    return exp.Anonymous(this="regexp_replace", expressions=arguments)
-
-
-def _substring(node: exp.Expr, text: exp.Expr, *rest: exp.Expr) -> exp.Expr:
-    """substring(text, start [, length]), or substring(text from 'pattern') with a literal of a regular expression."""
-    text = cast_to(text, "VARCHAR")
-    if len(rest) != 1 or not isinstance(rest[0], exp.Literal) or not rest[0].is_string:
-        return exp.Anonymous(this="substr", expressions=[text, *rest])
-    group = 1 if re.search(r"(?<!\\)\((?!\?)", rest[0].name) else 0
-    found = exp.Anonymous(this="regexp_extract", expressions=[text, rest[0], exp.Literal.number(group)])
-    matches = exp.Anonymous(this="regexp_matches", expressions=[text.copy(), rest[0].copy()])
-    return exp.Case(ifs=[exp.If(this=matches, true=found)])
-
-
-_OF_DOMAINS = {"_pg_truetypid": ("typbasetype", "atttypid"), "_pg_truetypmod": ("typtypmod", "atttypmod")}
-"""Functions of rows of pg_attribute and pg_type: the column of pg_type for a domain, and that of pg_attribute."""
-
-
-def _of_domain(name: str, attribute: exp.Expr, type: exp.Expr) -> exp.Expr:
-    """The arguments are rows: `a` or `a.*`."""
-    a, t = (row.args.get("table") or row.this for row in (attribute, type))
-    of_domain, of_attribute = _OF_DOMAINS[name]
-    is_domain = exp.EQ(this=exp.column("typtype", t), expression=exp.Literal.string("d"))
-    domain = exp.If(this=is_domain, true=exp.column(of_domain, t))
-    return exp.Case(ifs=[domain], default=exp.column(of_attribute, a))
-
-
-def _like_each(like: exp.Expr, quantified: exp.Any | exp.All) -> exp.Expr:
-    """LIKE ANY and LIKE ALL. `a NOT LIKE ALL (b)` is `NOT a LIKE ANY (b)`."""
-    is_any = isinstance(quantified, exp.Any) is not bool(like.args.get("negate"))
-    matches = helper("ilikes" if isinstance(like, exp.ILike) else "likes", like.this, quantified.this)
-    found = helper("any_of" if is_any else "all_of", matches)
-    return exp.Not(this=found) if like.args.get("negate") else found
-
-
-def _as_regclass(argument: exp.Expr, *, is_text: bool) -> exp.Expr:
-    """Casts a string literal (also one cast to text), a parameter or a text to regclass; returns other arguments."""
-    inner = argument
-    if isinstance(inner, exp.Cast) and type_name(inner.to) in _TEXT_TYPES:
-        inner = inner.this
-    if is_text or isinstance(inner, exp.Parameter) or (isinstance(inner, exp.Literal) and inner.is_string):
-        cast = exp.Cast(this=inner.copy(), to=exp.DataType(this=exp.DType.USERDEFINED, kind="regclass"))
-        cast.meta[_TEXT] = is_text
-        return cast
-    return argument
-
-
-def _with_modifiers(type: exp.DataType, name: str, value: exp.Expr) -> exp.Expr:
-    """Casts a value to a type whose modifiers are respected: numeric(p, s), varchar(n) and char(n)."""
-    numbers = [int(modifier.name) for modifier in type.expressions if modifier.name.isdigit()]
-    if name == "numeric" and numbers:
-        return cast_to(value, f"DECIMAL({', '.join(map(str, numbers))})")
-    cast = cast_to(value, duckdb_type(name))
-    if name in ("varchar", "bpchar") and numbers:
-        return exp.Anonymous(this="left", expressions=[cast, exp.Literal.number(numbers[0])])
-    return cast
-
-
-def _formatted(kind: str, argument: exp.Expr) -> exp.Expr:
-    if kind == "s":
-        return argument
-    return _function("quote_ident" if kind == "I" else "quote_literal", argument)
-
-
 def _with_function_names(text: str, outputs: Outputs | None) -> str:
     """Wraps the query so that output columns of type regproc contain names instead of OIDs, as in PostgreSQL."""
     if outputs is None or all(output.type != "regproc" for output in outputs):
@@ -749,124 +581,3 @@ def _with_function_names(text: str, outputs: Outputs | None) -> str:
     columns = [f"tw.regproc_text(c{n})" if o.type == "regproc" else f"c{n}" for n, o in enumerate(outputs)]
     names = [f"c{n}" for n in range(len(outputs))]
     return f"SELECT {', '.join(columns)} FROM ({text}) AS q({', '.join(names)})"
-
-
-def _length(array: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="len", expressions=[array.copy()])
-
-
-def _function(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Dot(this=exp.to_identifier("fn"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
-
-
-def helper(name: str, *arguments: exp.Expr) -> exp.Expr:
-    return exp.Dot(this=exp.to_identifier("tw"), expression=exp.Anonymous(this=name, expressions=[*arguments]))
-
-
-_TEXT_TYPES = words("text varchar name character_data sql_identifier")
-_FOUND_BY_NAME = words("regclass regnamespace regrole regtype")
-"""Registered types to which a text that is no constant can be cast."""
-_TEXT_CALLS = words("concat concat_ws string_agg array_agg array_to_string quote_ident format")
-
-
-def _shown(cast: exp.Expr) -> bool:
-    """Returns whether the context of a cast to a registered type needs the object's name rather than its OID."""
-    parent = cast.parent
-    while isinstance(parent, exp.Paren | exp.Alias | exp.Order | exp.Ordered | exp.Case | exp.If) or (
-        isinstance(parent, exp.Anonymous) and parent.name.lower() == "coalesce"
-    ):
-        parent = parent.parent
-    match parent:
-        case exp.Cast():
-            return type_name(parent.to) in ("text", "varchar", "name", "bpchar")
-        case exp.Select() | exp.DPipe() | exp.Distinct():
-            return True
-        case exp.Anonymous():
-            return parent.name.lower() in _TEXT_CALLS
-        case _:
-            return False
-
-
-def _registered_value(kind: str, found: int, place: exp.Expr) -> exp.Expr:
-    number = cast_to(exp.Literal.number(found), "UINTEGER")
-    return helper(f"{kind}_text", number) if _shown(place) else number
-
-
-def _is_unnest(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name == "unnest"
-
-
-_WITHOUT_ROWS = {
-    "pg_options_to_table": {"option_name": "VARCHAR", "option_value": "VARCHAR"},
-    "pg_partition_ancestors": {"relid": "UINTEGER"},
-    "pg_partition_tree": {"relid": "UINTEGER", "parentrelid": "UINTEGER", "isleaf": "BOOLEAN", "level": "INTEGER"},
-}
-"""The functions whose rows are options of foreign tables or partitions, which do not exist, and their columns."""
-
-
-def _no_rows(name: str, table: exp.Table, alias: exp.TableAlias) -> exp.Expr:
-    """A function in FROM that has no rows. A single column has the alias."""
-    types = [*_WITHOUT_ROWS[name].values(), "BIGINT"]
-    names = [exp.to_identifier(column) for column in _WITHOUT_ROWS[name]]
-    if len(names) == 1:
-        names = [alias.this]
-    if table.args.get("ordinality"):
-        names.append(exp.to_identifier("ordinality", quoted=True))
-    given = alias.args.get("columns") or []
-    names[: len(given)] = given
-    columns = [exp.alias_(cast_to(exp.Null(), type), name.copy()) for name, type in zip(names, types, strict=False)]
-    rows = exp.Select(expressions=columns).where(exp.false(), copy=False)
-    return exp.Subquery(this=rows, alias=exp.TableAlias(this=alias.this.copy()))
-
-
-def _single_row(value: exp.Expr, alias: exp.TableAlias) -> exp.Expr:
-    """A function in FROM that returns one value: a lateral subquery whose column has the alias."""
-    columns = alias.args.get("columns") or [alias.this]
-    return exp.Subquery(this=exp.Select(expressions=[exp.alias_(value, columns[0].copy())]), alias=alias)
-
-
-def _exploded(call: exp.Anonymous, alias: exp.TableAlias) -> exp.Expr:
-    """aclexplode in FROM: a lateral subquery with a row for each privilege of each entry."""
-    entry = exp.alias_(_function("aclexplode", *call.expressions), "tw_entry")
-    columns: list[exp.Expr] = [exp.column(name, "tw_entry") for name in _ENTRY]
-    rows = exp.Select(expressions=columns).from_(exp.Select(expressions=[entry]).subquery("tw_entries"), copy=False)
-    return exp.Subquery(this=rows, alias=alias)
-
-
-def _expanded(item: exp.Expr) -> list[exp.Expr]:
-    """An item of SELECT. For `(f(...)).*`, one for each column that the function returns, named like the column."""
-    if not isinstance(item, exp.Dot):
-        return [item]
-    inner = item.this.unnest()
-    called = inner.expression if isinstance(inner, exp.Dot) else inner
-    columns = _COLUMNS.get(called.name.lower(), ()) if isinstance(called, exp.Anonymous) else ()
-    names = columns if isinstance(item.expression, exp.Star) else [name for name in columns if name == item.name]
-    rows = [exp.alias_(exp.Dot(this=item.this.copy(), expression=exp.to_identifier(name)), name) for name in names]
-    return list(rows) or [item]
-
-
-_ENTRY = ("grantor", "grantee", "privilege_type", "is_grantable")
-_COLUMNS = {"aclexplode": _ENTRY, "_pg_expandarray": ("x", "n")}
-"""The columns of the functions that return rows."""
-
-
-def no_row_values() -> PgError:
-    return PgError(
-        SqlState.FEATURE_NOT_SUPPORTED,
-        "rows as values are not supported over system catalogs",
-        hint="Select the columns of the row, or convert it: row_to_json(t).",
-    )
-
-
-def _no_function(call: exp.Expr, schema: str = "") -> PgError:
-    start = call.meta.get("start")
-    name = f"{schema}.{call.name.lower()}" if schema else call.name.lower()
-    return PgError(
-        SqlState.UNDEFINED_FUNCTION,
-        f"function {name} does not exist in queries over system catalogs",
-        position=start + 1 if start is not None else None,
-    )
-
-
-def _not_supported(what: str, *, hint: str) -> PgError:
-    return PgError(SqlState.FEATURE_NOT_SUPPORTED, f"{what} is not supported over system catalogs", hint=hint)

@@ -16,7 +16,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.authorization.privilege_functions import roles_with, wanted_privileges
 from server.pg_catalog import oids
-from server.pg_catalog.rewrite import helper
+from server.pg_catalog.trees import helper
 from server.session_state.context import Context
 
 _OF_RELATIONS = ("has_table_privilege", "has_sequence_privilege", "has_column_privilege", "has_any_column_privilege")

@@ -16,7 +16,8 @@ from server.execution.catalog_query.session_rows import catalog_rows, uncached_r
 from server.execution.catalog_query.signals import process_ids, sent, signals_of
 from server.pg_catalog.database import SCHEMAS, is_function
 from server.pg_catalog.outputs import Output
-from server.pg_catalog.rewrite import Rewritten, no_row_values, rewritten
+from server.pg_catalog.refusals import no_row_values
+from server.pg_catalog.rewrite import Rewritten, rewritten
 from server.pg_catalog.static import BY_ID
 from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
 from server.session_state.context import Context
