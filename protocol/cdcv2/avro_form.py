@@ -137,7 +137,7 @@ class AvroDecoder:
         self._data = [("data", column.name) for column in reader.columns()]
         types = [parse_type(column.meaning.type).arrow for column in reader.columns()]
         self.schema = pa.schema([*(pa.field(f"c{i}", t) for i, t in enumerate(types)), TIME_FIELD, DIFF_FIELD])
-        """Of the updates."""
+        """The schema of the updates."""
 
     def decode(self, messages: pa.BinaryArray, skip: int = 0) -> Decoded:
         """`skip`: the number of bytes before each message's value. NULL is an invalid message."""

@@ -1,4 +1,4 @@
-"""What a form's decoder returns."""
+"""The result of decoding messages of either form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.cdcv2.messages import Progress
 
 @dataclass(frozen=True)
 class Decoded:
-    """The valid messages, and which were not.
+    """The contents of the valid messages, and which messages are invalid.
 
     `updates`: all updates; the columns of the data are c0, c1, ... `reason(row)`: why a message is invalid.
     """
@@ -26,7 +26,7 @@ class Decoded:
 
 
 def joined(parts: Sequence[Decoded]) -> Decoded:
-    """What consecutive parts of messages were decoded to, as one."""
+    """Returns the decoded messages of consecutive parts as one."""
     starts = np.cumsum([0, *(len(part.failed) for part in parts)])
 
     def reason(row: int) -> str:

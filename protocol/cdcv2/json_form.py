@@ -82,9 +82,9 @@ class RowDecoder:
     def __init__(self, columns: Sequence[EncodedColumn]) -> None:
         self._columns = tuple(columns)
         self.type = pa.struct([(c.name, c.type.arrow if c.type.name in _PARSED else pa.string()) for c in columns])
-        """As which Arrow parses the objects for `converted`."""
+        """The type with which Arrow parses the objects for `converted`."""
         self.is_plain = not any(column.type.name in ("json", "jsonb") for column in columns)
-        """Whether Arrow can parse them. It does not return JSON as text."""
+        """Whether Arrow can parse the objects. It cannot return a part of them as the text of JSON."""
 
     def converted(self, rows: pa.StructArray, messages: pa.BinaryArray) -> list[pa.Array] | None:
         """The columns of objects that Arrow has parsed from `messages`; None if they must be decoded one by one."""
@@ -128,7 +128,7 @@ class JsonDecoder:
     def __init__(self, columns: Sequence[EncodedColumn]) -> None:
         types = [pa.field(f"c{i}", column.type.arrow) for i, column in enumerate(columns)]
         self.schema = pa.schema([*types, TIME_FIELD, DIFF_FIELD])
-        """Of the updates."""
+        """The schema of the updates."""
         self._rows = RowDecoder(columns)
         update = pa.struct([("data", self._rows.type), (TIME, pa.int64()), (DIFF, pa.int64())])
         self._updates = pa.schema([(UPDATES, pa.list_(update))])

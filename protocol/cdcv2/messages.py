@@ -74,7 +74,7 @@ class Progress:
         return cls(begin, end, times, counts)
 
     def identity(self) -> tuple[int, int, bytes, bytes]:
-        """Equal for equal statements."""
+        """A value that is the same for equal statements."""
         return self.lower, self.upper, self.times.tobytes(), self.counts.tobytes()
 
 
@@ -110,5 +110,5 @@ def are_before(times: Integers, frontier: int) -> NDArray[np.bool_]:
 
 
 def position_of(times: Integers, frontier: int) -> int:
-    """How many of ascending times are before a frontier, which may be `END`."""
+    """The number of times, which are ascending, before a frontier, which may be `END`."""
     return len(times) if frontier > TIME_MAX else int(np.searchsorted(times, frontier))

@@ -1,4 +1,4 @@
-"""How many updates were announced and received, by open time."""
+"""The numbers of announced and of received updates at each open time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class OpenCounts:
-    """Counts of distinct updates. A time is covered if it is before the progress frontier: its count was announced."""
+    """Counts of distinct updates. A time before the progress frontier is *covered*: its count was announced."""
 
     def __init__(self) -> None:
         self._times = _NONE  # covered, ascending: those with an announced or received update
@@ -29,7 +29,7 @@ class OpenCounts:
         self._count(times[covered])
 
     def cover(self, times: Integers, counts: Integers, progress: int) -> None:
-        """The progress frontier advances to `progress`, and these are all announced counts of the new interval."""
+        """Advances the progress frontier to `progress`. The counts are all those announced for the new interval."""
         self._insert(times, counts)
         early = np.concatenate([_NONE, *self._early])
         covered = are_before(early, progress)

@@ -1,4 +1,4 @@
-"""The updates that a reader holds: each once, until its time is closed.
+"""The set of the updates that a reader has received and whose times are not closed.
 
 Rows are found by hash in an open-addressed table of row numbers, which numpy probes for a whole batch together, and are
 then compared exactly. The rows themselves are in a few Arrow tables of geometrically decreasing size:

@@ -27,7 +27,7 @@ Update: TypeAlias = tuple[D, T, int]
 
 @dataclass(frozen=True)
 class Statement(Generic[T]):
-    """For each time beyond `lower` and not beyond `upper`, the number of updates; none if it is not in `counts`."""
+    """The number of updates at each time beyond `lower` and not beyond `upper`: 0 if the time is not in `counts`."""
 
     lower: tuple[T, ...]
     upper: tuple[T, ...]

@@ -40,7 +40,7 @@ class Incomplete:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What keeps the frontier where it is.
+    """The reasons why the frontier does not advance.
 
     `times`: the first times with missing updates, or with more than announced. `missing`: updates of all times, at
     most 2**63 - 1.
@@ -180,7 +180,7 @@ class Reader:
             counts.clear()
 
     def _compare(self, statement: Progress) -> None:
-        """Compares what a statement says with what was announced, where both are about open times."""
+        """Compares the counts of a statement with those announced before, for the open times of both."""
         lower, upper = max(statement.lower, self.frontier), min(statement.upper, self._progress)
         conflict = self._counts.conflict(statement.times, statement.counts, lower, upper)
         if conflict is not None:

@@ -31,13 +31,13 @@ class SessionEntry:
 
     @property
     def client_ip(self) -> str | None:
-        """None if the connection has no IP address."""
+        """The client's IP address; None if the connection has none."""
         return None if self.endpoints.client is None else self.endpoints.client.ip
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a session does at one moment, for pg_stat_activity. Times in microseconds since 1970, None: not known."""
+    """The activity of a session at one moment, for pg_stat_activity. Times: microseconds since 1970; None: unknown."""
 
     database: str
     application_name: str
@@ -98,12 +98,12 @@ class Activity:
     _last_transaction: int = 0
 
     def next_transaction(self) -> int:
-        """A number for a transaction, greater than all before it: the time in microseconds since 1970, or the next."""
+        """Returns a number for a transaction: the time in microseconds since 1970, or the next unused number."""
         self._last_transaction = max(self._last_transaction + 1, _now_us())
         return self._last_transaction
 
     def configured(self) -> None:
-        """The rules and certificates were read again."""
+        """Notes that the rules and certificates were read again."""
         self.configured_us = _now_us()
 
     def connected(self, process_id: int, user: str, role: ObjectId, endpoints: Endpoints) -> None:

@@ -29,7 +29,7 @@ class Encryption:
 
     @classmethod
     def of(cls, connection: ssl.SSLObject) -> Self:
-        """Of a connection whose handshake is complete."""
+        """Returns the encryption of a connection whose handshake is complete."""
         cipher, _, bits = connection.cipher() or ("", "", 0)
         certificate = connection.getpeercert()
         version = connection.version() or ""
@@ -49,7 +49,7 @@ class Endpoints:
 
     @classmethod
     def of(cls, transport: asyncio.BaseTransport, tls: ssl.SSLObject | None) -> Self:
-        """`tls`: None if the connection is not encrypted."""
+        """Returns the endpoints of a connection. `tls`: None if the connection is not encrypted."""
         return cls(
             _address(transport.get_extra_info("peername")),
             _address(transport.get_extra_info("sockname")),

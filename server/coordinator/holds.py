@@ -70,7 +70,7 @@ class Holds:
         self.revision += 1
 
     def moved(self, id: ObjectId, position: HoldPosition, holder: Holder) -> None:
-        """A new position is on disk, and `holder` holds it: releases the old one. Releases both if it was dropped."""
+        """Called when a new position, which `holder` holds, is on disk. Releases the old one, or both after a drop."""
         old = self._holders.get(id)
         if old is None:
             holder.release()
@@ -201,11 +201,11 @@ class Moves:
         self.positions[hold.id] = position
 
     def commit(self) -> None:
-        """The moves are on disk: releases the old times."""
+        """Called when the moves are on disk. Releases the old times."""
         for id, holder in self._holders.items():
             self._holds.moved(id, self.positions[id], holder)
 
     def roll_back(self) -> None:
-        """The moves are not on disk: releases the new times."""
+        """Called when the moves are not on disk. Releases the new times."""
         for holder in self._holders.values():
             holder.release()

@@ -39,12 +39,12 @@ class Keys:
 
 
 class Write:
-    """What a request or a commit changes in a collection: the rows that it adds or removes, or its error."""
+    """The change of a collection by a request or a commit: rows that are added or removed, or an error."""
 
     __slots__ = ("_keys", "_rows")
 
     def __init__(self, rows: pa.Table | RowBuffer | None) -> None:
-        """A `RowBuffer` has few rows. They are converted only if they are compared. None: the error, for all rows."""
+        """`rows` None: an error, which concerns all rows. The few rows of a `RowBuffer` are converted on demand."""
         if isinstance(rows, pa.Table) and (rows.num_rows > ROWS_MAX or rows.get_total_buffer_size() > BYTES_MAX):
             rows = None
         self._rows = rows

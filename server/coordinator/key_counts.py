@@ -1,4 +1,4 @@
-"""How many rows have each key: sorted arrays of key codes, and a dict of the latest changes.
+"""The number of rows with each key, in sorted arrays of key codes and a dict of the latest changes.
 
 Like the runs of an arrangement, the arrays are immutable, and merged when the later one has more than half of the
 entries of the earlier one. A table of n rows therefore has O(log n) of them. A count is the sum over all parts.

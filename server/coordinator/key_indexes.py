@@ -3,7 +3,7 @@
 Each enforced key of a table has a `KeyCounts` of its rows at the latest commit. It is computed from the log when the
 table is first written after a start, in a thread. A statement computes the changes of the keys from its rows, and
 compares them with the counts. The committer compares the changes of each request again, with the counts at that moment
-and with the earlier requests of its group. Both cost as much as the change is large.
+and with the earlier requests of its group. The cost of both comparisons is proportional to the size of the change.
 
 Changes of many rows are not compared with all rows again by the committer, but with the changes of others since the
 statement compared them (`KeyIndex.since`).
@@ -416,7 +416,7 @@ def _count(parts: Sequence[Changes], code: int) -> int:
 
 
 def _common(run: Run, changes: Changes) -> list[int]:
-    """The codes that both add to."""
+    """The codes whose counts both changes increase."""
     if isinstance(changes, dict):
         return [code for code, diff in changes.items() if diff > 0 and run.count(code) > 0]
     few, many = sorted((run, changes), key=len)

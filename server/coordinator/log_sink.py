@@ -17,7 +17,7 @@ from server.timeline.frontiers import Frontiers
 
 
 class LogSink:
-    """Writes the changes of a materialized view to its log. `upper` is the view's."""
+    """Writes the changes of a materialized view to its log. `upper` is that of the view."""
 
     retries = True
     awaited = None

@@ -201,7 +201,7 @@ def error_of(error: CollectionError) -> PgError:
 
 
 class AlteredError(PgError):
-    """A table was altered after a statement that reads or writes it was planned."""
+    """The error if a table was altered after the planning of a statement that reads or writes it."""
 
 
 def altered_error(name: str) -> AlteredError:

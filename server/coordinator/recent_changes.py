@@ -64,7 +64,7 @@ class RecentChanges:
         return [table for _, _, table in parts]
 
     def after(self, time: int) -> RecentChanges:
-        """The changes at times after `time`; none if a table has them together with earlier ones."""
+        """The changes at times after `time`. Empty if a table contains them together with earlier ones."""
         found = RecentChanges(time)
         parts = [part for part in self._parts if time < part[1]]
         if time < self.until and all(time <= begin for begin, _, _ in parts):

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 def limit_reached(sequence: Sequence) -> PgError:
-    """The error of nextval() behind the last value of a sequence without CYCLE."""
+    """The error of nextval() after the last value of a sequence without CYCLE."""
     bound, value = ("maximum", sequence.maximum) if sequence.increment > 0 else ("minimum", sequence.minimum)
     message = f'nextval: reached {bound} value of sequence "{sequence.name}" ({value})'
     return PgError(SqlState.SEQUENCE_GENERATOR_LIMIT_EXCEEDED, message)

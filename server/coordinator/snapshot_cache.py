@@ -48,7 +48,7 @@ Made = TypeVar("Made")
 def cached_by_width(
     make: Callable[Concatenate[tuple[str, ...], Others], Made],
 ) -> Callable[Concatenate[tuple[str, ...], Others], Made]:
-    """Keeps what was made last for tuples of types: the fewer, the longer they are. Each type takes up to 700 bytes.
+    """Caches the results for tuples of types. Fewer results are kept for longer tuples: a type takes up to 700 bytes.
 
     ALTER TABLE makes new schemas with each action, of up to 1,600 columns.
     """

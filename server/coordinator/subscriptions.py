@@ -45,7 +45,7 @@ class Joined:
 
 
 async def _selected(selection: Selection, table: pa.Table) -> pa.Table:
-    """The selected rows of a table of rows or changes."""
+    """Returns the selected rows of a table of rows or changes."""
     return selection.rows(table) if table.num_rows <= LOOP_ROWS_MAX else await asyncio.to_thread(selection.rows, table)
 
 

@@ -40,7 +40,7 @@ TIMES_MAX = 1 << 16  # of a batch of the log
 
 
 class AheadOfClock(Exception):
-    """Changes have times that the server's clock will not reach soon. `ahead_ms`: by how much they are ahead."""
+    """The error for changes at times that the server's clock will not reach soon. `ahead_ms`: how far ahead."""
 
     def __init__(self, ahead_ms: int) -> None:
         super().__init__(f"{ahead_ms} ms ahead of the clock")

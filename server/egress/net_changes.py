@@ -47,7 +47,7 @@ class NetChanges:
 
 
 def net_changes(changes: pa.Table, key: Sequence[int] | None) -> NetChanges:
-    """The net effect of changes, whose times are ignored. `key`: the columns of the key; None: rows may be duplicates.
+    """The net effect of changes at any times. `key`: the columns of the key; None: rows may be duplicates.
 
     KeyViolation if the changes show that two rows have the same key, or that a key is NULL.
     """

@@ -108,7 +108,7 @@ class RowChanges:
 
 
 def _of_bounded_copies(changes: pa.Table) -> Iterator[pa.Table]:
-    """The changes in parts of at most COPIES_MAX copies. A row with more of them is in several parts."""
+    """The changes, in parts of at most COPIES_MAX copies of rows. A row with more copies is in several parts."""
     diffs = changes[updates.DIFF].to_numpy()
     copies = np.abs(diffs.astype(np.float64)).cumsum()
     start = 0

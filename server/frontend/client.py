@@ -58,7 +58,7 @@ class OutputQueue:
         self._only: Client | None = None
 
     def add(self, client: Client) -> bool:
-        """Adds a client whose output was empty and now is not. False if it is to send at once."""
+        """Adds a client whose output is no longer empty. False if the client should send at once."""
         if not self._clients:
             if client is self._only:
                 return False
@@ -67,7 +67,7 @@ class OutputQueue:
         return True
 
     def forget(self, client: Client) -> None:
-        """The client is gone."""
+        """Removes a client that is disconnected."""
         if client is self._only:
             self._only = None
 

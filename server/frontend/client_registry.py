@@ -1,4 +1,4 @@
-"""The connected clients: how many there may be, and how they are found by process id."""
+"""The connected clients: the limits of their number, and cancelling and terminating them by process id."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RegisteredClient(Protocol):
 
 
 class ClientRegistry:
-    """The clients of one server, from the connection to its end. Clients with a session have a process id."""
+    """The connected clients of one server. Those with a session have a process id."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator

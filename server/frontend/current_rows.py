@@ -1,4 +1,4 @@
-"""WHERE CURRENT OF: the row of a table at which a cursor is.
+"""WHERE CURRENT OF: the current row of a cursor.
 
 A cursor that locks the rows of one table with a primary key keeps the keys of its rows. The statement is planned with a
 condition on the key of the current row. It therefore also finds a row that the transaction has changed since.

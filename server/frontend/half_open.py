@@ -16,8 +16,10 @@ class Abortable(Protocol):
 
 
 class HalfOpen:
-    """Beyond HALF_OPEN_MAX, each new connection ends one that takes longer than SLOW_S: the oldest of the address with
-    the most. An attacker so replaces its own connections, and not those of others.
+    """If there are more than HALF_OPEN_MAX, each new connection ends an older one that has taken longer than SLOW_S.
+
+    It ends the oldest connection of the address that has most of them. An attacker therefore replaces its own
+    connections, and not those of others.
     """
 
     def __init__(self) -> None:

@@ -71,7 +71,7 @@ class QueryCache:
 
     @staticmethod
     def keeps(context: Context, text: str) -> bool:
-        """Whether what belongs to this text may be kept. Uncommitted DDL is visible to its session only."""
+        """Whether entries for this text may be kept. Uncommitted DDL is visible to its session only."""
         return len(text) <= TEXT_CHARS_MAX and context.transaction.catalog is None
 
     def parsed(self, text: str) -> tuple[Statement, ...]:
@@ -98,7 +98,7 @@ class QueryCache:
             self._plans.put((text, parameter_oids, *prepared.key), prepared, weight(prepared))
 
     def _forget_before(self, version: int) -> None:
-        """Removes what was kept for earlier versions of the catalog: it will not be found again."""
+        """Removes the entries for earlier versions of the catalog, which will not be found again."""
         if version > self._version:
             self._version = version
             for cache in (self._plans, self._answers, self._unshared):

@@ -65,13 +65,13 @@ class Responses:
         self._sender.is_due = True
         if transaction.explicit:
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IN_BLOCK)
-            self._idle_timer = self._timer("idle_in_transaction_session_timeout")
+            self._idle_timer = self._start_timer("idle_in_transaction_session_timeout")
             self.start_transaction_timer()
         else:
             self.stop_transaction_timer()
             self._is_idle = True
             self.notifications.send()
-            self._idle_timer = self._timer("idle_session_timeout")
+            self._idle_timer = self._start_timer("idle_session_timeout")
             connection.send_encoded(_IN_FAILED_BLOCK if transaction.failed else _IDLE)
 
     def fail(self, error: PgError) -> None:
@@ -95,7 +95,7 @@ class Responses:
     def start_transaction_timer(self) -> None:
         """Called when a statement begins that waits, and after each statement of a block."""
         if self._transaction_timer is None:
-            self._transaction_timer = self._timer("transaction_timeout")
+            self._transaction_timer = self._start_timer("transaction_timeout")
 
     def stop_transaction_timer(self) -> None:
         """Called when the transaction has ended."""
@@ -103,8 +103,8 @@ class Responses:
             self._transaction_timer.cancel()
             self._transaction_timer = None
 
-    def _timer(self, name: str) -> asyncio.TimerHandle | None:
-        """Ends the session after the time that a setting limits; None if it limits none."""
+    def _start_timer(self, name: str) -> asyncio.TimerHandle | None:
+        """Starts a timer that ends the session after the time of a setting. None if the setting has no limit."""
         timeout_s = self._context.settings.timeout_s(name)
         if timeout_s is None:
             return None

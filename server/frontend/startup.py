@@ -1,4 +1,4 @@
-"""The startup of a session: what the client's startup parameters mean, and the answers to them."""
+"""The startup of a session: checks the client's startup parameters, and answers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session waits for, and the reason why it is cancelled: a task, or a commit that needs no task.
+"""The work that a session waits for: a task, or a commit that needs no task; and the reason if it is cancelled.
 
 A task costs about 30 microseconds, which is as much as the rest of a small write.
 """

@@ -65,7 +65,7 @@ class DecoderPool:
 
 @dataclass(frozen=True)
 class _Reasons:
-    """Why messages failed. A worker does not send the reasons, so these messages are decoded again if one is asked."""
+    """Why messages failed. A worker does not send the reasons: the messages are decoded again when one is requested."""
 
     decoder: MessageDecoder[Any]
     data: pa.BinaryArray

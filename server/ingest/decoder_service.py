@@ -14,7 +14,7 @@ from server.workers.messages import REQUEST, Call, framed
 
 
 class Outcome(Protocol):
-    """Decoded messages: a dataclass."""
+    """The result of decoding messages. It is a dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -44,14 +44,14 @@ _SCHEMA = pa.schema([pa.field("data", pa.binary())])
 
 
 def request_of(decoder: MessageDecoder[Any], data: pa.BinaryArray) -> bytes:
-    """A framed request."""
+    """Returns a request to a worker, with the bytes that frame it."""
     # As a record batch, because a pickled slice contains the whole array.
     batch = pa.record_batch([data], schema=_SCHEMA)
     return framed(REQUEST, pickle.dumps((decoder, batch.serialize().to_pybytes())))
 
 
 def loaded(answer: bytes) -> Any:
-    """The result in an answer."""
+    """Returns the result that a worker's answer contains."""
     return pickle.loads(answer)
 
 

@@ -52,7 +52,7 @@ def definition_of(
 
 
 def targets_of(state: CatalogState, source: Source) -> tuple[Target, ...]:
-    """The collections that a source fills, in the order of their ids' creation."""
+    """The collections that a source fills, in the order of their creation."""
     parts: list[SourceOutput] = [part for part in state.items_of(SourcePart) if part.source == source.id]
     own: list[SourceOutput] = [source] if source.columns else []
     return tuple(_target(source, output) for output in (*own, *parts))

@@ -7,8 +7,8 @@ commit: after each commit, with F the frontier that is stored with it,
 
 With TIMESTAMPS = 'upstream', each change is committed at its upstream time (`server.coordinator.upstream_times`).
 
-What is received and not closed is not stored. The positions that are stored are those of the first message that has
-such updates or statements, so that they are read again after a restart; repetitions are ignored.
+Updates and statements that are received and not closed are not stored. The stored positions are those of the first
+message that has such updates or statements, so that they are read again after a restart. Repetitions are ignored.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class History(Generic[K]):
         return {key: self._earliest.get(key, position) for key, position in read.items()}
 
     def status(self) -> HistoryStatus:
-        """What is known and awaited now. It may be called while `receive` runs in a thread, and does not wait."""
+        """What is known and what is awaited now. May be called while `receive` runs in a thread, and does not wait."""
         reader, waiting = self._reader, self._waiting
         return HistoryStatus(
             None if reader.frontier == END else reader.frontier,

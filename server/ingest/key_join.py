@@ -95,6 +95,6 @@ def _numbered(columns: Sequence[pa.ChunkedArray], numbers: Numbers) -> pa.Table:
 
 
 def key_numbers(keys: pa.Table) -> Numbers:
-    """A number for each key, the same for equal keys. Keys are equal as in GROUP BY: NULL = NULL, 0.0 = -0.0."""
+    """Returns a number for each key, the same for equal keys. As in GROUP BY, NULL = NULL and 0.0 = -0.0."""
     columns = [pc.add(c, pa.scalar(0.0, c.type)) if pa.types.is_floating(c.type) else c for c in keys.columns]
     return updates.row_numbers(pa.table(columns, names=keys.column_names))

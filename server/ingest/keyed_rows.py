@@ -41,11 +41,11 @@ class KeyedRows:
         """How many tables were passed to `add` since the last `clear`."""
 
     def keep(self) -> None:
-        """From now on history is kept: the next commit will be inserted into the arrangement."""
+        """Keeps the history from now on, so that `committed` can insert the next commit into the arrangement."""
         self._holder.follow(None)
 
     async def committed(self) -> None:
-        """Inserts what was committed. History is then not kept any more."""
+        """Inserts what was committed, and releases the history."""
         time = await self._reach()
         self._lease.advance(time)
         self._holder.advance(time)

@@ -1,4 +1,4 @@
-"""The kinds of source, by the name that `Source.system` has."""
+"""The kinds of source, by the name in `Source.system`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Changes:
 
     `writes`: by collection, rows (c0, c1, ...) or changes with `catalog.updates.DIFF`, in any number of tables.
     `state`: what the source must know to continue after these changes. Keys that are not given keep their values.
-    `payloads`: more of the same, which are too large for memory and already in files of the log.
+    `payloads`: further rows or changes, which are too large for memory and already in files of the log.
     `read_at`: the collections whose retracted rows are known to exist, with the time at which they do. Others are
     checked for negative multiplicities when they are read.
     `closed`: collections with the timestamps of their upstream, with the upstream frontier. Their `writes` are changes

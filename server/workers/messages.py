@@ -1,4 +1,4 @@
-"""Messages between the server and a worker process: a kind, whether it is the last one, a length, and that many bytes.
+"""Messages between the server and a worker process. A message is a kind, a mark of the last one, a length and a body.
 
     server -> worker   REQUEST   a request, in the format of the kind of worker
                        REPLY     a pickled value, the answer to a CALL; FAILED if it failed

@@ -98,7 +98,7 @@ def serve_all(serve: Serve, source: BinaryIO, sink: BinaryIO, growth_max: int) -
 
 
 def _end_with_the_server() -> None:
-    """Has the kernel kill this process when the server ends, even during a request."""
+    """Makes the kernel kill this process when the server ends, even during a request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -179,7 +179,7 @@ class Run:
         return np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
 
     def _bounds(self, key_hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where the entries begin and end that have one of these codes; codes without entries are left out."""
+        """The positions at which the entries of each code begin and end. Codes without entries are omitted."""
         first, counts = self.places_of(key_hashes)
         is_found = counts > 0
         return first[is_found], first[is_found] + counts[is_found]
@@ -263,7 +263,7 @@ def first_of(
             _beginning(run, sorted_by.order, first[wanted], there[wanted], asked, as_of)
             for run, (first, there) in zip(runs, places, strict=True)
         ]
-        # Behind the last entry that was read of any run the result may be incomplete.
+        # The result may be incomplete after the last entry that was read of any run.
         ends = np.min([part.ends for part in parts], axis=0) if parts else np.zeros(len(wanted), np.uint64)
         is_complete = np.all([part.is_complete for part in parts], axis=0) if parts else np.ones(len(wanted), bool)
         sums = np.zeros(len(wanted), np.int64)
@@ -385,7 +385,7 @@ def gathered(found: Sequence[tuple[Run, NDArray[np.intp]]], schema: pa.Schema, a
 
 
 def together(schema: pa.Schema, parts: Sequence[pa.Table]) -> pa.Table:
-    """The consolidated union of changes found in different runs: one may contain retractions of another's rows."""
+    """The consolidated union of changes from several runs, one of which may contain retractions of another's rows."""
     found = pa.concat_tables(parts) if parts else u.with_diff(schema.empty_table(), 1)
     return u.consolidate(found) if (found[u.DIFF].to_numpy() < 0).any() else found
 

@@ -121,13 +121,13 @@ class Lease:
         await to_the_end(self.shared.inserting)
 
     def release_history(self) -> None:
-        """The updates up to `time` are inserted, or not needed."""
+        """Releases the history up to `time`, whose updates are inserted or not needed."""
         if self.holder is not None:
             self.holder.release()
             self.holder = None
 
     def advance(self, time: Timestamp) -> None:
-        """The operator will not read at earlier times any more."""
+        """Called when the operator will not read at times before `time` any more."""
         self.time = time
         self.arrangement.advance(min(lease.time for lease in self.shared.leases))
 

@@ -1,7 +1,7 @@
 """Runs tasks in Spark's Python workers by SQL statements. Small concurrent requests share a statement.
 
-A statement costs Spark some tens of milliseconds, and most tasks take less than one. So all small requests within
-JOIN_S become one statement: from both sides of a join, several operators of a step, several dataflows.
+A statement costs Spark some tens of milliseconds, and most tasks take less than one. All small requests within JOIN_S
+therefore become one statement: those of both sides of a join, of several operators of a step, of several dataflows.
 Expensive tasks are distributed over the branches of a UNION ALL, each of which Spark computes in a separate task.
 
 Large requests and retries have a statement of their own, so that no other request waits for them or fails with them.

@@ -28,7 +28,7 @@ COUNT = "count"
 
 
 class DistinctOperator(Operator):
-    """Arranges each distinct row with its multiplicity as a column. The cost of a step depends on the changes only."""
+    """Arranges each distinct row with its multiplicity as a column. The cost of a step depends only on the changes."""
 
     row_cost, rows_per_change = 1.5, 1.0
 

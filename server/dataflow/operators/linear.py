@@ -36,7 +36,7 @@ class SourceOperator(Operator):
     def __init__(self, node: Source, context: OperatorContext, *, merges: bool) -> None:
         """`merges`: whether rows that are equal in the selected columns must be merged although nothing is retracted.
 
-        Linear operators and joins of a collection need it not: they consolidate what they compute.
+        Linear operators and joins do not need this: they consolidate their results.
         """
         super().__init__(node, context)
         self._source = node

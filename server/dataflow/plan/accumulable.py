@@ -1,4 +1,4 @@
-"""Sums and counts by key, from which aggregates are computed, and what a change adds to each."""
+"""Sums and counts by key, from which aggregates are computed, and the amount that a change adds to each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Totals:
         return Call(form, (ColumnRef(total), ColumnRef(count)), call.type, call.nullable, call.precision)
 
     def _signed(self, value: Expression) -> tuple[Expression, str]:
-        """What a row's value adds to an exact sum, and the SQL of a zero of the sum's type."""
+        """The amount that a row's value adds to an exact sum, and the SQL of a zero of the sum's type."""
         if value.type.name in ("int2", "int4"):  # sums of up to 2**32 values fit into a bigint
             form = Function("signed", (), INT8, "(CAST({1} AS BIGINT) * {0})")
             return Call(form, (self._diff, value), INT8, False), "0L"

@@ -50,7 +50,7 @@ def explained_delta(
 
 
 def numbered(root: Node) -> list[tuple[int, Node]]:
-    """Each node once, with its number: from 1 on, a node before its inputs."""
+    """Returns the number of each node: 1, 2, ..., a node before its inputs."""
     found: dict[Node, None] = {}
 
     def visit(node: Node) -> None:

@@ -34,7 +34,7 @@ class PartitionExpression:
         self._runner = runner
 
     async def partitions(self, rows: pa.Table, count: int) -> NDArray[np.int64]:
-        """For each row the value of the expression modulo `count`, and 0 for NULL. PgError if it has no value.
+        """Returns for each row the expression's value modulo `count`, 0 for NULL. PgError if it cannot be computed.
 
         The columns of `rows` are c0, c1, ...
         """

@@ -84,7 +84,7 @@ async def read_frontier(connection: Options, identity: str) -> Timestamp | None:
 
 
 async def _last(consumer: TopicConsumer, begin: int, end: int, key: bytes) -> tuple[bool, Timestamp | None]:
-    """Whether there is a committed record with this key among the offsets [begin, end), and the frontier in the last.
+    """Whether a committed record at the offsets [begin, end) has this key, and the frontier in the last such record.
 
     A sink that was dropped has a record without a frontier.
     """

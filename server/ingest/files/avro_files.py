@@ -233,7 +233,7 @@ class AvroMessages(AvroFiles):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the updates that `decode` returns."""
+        """The schema of the updates that `decode` returns."""
         own = (pa.field(f"c{i}", parse_type(column.type).arrow) for i, column in enumerate(self._expected))
         return pa.schema([*own, TIME_FIELD, DIFF_FIELD])
 

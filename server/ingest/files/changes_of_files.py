@@ -27,7 +27,7 @@ class ChangesDecoder(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the updates."""
+        """The schema of the updates."""
         ...
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:

@@ -1,4 +1,4 @@
-"""The formats of files: columns, and the rows after a position. The functions do IO, and are called in threads."""
+"""The formats of files. A format has columns, and reads the rows after a position. Call its methods in threads."""
 
 from __future__ import annotations
 

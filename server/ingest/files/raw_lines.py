@@ -49,6 +49,6 @@ def check_length(data: bytes, path: Path, position: int) -> None:
 
 
 def tables_of(data: bytes) -> list[pa.Table]:
-    """A table of complete lines; none if there are no lines."""
+    """A list with the table of complete lines. It is empty if there are no lines."""
     lines = pa.array(data.split(b"\n")[:-1], pa.binary())
     return [pa.table([lines], ["c0"])] if len(lines) else []

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file for reading. OSError if it is no regular file: to open or to read another one may block forever."""
+    """Opens a file for reading. OSError if it is no regular file: opening or reading another kind may block forever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -27,7 +27,7 @@ def _column(name: str, type: str) -> Column:
 
 
 class Auction:
-    """Tick 0 has the organizations, users and accounts. Tick n of the others is event n - 1 at its time."""
+    """Tick 0 inserts the organizations, users and accounts. Each later tick n inserts event n - 1."""
 
     outputs = (
         Output("organizations", "organizations", (_column("id", "int8"), _column("name", "text")), ("id",)),

@@ -49,7 +49,7 @@ class PartFormat(Protocol):
 
 @dataclass
 class AvroFormat:
-    """Avro, decoded to what is wanted. `schema`: of all messages if there is no `registry`."""
+    """Avro, decoded to the wanted columns. `schema`: that of all messages if there is no `registry`."""
 
     wanted: Wanted
     registry: SchemaRegistry | None = None

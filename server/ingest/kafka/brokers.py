@@ -39,14 +39,14 @@ class Brokers:
         self._cause: KafkaError | None = None
 
     def failed(self, error: KafkaError) -> None:
-        """Called by librdkafka within another call."""
+        """The error callback, which librdkafka calls within another call."""
         if error.code() in _DOWN and self.down_since is None:
             self.down_since = monotonic()
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which follows the error that says why
             self._cause = error
 
     def reached(self) -> None:
-        """A broker has answered."""
+        """Notes that a broker has answered."""
         self.down_since = self._cause = None
 
     @property

@@ -38,7 +38,7 @@ class ChangesFormat(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the updates."""
+        """The schema of the updates."""
         ...
 
     async def decoder(self, data: pa.BinaryArray) -> ChangesDecoder:

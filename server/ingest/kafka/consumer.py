@@ -203,7 +203,7 @@ class TopicConsumer:
         return found[partition] if found[partition] >= 0 else None
 
     def _offsets(self, partitions: list[int], timestamp: int) -> dict[int, int]:
-        """Of the first messages at or after a time. OFFSET_BEGINNING and OFFSET_END are times, too."""
+        """The offsets of the first messages at or after a time. OFFSET_BEGINNING and OFFSET_END are times, too."""
         places = [TopicPartition(self.topic, partition, timestamp) for partition in partitions]
         found = self._requester.offsets_for_times(places, REQUEST_S)
         for place in found:
@@ -226,7 +226,7 @@ class TopicConsumer:
         return "compact" in found["cleanup.policy"].value
 
     async def topic_id(self) -> str | None:
-        """What distinguishes the topic from others that had its name; None if the brokers have no such ids."""
+        """An id that distinguishes the topic from others that had its name; None if the brokers have no such ids."""
         return await self._request(self._topic_id)
 
     def _topic_id(self) -> str | None:
@@ -246,7 +246,7 @@ class TopicConsumer:
         return AdminClient({**self._configuration}, logger=_logger)
 
     async def assign(self, offsets: Mapping[int, int]) -> None:
-        """Reads these partitions, too, from these offsets on."""
+        """Adds partitions, each of which is read from this offset on."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
         await self._run(lambda: self._assign(places))
 
@@ -348,7 +348,7 @@ class TopicConsumer:
 
 
 def missing(topic: str, partition: int | None, detail: str | None = None) -> PgError:
-    """Messages that were not read are no longer in the topic."""
+    """The error for messages that were removed from the topic before they were read."""
     return PgError(
         SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
         f'topic "{topic}" no longer has the messages of partition {partition} that the source would read next',
@@ -358,7 +358,7 @@ def missing(topic: str, partition: int | None, detail: str | None = None) -> PgE
 
 
 def created_again(topic: str) -> PgError:
-    """The topic is not the one whose offsets are stored."""
+    """The error for a topic that is not the one whose offsets are stored."""
     return PgError(
         SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
         f'topic "{topic}" was deleted and created again',

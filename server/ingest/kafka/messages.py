@@ -28,7 +28,7 @@ class Messages:
         return len(self.offsets)
 
     def __getitem__(self, rows: slice) -> Messages:
-        """Without a copy. `rows`: with step 1."""
+        """Returns the messages of a slice with step 1, without copying them."""
         return Messages(
             self.partitions[rows],
             self.offsets[rows],
@@ -44,7 +44,7 @@ class Messages:
 
     @classmethod
     def of(cls, found: Sequence[Any], *, with_headers: bool = False) -> Messages:
-        """From messages of confluent_kafka without an error."""
+        """Converts messages of confluent_kafka, none of which is an error."""
         count = len(found)
         return cls(
             np.fromiter((m.partition() for m in found), np.int32, count),
@@ -82,7 +82,7 @@ class Messages:
         )
 
     def in_order(self) -> Messages:
-        """Ordered by partition and offset."""
+        """Returns the messages in the order of partition and offset."""
         order = np.lexsort((self.offsets, self.partitions))
         return self if (order[1:] > order[:-1]).all() else self.take(order)
 

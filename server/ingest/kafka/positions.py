@@ -76,7 +76,7 @@ class Positions:
         return Positions(*(getattr(self, part.name)[rows] for part in fields(self)))
 
     def last(self, stop: int) -> Highest:
-        """The last position before row `stop` in each domain."""
+        """The position of the last message before row `stop`, for each domain."""
         known = np.flatnonzero(self.known[:stop])
         rows = dict(zip(self.domains[known].tolist(), known.tolist(), strict=True))
         return {domain: tuple(self.coordinates[row].tolist()) for domain, row in rows.items()}

@@ -11,7 +11,7 @@ from protocol.pgwire.errors import PgError, SqlState
 
 
 class Topic(Protocol):
-    """What is asked about a topic."""
+    """The requests about a topic that a start depends on."""
 
     async def offset_at(self, partition: int, timestamp: int) -> int | None: ...
 
@@ -25,7 +25,7 @@ class Start:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Start:
-        """From the options of a source. PgError if they are invalid."""
+        """Reads the options of a source. PgError if they are invalid."""
         offsets, timestamp = options.get("start offset"), options.get("start timestamp")
         if offsets is not None and timestamp is not None:
             raise PgError(SqlState.INVALID_PARAMETER_VALUE, "cannot specify START TIMESTAMP and START OFFSET")

@@ -44,7 +44,7 @@ class MergedTopic:
         return cls(prefix, origin, format, TopicBuffer(origin, offsets, known))
 
     def state_of(self, release: Release) -> dict[str, bytes | None]:
-        """What is stored with the changes of a release."""
+        """The state to be stored with the changes of a release."""
         found: dict[str, bytes | None] = {
             f"{self.prefix}{_EVENT}{partition}": json.dumps(highest).encode()
             for partition, highest in release.positions.items()

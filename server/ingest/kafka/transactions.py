@@ -81,7 +81,7 @@ class End:
 
     @classmethod
     def of(cls, upstream: Upstream, id: str, collections: str | None, next_offset: int = 0) -> End:
-        """From a message's id and the JSON of its `data_collections`. ValueError."""
+        """Reads a message's id and the JSON of its `data_collections`. ValueError if they are invalid."""
         counts = {part["data_collection"]: int(part["event_count"]) for part in json.loads(collections or "null") or []}
         domains, numbers, known = transaction_numbers(pa.array([id], pa.string()))
         if not known[0]:
@@ -100,7 +100,7 @@ class End:
 
 
 def key_of(upstream: Upstream, id: str) -> str:
-    """What the ids of a transaction's messages have in common."""
+    """The part that the ids of all messages of a transaction have in common."""
     return id.partition(":")[0] if upstream is Upstream.POSTGRES else id
 
 
@@ -243,7 +243,7 @@ class TopicBuffer:
             )
 
     def reach(self, ends: Mapping[int, int]) -> None:
-        """Partitions were read to their ends, whose offsets are stored once the messages before them are released."""
+        """Notes the ends of partitions that were read to them. An end is stored when all before it is released."""
         for partition, end in ends.items():
             queue = self._queues.setdefault(partition, _Queue())
             queue.end, queue.read = end, max(queue.read, end)
@@ -348,7 +348,7 @@ class TransactionMerger:
         self._late_goals: Mapping[str, Mapping[int, int]] | None = None
 
     def begin(self, key: str, timestamp: int) -> None:
-        """The BEGIN of a transaction. `timestamp`: Kafka's."""
+        """Notes the BEGIN of a transaction. `timestamp`: that of Kafka's message."""
         self._begun.setdefault(key, []).append(timestamp)
 
     def add(self, end: End) -> None:

@@ -52,7 +52,7 @@ class Topic:
     target: Target
     consumer: TopicConsumer
     id: str | None
-    """What distinguishes it from a later topic of the same name. None if the brokers have no ids."""
+    """Distinguishes the topic from a later one of the same name. None if the brokers have no ids."""
     envelope: Envelope
     schemas: Schemas
     offsets: dict[int, int]
@@ -61,7 +61,7 @@ class Topic:
     fresh: dict[str, bytes | None] = field(default_factory=dict)
     """State to be committed before the first messages."""
     search: asyncio.Task[dict[int, tuple[int, int]]] | None = None
-    """Of new partitions, while messages are read."""
+    """The search for new partitions, while messages are read."""
     ends: dict[int, int] = field(default_factory=dict)
     """By partition the offset after the last message, when the broker was last asked."""
 
@@ -78,7 +78,7 @@ class Topic:
 
 
 def prefix_of(target: Target) -> str:
-    """What the keys of a collection's state begin with."""
+    """The prefix of the keys of a collection's state."""
     return f"{target.id}/"
 
 

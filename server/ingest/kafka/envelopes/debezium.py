@@ -49,7 +49,7 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known of a partition. `highest`: of the changes. `snapshot`: the place of its snapshot."""
+    """What is known of a partition. `highest`: the positions of its changes. `snapshot`: the place of its snapshot."""
 
     highest: Highest = field(default_factory=dict)
     snapshot: tuple[int, int] | None = None
@@ -65,7 +65,7 @@ class Progress:
 
 
 class DebeziumEnvelope(Envelope):
-    """Changes as Debezium describes them, each once."""
+    """The changes that Debezium describes, without repetitions."""
 
     def __init__(
         self,

@@ -44,7 +44,10 @@ class Envelope(Protocol):
     failures: Failures
 
     async def ahead(self, messages: Messages) -> Any:
-        """What `step` uses of messages. It may be computed while earlier ones are committed. Errors as of `step`."""
+        """The part of `step` that does not depend on earlier messages, which may be committed meanwhile.
+
+        Raises what `step` raises.
+        """
         return None
 
     async def step(self, messages: Messages, ahead: Any = None) -> Step:
@@ -59,14 +62,14 @@ class Envelope(Protocol):
         ...
 
     def partitions_added(self, count: int) -> None:
-        """The topic has `count` partitions now."""
+        """Called when partitions were added to the topic, which has `count` of them now."""
 
     def resume_offsets(self, read: Mapping[int, int]) -> Mapping[int, int] | None:
         """The offsets to commit if messages before `read`, which were received, are needed again; None if none are."""
         return None
 
     def close(self) -> None:
-        """Releases what it has of the output. May be called twice."""
+        """Releases the rows of the output. May be called twice."""
 
 
 @dataclass(frozen=True)

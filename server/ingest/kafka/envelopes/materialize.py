@@ -56,13 +56,13 @@ class MaterializeEnvelope(Envelope):
         return self._history.positions(read)
 
     async def committed(self) -> None:
-        """It does not read the output."""
+        """Does nothing: the envelope does not read the output."""
 
     def partitions_added(self, count: int) -> None:
-        """Every message is independent of its partition."""
+        """Does nothing: every message is independent of its partition."""
 
     def close(self) -> None:
-        """What it holds is read again."""
+        """Does nothing: messages whose changes are not committed are read again."""
 
 
 def _parts(values: pa.BinaryArray) -> list[pa.BinaryArray]:
