@@ -1,6 +1,7 @@
 """Connections of clients.
 
-listener.py          accepts connections and shuts down; `client`: one connection; `client_registry`: limits, signals
+listener.py          accepts connections and shuts down; `client`: one connection; `client_registry`: limits, signals;
+                     `write_pause`: the pauses of output that a client does not read
 authentication.py    the messages of a login; `half_open`: the limit of connections before it
 startup.py           what the startup parameters mean; opens sessions
 session.py           one client's messages, one at a time

@@ -33,6 +33,7 @@ from server.frontend.authentication import Authentication
 from server.frontend.client_registry import ClientRegistry
 from server.frontend.session import Session
 from server.frontend.startup import Login, Sessions
+from server.frontend.write_pause import WritePause
 from server.runtime.errors import to_pg_error
 from server.runtime.limited_log import unauthenticated
 from server.runtime.tls_stream import HANDSHAKE_BYTE, Handshakes, TlsStream
@@ -97,7 +98,7 @@ class Client(asyncio.Protocol):
         self._checking: asyncio.Task[None] | None = None  # of the password
         self._session: Session | None = None
         self._transport: asyncio.Transport | None = None
-        self._resumed: asyncio.Future[None] | None = None
+        self._write_pause = WritePause()
         self._reading = True
         self._is_refused = False  # further input is dropped
         self._has_received = False
@@ -158,18 +159,15 @@ class Client(asyncio.Protocol):
             self._checking.cancel()
         self._clients.remove(self)
         self._output.forget(self)
-        self.resume_writing()
+        self._write_pause.end()
         if self._session is not None:
             self._session.lost()
 
     def pause_writing(self) -> None:
-        self._resumed = asyncio.get_running_loop().create_future()
+        self._write_pause.begin()
 
     def resume_writing(self) -> None:
-        if self._resumed is not None:
-            resumed, self._resumed = self._resumed, None
-            if not resumed.done():
-                resumed.set_result(None)
+        self._write_pause.end()
 
     # -- the session's side -------------------------------------------------------------------------------------
 
@@ -253,12 +251,11 @@ class Client(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        return self._resumed is not None
+        return self._write_pause.is_active
 
     async def drained(self) -> None:
         """Returns when the socket has accepted enough. Cancel safety: no data is lost."""
-        if self._resumed is not None:
-            await asyncio.shield(self._resumed)
+        await self._write_pause.over()
 
     def limit_input(self, waiting: int) -> None:
         """Reads from the socket only while fewer than INPUT_HIGH_BYTES wait to be handled."""
@@ -273,13 +270,7 @@ class Client(asyncio.Protocol):
 
     def abort_if_stuck(self, seconds: float) -> None:
         """Aborts the connection if its socket is full now and stays full for the given time."""
-        stuck = self._resumed
-
-        def abort_if_still_full() -> None:
-            if stuck is not None and not stuck.done():
-                self.abort()
-
-        asyncio.get_running_loop().call_later(seconds, abort_if_still_full)
+        self._write_pause.abort_if_stuck(seconds, self.abort)
 
     # -- startup ------------------------------------------------------------------------------------------------
 

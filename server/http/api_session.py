@@ -36,6 +36,7 @@ from server.frontend.client import WRITE_HIGH_BYTES
 from server.frontend.client_registry import ClientRegistry
 from server.frontend.session import Session
 from server.frontend.startup import Login, Sessions
+from server.frontend.write_pause import WritePause
 from server.session_state.row_format import RowFormat
 
 WRITE_LOW_BYTES = WRITE_HIGH_BYTES // 4
@@ -95,7 +96,7 @@ class ApiSession:
         self._bytes = 0  # of the answers
         self._encode_rows: Callable[[list[Answer]], bytes] | None = None
         self._arrived = asyncio.Event()  # there are answers, or the session has ended
-        self._resumed: asyncio.Future[None] | None = None  # while there are too many
+        self._write_pause = WritePause()  # while there are too many answers
         self._is_closed = False
         coordinator = sessions.coordinator
         self._connection = Connection()
@@ -121,7 +122,7 @@ class ApiSession:
 
     def __exit__(self, *_: object) -> None:
         self._is_closed = True
-        self._resume()
+        self._write_pause.end()
         self._clients.remove(self)
         self._session.lost()
 
@@ -147,7 +148,7 @@ class ApiSession:
                 yield answer  # while it is written, it counts as kept
                 self._bytes -= len(answer.body)
                 if self._bytes < WRITE_LOW_BYTES:
-                    self._resume()
+                    self._write_pause.end()
             if self._is_closed:
                 return
             self._arrived.clear()
@@ -166,8 +167,8 @@ class ApiSession:
         self._answers.extend(answers)
         self._bytes += sum(len(answer.body) for answer in answers)
         self._arrived.set()
-        if self._bytes >= WRITE_HIGH_BYTES and self._resumed is None:
-            self._resumed = asyncio.get_running_loop().create_future()
+        if self._bytes >= WRITE_HIGH_BYTES:
+            self._write_pause.begin()
 
     def _takes_at_once(self, answers: list[Answer]) -> bool:
         """Whether the answers are rows, and the socket is neither full nor closed."""
@@ -175,19 +176,12 @@ class ApiSession:
             return False
         return not self._peer.get_write_buffer_size() and not self._peer.is_closing()
 
-    def _resume(self) -> None:
-        if self._resumed is not None:
-            resumed, self._resumed = self._resumed, None
-            if not resumed.done():
-                resumed.set_result(None)
-
     @property
     def is_full(self) -> bool:
-        return self._resumed is not None
+        return self._write_pause.is_active
 
     async def drained(self) -> None:
-        if self._resumed is not None:
-            await asyncio.shield(self._resumed)
+        await self._write_pause.over()
 
     def close(self) -> None:
         """The session ends. What it has written is still answered."""
@@ -201,13 +195,7 @@ class ApiSession:
 
     def abort_if_stuck(self, seconds: float) -> None:
         """Aborts the connection if the answers are not taken for the given time."""
-        stuck = self._resumed
-
-        def abort_if_still_full() -> None:
-            if stuck is not None and not stuck.done():
-                self.abort()
-
-        asyncio.get_running_loop().call_later(seconds, abort_if_still_full)
+        self._write_pause.abort_if_stuck(seconds, self.abort)
 
     # -- the registry's side ------------------------------------------------------------------------------------
 
