@@ -6,43 +6,38 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TypeVar
 
 import pyarrow as pa
 
 from catalog.ids import ObjectId, Timestamp
-from catalog.layout import Layout
 from catalog.objects.namespaces import TEMPORARY, Schema, temporary_schema_name
-from catalog.objects.tables import OnCommit, Table
+from catalog.objects.tables import Table
 from catalog.roles import MATERIALIZE
-from catalog.sequence_state import of_generations
 from catalog.state import CatalogState
 from catalog.updates import size_of
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
 from server.coordinator.activity import Observation
-from server.coordinator.committer import Commit, Conflict, Request
+from server.coordinator.committer import Commit
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
 from server.coordinator.key_indexes import Duplicate
-from server.coordinator.key_values import cheap_key_tables, key_tables
-from server.coordinator.locks import ADD, EXCLUSIVE
+from server.coordinator.key_values import cheap_key_tables
+from server.coordinator.locks import EXCLUSIVE
 from server.coordinator.payloads import prepare_payloads
-from server.coordinator.row_buffer import RowBuffer
-from server.coordinator.snapshot_cache import layout_of
 from server.evaluation.evaluator import Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
-from server.session_state import key_checks
+from server.session_state import commits
 from server.session_state.advisory_locks import AdvisoryLocks
 from server.session_state.current_query import CurrentQuery
 from server.session_state.facts import fact
-from server.session_state.listening import Listening, Pending
+from server.session_state.listening import Listening
 from server.session_state.read_times import ReadTimes
 from server.session_state.transaction import Mode, Savepoint, Transaction
-from server.session_state.transaction_errors import serialization_failure
 from server.session_state.volatile_functions import VolatileFunctions
 from server.settings.parsers import MESSAGE_LEVELS
 from server.settings.session_settings import Settings
@@ -50,7 +45,6 @@ from server.settings.variables import SERVER_VERSION, TRANSACTION_MODES, checked
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext, QueryPlan
-from server.timeline.frontiers import FullHolder, Holder
 
 Planned = TypeVar("Planned")
 
@@ -388,24 +382,20 @@ class Context:
         """
         self.transaction.writes_to(table)
         if sum(map(size_of, changes)) > IN_MEMORY_BYTES_MAX:
-            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table.id: changes}, self._layout)
+            layout = functools.partial(commits.written_layout, self)
+            self.transaction.payloads += await prepare_payloads(self.coordinator.log, {table.id: changes}, layout)
         else:
             self.transaction.add(table.id, changes)
-
-    def _layout(self, id: ObjectId) -> Layout | None:
-        """The layout of the transaction's changes of a table. DDL in the transaction has converted earlier changes."""
-        written = None if self.transaction.catalog is not None else self.transaction.tables.get(id)
-        return layout_of(written or self.state.items.get(id))
 
     async def commit(self) -> None:
         """Makes the transaction's effects durable and begins a new implicit one. Rolls back if that fails."""
         transaction = self.transaction
         try:
             if self.has_temporary:
-                self._end_temporary(transaction)
+                commits.end_temporary(self)
             self.listening.check(transaction.pending)
             if transaction.written or transaction.catalog is not None:
-                await self._commit(transaction)
+                await commits.write(self)
             elif transaction.pending:
                 self.listening.commit(transaction.pending, self.settings["database"])
         except BaseException:
@@ -413,57 +403,12 @@ class Context:
             raise
         self._end_committed(transaction)
 
-    def _end_temporary(self, transaction: Transaction) -> None:
-        """Drops and empties the temporary tables with ON COMMIT. No transaction leaves rows in them."""
-        before, own = self.state, self.temporary_schema
-        dropped: list[ObjectId] = []
-        tables = [] if own is None else [item for item in before.items_of(Table) if item.schema_id == own.id]
-        for table in tables:
-            if table.on_commit is OnCommit.DROP:
-                dropped.append(table.id)
-            elif table.on_commit is OnCommit.DELETE_ROWS:
-                for payload in transaction.forget(table.id):
-                    self.coordinator.log.discard(payload)
-        if dropped:
-            base = before if transaction.catalog is None else transaction.catalog[0]
-            state = before.without_items(dropped)
-            transaction.catalog = (base, replace(state.settled(before, self.role), version=base.version + 1))
-
     def begin_commit(self) -> asyncio.Future[Commit] | None:
         """Sends the effects of the transaction to the committer if that needs no waiting; None: call `commit`.
 
         When the commit is done, call `end_commit`. A `rollback` before that does not undo it.
         """
-        transaction, coordinator = self.transaction, self.coordinator
-        written = transaction.written
-        if (
-            self.has_temporary
-            or not written
-            or transaction.payloads
-            or transaction.catalog is not None
-            or transaction.holder is not None
-        ):
-            return None
-        rows, changes, tables = transaction.changes()
-        if tables:
-            return None
-        if not transaction.locked:  # a locked transaction was admitted before it read
-            if coordinator.backpressure.delays(written):
-                return None
-            locked = coordinator.locks.acquire_at_once(written, ADD, self)
-            if locked is None:
-                return None
-            transaction.locked = locked
-        request = Request(
-            rows=rows,
-            changes=changes,
-            unchanged=transaction.unchanged,
-            keys=transaction.keys,
-            tables=transaction.tables,
-            key_changes=transaction.key_changes,
-        )
-        self._notify_after(request, transaction.pending)
-        return coordinator.submit(request)
+        return commits.submit_at_once(self)
 
     def end_commit(self, commit: asyncio.Future[Commit]) -> None:
         """Ends what `begin_commit` began. `commit`: its result, which is done."""
@@ -473,7 +418,7 @@ class Context:
             values: Sequence[pa.Table] | None = None
             if isinstance(error, Duplicate):
                 values = cheap_key_tables(error.key, self.transaction.tables_of(error.table))
-            failure = self._failure(error, values)
+            failure = commits.failure(self, error, values)
             self.rollback()
             raise failure from None
         self._end_committed(self.transaction)
@@ -482,76 +427,6 @@ class Context:
         if transaction.local is not None:
             self.settings = transaction.local
         self._end(transaction)
-
-    async def _commit(self, transaction: Transaction) -> None:
-        coordinator = self.coordinator
-        for payload in transaction.forget_dropped(self.state) if transaction.catalog is not None else ():
-            coordinator.log.discard(payload)
-        shared: tuple[str, ...] = ()
-        written = transaction.written
-        if not transaction.locked:  # a locked transaction was admitted before it read
-            await coordinator.backpressure.admit(tuple(written))
-            shared = await coordinator.locks.acquire(written, ADD, self, self.lock_timeout_s)
-        try:
-            await key_checks.prepare_commit(self)
-            rows, changes, tables = transaction.changes()
-            writes = [*transaction.payloads, *await prepare_payloads(coordinator.log, tables, self._layout)]
-            transaction.payloads = []  # from here on the request owns their files
-            request = Request(
-                writes=writes,
-                rows=rows,
-                changes=changes,
-                unchanged=transaction.unchanged,
-                keys=transaction.keys,
-                tables=transaction.tables,
-                key_changes=transaction.key_changes,
-                new_keys=transaction.new_keys,
-                catalog=transaction.catalog,
-                begins=transaction.begins,
-                source_state=of_generations({key: state.position for key, state in transaction.sequences.items()}),
-            )
-            for holder in (transaction.holder, transaction.beginning):
-                if holder is not None:  # the request may commit although this task is cancelled
-                    request.done.add_done_callback(functools.partial(_let_go, holder))
-            transaction.holder = transaction.beginning = None
-            self._notify_after(request, transaction.pending)
-            await coordinator.commit(request)
-        except (Conflict, Duplicate) as error:
-            values: Sequence[pa.Table] | None = None
-            if isinstance(error, Duplicate):
-                values = await key_tables(coordinator.engine, error.key, _written(request, error.table))
-            raise self._failure(error, values) from None
-        finally:
-            coordinator.locks.release(shared, self)
-
-    def _notify_after(self, request: Request, pending: Pending) -> None:
-        """Applies what LISTEN and NOTIFY do when the request is committed, even if this session no longer waits for it.
-
-        The callbacks of requests run in the order of their commits, and before the waiting session continues.
-        """
-        if pending:
-            database = self.settings["database"]
-
-            def notify(done: asyncio.Future[Commit]) -> None:
-                if not done.cancelled() and done.exception() is None:
-                    self.listening.commit(pending, database)
-
-            request.done.add_done_callback(notify)
-
-    def _failure(self, error: BaseException, values: Sequence[pa.Table] | None) -> BaseException:
-        """The error for the client, when the committer has refused a request.
-
-        `values`: the key tables of what the request wrote, for a Duplicate; None if they are not known.
-        """
-        match error:
-            case Conflict():
-                return serialization_failure(self.state, error.relation)
-            case Duplicate() if error.key.id in self.transaction.arbiters:
-                return serialization_failure(self.state, error.table)
-            case Duplicate():
-                return key_checks.committed_duplicate(self, error.table, error.key, error.code, values)
-            case _:
-                return error
 
     def restore(self, number: int) -> None:
         """Undoes what the block has done since a savepoint, which is kept. `number`: that of `find_savepoint`."""
@@ -628,13 +503,3 @@ class Context:
             before = self.settings.copy()
         self.transaction = Transaction(before, read_only=before.read_only)
         self.transaction_us = 0
-
-
-def _written(request: Request, table: ObjectId) -> list[pa.Table]:
-    """The rows and changes of a table in a request."""
-    found = (write for id, write in request.each_write() if id == table)
-    return [write.so_far() if isinstance(write, RowBuffer) else write for write in found if write is not None]
-
-
-def _let_go(holder: Holder | FullHolder, _: asyncio.Future[Timestamp]) -> None:
-    holder.release()
