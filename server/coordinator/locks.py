@@ -33,7 +33,7 @@ SHARED: Mode = "shared"
 EXCLUSIVE: Mode = "exclusive"
 OBSERVED_MAX = 20_000
 Owner = Hashable
-"""Who holds locks: a session, which has one transaction at a time."""
+"""The holder of locks: a session, which has one transaction at a time."""
 
 
 class Unavailable(Exception):

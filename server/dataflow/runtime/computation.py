@@ -64,7 +64,7 @@ class Computation(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equivalent queries over the same objects."""
+        """A text that is the same for equivalent queries over the same objects."""
         ...
 
     @property
@@ -113,7 +113,7 @@ class Computation(Protocol):
         ...
 
     def pass_to(self, time: Timestamp) -> None:
-        """Moves the computation to a time, up to which no change of an input affects the result."""
+        """Moves the computation to a time. No change of an input until then may affect the result."""
         ...
 
     def restore_state(self, hold: Hold, failed: Callable[[Exception], None]) -> None:
@@ -129,7 +129,7 @@ class Computation(Protocol):
         ...
 
     async def closed(self) -> None:
-        """Returns when nothing runs in the background any more. Called after `close`."""
+        """Returns when all background work has ended. Called after `close`."""
         ...
 
 

@@ -83,15 +83,15 @@ class Sink(Protocol):
         ...
 
     def advance(self, upper: Timestamp) -> None:
-        """Nothing changes before `upper`."""
+        """Called when no further change is at a time before `upper`. Advances the sink's `upper`."""
         ...
 
     def failed(self, error: PgError, upper: Timestamp) -> None:
-        """The query fails, and no change of an input before `upper` repaired it."""
+        """Called while the query fails, if no change of an input before `upper` has removed the cause."""
         ...
 
     def close(self) -> None:
-        """The dataflow has ended."""
+        """Called when the dataflow has ended."""
         ...
 
 

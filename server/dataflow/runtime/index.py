@@ -65,7 +65,7 @@ class IndexArrangement(Protocol):
 
     @property
     def upper(self) -> Timestamp:
-        """The index is complete at times before it."""
+        """The index has all rows at times before `upper`."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Dataflows at rest: they have processed all changes of their inputs, and no change to come concerns them yet.
+"""Dataflows at rest, which have processed all changes of their inputs that may concern them.
 
 A dataflow at rest has no work to do in a commit that does not concern it. Its `upper` is the least `upper` of its
 inputs, which costs nothing: for a materialized view `Frontiers` derives it. `written` is called before `upper` of an

@@ -1,4 +1,4 @@
-"""The task that restores a dataflow's state in the background, and what it means for the steps meanwhile."""
+"""The task that restores a dataflow's state in the background, and its effect on the steps meanwhile."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Restoration:
         self.task.add_done_callback(self._tasks.discard)
 
     def begin(self) -> None:
-        """The task begins to work, perhaps again."""
+        """Called when the task begins to work, possibly not for the first time."""
         self._begun_s = monotonic()
 
     def end(self, *, restored: bool) -> None:
-        """The task, which calls this, has ended, with a state or without."""
+        """Called by the task at its end. `restored`: there is a state again."""
         if self.task is asyncio.current_task():
             self.task = None
         if restored:

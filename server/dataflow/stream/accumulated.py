@@ -11,7 +11,10 @@ FOLD_ROWS = 8_192  # up to this number changes are always buffered
 
 
 class Accumulated:
-    """Rows and a buffer of changes to apply to them: after `fold`, at most as many as there are rows, or FOLD_ROWS."""
+    """Rows, and a buffer of changes to apply to them.
+
+    After `fold`, the buffer has at most as many changes as there are rows, or FOLD_ROWS if these are fewer.
+    """
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows

@@ -72,7 +72,7 @@ class Broadcast:
     """One per group of feeds and key, as long as it has members. Starts its own task."""
 
     def __init__(self, group: FeedGroup, key: Hashable, envelope: Envelope, encode: Encode) -> None:
-        """`key`: equal for equal bytes."""
+        """`key` identifies the bytes: subscriptions with the same key get the same ones."""
         self._group = group
         self._key = key
         self._envelope = envelope
@@ -219,7 +219,7 @@ async def follow(
 ) -> int:
     """Serves a live subscription by a broadcast as long as possible. Returns the number of rows written to it.
 
-    `key`: equal for equal bytes. Cancel safety: the subscription continues by itself.
+    `key`: as in `Broadcast`. Cancel safety: the subscription continues by itself.
     """
     broadcast = running(subscription.feed.group).get(key)
     if broadcast is None:

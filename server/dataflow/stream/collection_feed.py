@@ -54,7 +54,7 @@ class CollectionFeed(Feed):
             self._working = asyncio.create_task(self._work())
 
     def ends(self, time: Timestamp, error: PgError) -> None:
-        """The feed ends at `time` with an error: readers get the entries before it, and progress up to it."""
+        """Ends the feed at `time` with an error. Readers get the entries before it, and progress up to it."""
 
         async def check(_: Timestamp) -> None:
             raise error

@@ -36,7 +36,7 @@ Message = Entry | Progress
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a SUBSCRIBE wants of a stream. `up_to` is exclusive, None for an endless stream."""
+    """The options of a SUBSCRIBE that limit its stream. `up_to` is exclusive, None for an endless stream."""
 
     up_to: int | None
     snapshot: bool

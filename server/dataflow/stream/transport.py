@@ -8,7 +8,7 @@ from server.dataflow.stream.encoding import Data
 
 
 class Transport(Protocol):
-    """The listener's side of a connection: output with flow control."""
+    """The connection that a session writes to: a socket (`frontend.client`) or an HTTP request (`http.api_session`)."""
 
     def write(self, data: Data) -> None: ...
     def close(self) -> None: ...
