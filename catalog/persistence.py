@@ -25,46 +25,25 @@ V = TypeVar("V")
 
 def load(store: Store) -> CatalogState:
     """The state as of the last commit, including the built-in schemas and tables."""
-    columns: dict[str, list[Column]] = {}
-    for item_id, name, type, nullable, default in store.read(
-        "SELECT item_id, name, type, nullable, default_text FROM columns ORDER BY item_id, position"
-    ):
-        columns.setdefault(item_id, []).append(Column(name, type, bool(nullable), default))
     databases = [Database(*row) for row in store.read("SELECT id, name FROM databases")]
     schemas = [Schema(*row) for row in store.read("SELECT id, database_id, name FROM schemas")]
-    items: list[Item] = [
-        KINDS[kind].restored(StoredItem(id, schema_id, name, tuple(columns.get(id, ())), json.loads(definition)))
-        for id, schema_id, name, kind, definition in store.read(
-            "SELECT id, schema_id, name, kind, definition FROM items"
-        )
-    ]
-    roles = {MATERIALIZE.id: MATERIALIZE}
-    for id, name, *attributes in store.read(
-        "SELECT id, name, superuser, inherit, login, create_db, create_role FROM roles"
-    ):
-        superuser, inherit, login, create_db, create_role = map(bool, attributes)
-        roles[id] = Role(id, name, superuser, inherit, login, create_db, create_role)
-    for id, verifier, until, limit in store.read("SELECT id, verifier, valid_until, connection_limit FROM logins"):
-        roles[id] = replace(roles[id], verifier=verifier, valid_until=until, connection_limit=limit)
-    privileges: dict[ObjectId, Acl] = {}
-    columns_acl: dict[ObjectId, dict[int, Acl]] = {}
-    for id, position, acl in store.read("SELECT id, position, acl FROM acls"):
+    acls = {(id, at): _restored_acl(acl) for id, at, acl in store.read("SELECT id, position, acl FROM acls")}
+    column_privileges: dict[ObjectId, dict[int, Acl]] = {}
+    for (id, position), acl in acls.items():
         if position:
-            columns_acl.setdefault(id, {})[position] = _restored_acl(acl)
-        else:
-            privileges[id] = _restored_acl(acl)
+            column_privileges.setdefault(id, {})[position] = acl
     meta = dict(store.read("SELECT key, value FROM meta"))
     return CatalogState(
         databases={d.id: d for d in databases},
         schemas={s.id: s for s in (*builtin.SCHEMAS, *schemas)},
-        items={i.id: i for i in (*builtin.TABLES, *items)},
+        items={i.id: i for i in (*builtin.TABLES, *_items(store))},
         next_id=meta["next_id"],
         version=meta["catalog_version"],
         settings=dict(store.read("SELECT name, value FROM settings")),
-        roles=roles,
+        roles=_roles(store),
         owners=dict(store.read("SELECT id, role_id FROM owners")),
-        privileges=privileges,
-        column_privileges=columns_acl,
+        privileges={id: acl for (id, position), acl in acls.items() if not position},
+        column_privileges=column_privileges,
         memberships={
             MembershipKey(*key): Membership(bool(admin), bool(inherit), bool(may_set))
             for *key, admin, inherit, may_set in store.read(
@@ -84,6 +63,32 @@ def load(store: Store) -> CatalogState:
     )
 
 
+def _items(store: Store) -> list[Item]:
+    columns: dict[str, list[Column]] = {}
+    for item_id, name, type, nullable, default in store.read(
+        "SELECT item_id, name, type, nullable, default_text FROM columns ORDER BY item_id, position"
+    ):
+        columns.setdefault(item_id, []).append(Column(name, type, bool(nullable), default))
+    return [
+        KINDS[kind].restored(StoredItem(id, schema_id, name, tuple(columns.get(id, ())), json.loads(definition)))
+        for id, schema_id, name, kind, definition in store.read(
+            "SELECT id, schema_id, name, kind, definition FROM items"
+        )
+    ]
+
+
+def _roles(store: Store) -> dict[ObjectId, Role]:
+    roles = {MATERIALIZE.id: MATERIALIZE}
+    for id, name, *attributes in store.read(
+        "SELECT id, name, superuser, inherit, login, create_db, create_role FROM roles"
+    ):
+        superuser, inherit, login, create_db, create_role = map(bool, attributes)
+        roles[id] = Role(id, name, superuser, inherit, login, create_db, create_role)
+    for id, verifier, until, limit in store.read("SELECT id, verifier, valid_until, connection_limit FROM logins"):
+        roles[id] = replace(roles[id], verifier=verifier, valid_until=until, connection_limit=limit)
+    return roles
+
+
 def salt_key(store: Store) -> bytes:
     """Returns the key from which the salts of roles without a password follow."""
     ((key,),) = store.read("SELECT key FROM keys WHERE name = 'salts'")
@@ -96,6 +101,27 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
         tx.execute("INSERT OR REPLACE INTO databases VALUES (?, ?)", (id, database.name))
     for id, schema in _changed(tx, "schemas", old.schemas, new.schemas):
         tx.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?, ?)", (id, schema.database_id, schema.name))
+    _save_items(tx, old, new)
+    _save_roles(tx, old, new)
+    for id, owner in _changed(tx, "owners", old.owners, new.owners):
+        tx.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (id, owner))
+    if new.privileges is not old.privileges or new.column_privileges is not old.column_privileges:
+        _save_acls(tx, _acls(old), _acls(new))
+    _save_default_acls(tx, old, new)
+    if new.settings != old.settings:
+        tx.execute("DELETE FROM settings")
+        tx.executemany("INSERT INTO settings VALUES (?, ?)", new.settings.items())
+    if new.comments is not old.comments:
+        gone = old.comments.keys() - new.comments.keys()
+        tx.executemany("DELETE FROM comments WHERE object_id = ? AND position = ?", gone)
+        changed = [(*key, text) for key, text in new.comments.items() if old.comments.get(key) != text]
+        tx.executemany("INSERT OR REPLACE INTO comments VALUES (?, ?, ?)", changed)
+    tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
+    tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
+
+
+def _save_items(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
+    """Writes the items with their columns."""
     for id in old.items.keys() - new.items.keys():
         tx.execute("DELETE FROM columns WHERE item_id = ?", (id,))
     for id, item in _changed(tx, "items", old.items, new.items):
@@ -109,6 +135,10 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
                 "INSERT INTO columns VALUES (?, ?, ?, ?, ?, ?)",
                 [(id, i, c.name, c.type, c.nullable, c.default) for i, c in enumerate(item.columns)],
             )
+
+
+def _save_roles(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
+    """Writes the roles with their logins and memberships."""
     for id in old.roles.keys() - new.roles.keys():
         tx.execute("DELETE FROM logins WHERE id = ?", (id,))
     for id, role in _changed(tx, "roles", old.roles, new.roles):
@@ -126,29 +156,18 @@ def save(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
         if old.memberships.get(key) != membership:
             options = (membership.admin, membership.inherit, membership.may_set)
             tx.execute("INSERT OR REPLACE INTO memberships VALUES (?, ?, ?, ?, ?, ?)", (*key, *options))
-    for id, owner in _changed(tx, "owners", old.owners, new.owners):
-        tx.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (id, owner))
-    if new.privileges is not old.privileges or new.column_privileges is not old.column_privileges:
-        _save_acls(tx, _acls(old), _acls(new))
-    for default in old.default_acls.keys() - new.default_acls.keys():
+
+
+def _save_default_acls(tx: sqlite3.Connection, old: CatalogState, new: CatalogState) -> None:
+    for key in old.default_acls.keys() - new.default_acls.keys():
         tx.execute(
             "DELETE FROM default_acls WHERE role_id = ? AND database_id = ? AND schema_id = ? AND kind = ?",
-            _stored_key(default),
+            _stored_key(key),
         )
-    for default, acl in new.default_acls.items():
-        if old.default_acls.get(default) != acl:
-            row = (*_stored_key(default), _stored_acl(acl))
+    for key, acl in new.default_acls.items():
+        if old.default_acls.get(key) != acl:
+            row = (*_stored_key(key), _stored_acl(acl))
             tx.execute("INSERT OR REPLACE INTO default_acls VALUES (?, ?, ?, ?, ?)", row)
-    if new.settings != old.settings:
-        tx.execute("DELETE FROM settings")
-        tx.executemany("INSERT INTO settings VALUES (?, ?)", new.settings.items())
-    if new.comments is not old.comments:
-        gone_comments = old.comments.keys() - new.comments.keys()
-        tx.executemany("DELETE FROM comments WHERE object_id = ? AND position = ?", gone_comments)
-        changed = [(*key, text) for key, text in new.comments.items() if old.comments.get(key) != text]
-        tx.executemany("INSERT OR REPLACE INTO comments VALUES (?, ?, ?)", changed)
-    tx.execute("UPDATE meta SET value = ? WHERE key = 'next_id'", (new.next_id,))
-    tx.execute("UPDATE meta SET value = ? WHERE key = 'catalog_version'", (new.version,))
 
 
 def _acls(state: CatalogState) -> dict[tuple[ObjectId, int], Acl]:
