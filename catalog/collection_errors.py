@@ -22,7 +22,7 @@ from catalog.store import Store
 
 @dataclass(frozen=True, slots=True)
 class CollectionError:
-    """Why a collection cannot be read: the parts of an error message."""
+    """The reason why a collection cannot be read, as the parts of an error message."""
 
     message: str
     detail: str

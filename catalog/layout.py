@@ -91,7 +91,7 @@ def decoded(text: str) -> pa.Scalar:
 
 
 class Layout:
-    """How the columns of an altered table are stored. `schema`: that of its rows in memory."""
+    """The storage of an altered table's columns. `schema`: that of its rows in memory."""
 
     def __init__(self, schema: pa.Schema, numbering: Numbering) -> None:
         self.schema = schema

@@ -89,7 +89,7 @@ class Membership:
 
 
 class Through(Enum):
-    """Which memberships `CatalogState.roles_of` follows."""
+    """The memberships that `CatalogState.roles_of` follows."""
 
     ALL = "all"
     INHERIT = "inherit"

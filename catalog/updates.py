@@ -214,7 +214,7 @@ def _consolidate_few(table: pa.Table) -> pa.Table:
 
 
 def _grouped_few(rows: pa.Table, diffs: Sequence[int]) -> dict[int, int]:
-    """By the position of the first row of each group of equal rows, the sum of the group's diffs."""
+    """The sum of the diffs of each group of equal rows, by the position of the group's first row."""
     values = zip(*map(_hashable_values, rows.columns), strict=True) if rows.num_columns else [()] * len(diffs)
     first: dict[tuple[Any, ...], int] = {}
     sums: dict[int, int] = {}

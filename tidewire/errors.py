@@ -52,7 +52,7 @@ class BrokenPromise(TidewireError):
 
 
 class Verdict(Enum):
-    """How an error is handled: reconnect, treat the token as too old, or raise."""
+    """The reaction to an error: reconnect, treat the token as too old, or raise."""
 
     RETRY = auto()
     TOO_OLD = auto()

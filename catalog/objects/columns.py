@@ -66,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class DomainUse:
-    """What a domain demands of the columns that have it. `name`: as messages have it. `default` is SQL text."""
+    """The constraints and the default of columns that have a domain. `name`: as in messages. `default` is SQL text."""
 
     id: ObjectId
     name: str

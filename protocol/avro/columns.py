@@ -58,7 +58,7 @@ UNAVAILABLE = b"__debezium_unavailable_value"
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the values of a type mean in SQL. `kind` selects the conversion (`convert`); `type` is the SQL type.
+    """The meaning of a type's values in SQL. `kind` selects the conversion (`convert`); `type` is the SQL type.
 
     `source`: the Avro type without null. `element`: the meaning of an array's elements.
     """

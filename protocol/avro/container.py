@@ -142,7 +142,7 @@ def split_blocks(data: bytes, offset: int, sync: bytes) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What precedes the data of a block. `size`: its own bytes. `length`: the bytes of the data."""
+    """The bytes that precede the data of a block. `size`: its own bytes. `length`: the bytes of the data."""
 
     count: int
     length: int

@@ -49,7 +49,7 @@ _PROMOTIONS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reader wants of a record: the columns of some fields, or parts of fields that are records.
+    """The parts of a record that a reader wants: columns of some fields, or parts of fields that are records.
 
     `path`: the names of the fields that lead to the record; columns are named `(*path, column.name)`. `nullable`:
     whether the record may be missing or null. Then the column `path` says where it is present.

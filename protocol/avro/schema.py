@@ -22,7 +22,7 @@ class SchemaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """What the values of a type mean: Avro's `logicalType` or Connect's `connect.name`, and a decimal's parameters."""
+    """The meaning of a type's values: Avro's `logicalType` or Connect's `connect.name`, and a decimal's parameters."""
 
     name: str
     scale: int = 0

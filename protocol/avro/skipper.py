@@ -25,7 +25,7 @@ class Skipper:
         self._steps = _merged(_steps(type))
 
     def ends(self, cursor: Cursor, start: Integers, limit: Integers) -> Integers:
-        """Where the values that begin at `start` end. An invalid value ends after all bytes of the cursor.
+        """The ends of the values that begin at `start`. An invalid value ends after all bytes of the cursor.
 
         `limit`: the ends of the messages. A value can end after its message: the caller compares.
         """

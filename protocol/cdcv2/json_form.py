@@ -219,7 +219,7 @@ class JsonDecoder:
 
 
 class _Found:
-    """What was decoded, each with the first row of its messages."""
+    """Decoded tables and statements, each with the row of its first message."""
 
     def __init__(self) -> None:
         self.tables: list[tuple[int, pa.Table]] = []

@@ -105,7 +105,7 @@ def check_updates(updates: pa.Table) -> None:
 
 
 def are_before(times: Integers, frontier: int) -> NDArray[np.bool_]:
-    """Which times are before a frontier, which may be `END`."""
+    """A mask of the times before a frontier, which may be `END`."""
     return np.ones(len(times), np.bool_) if frontier > TIME_MAX else times < frontier
 
 

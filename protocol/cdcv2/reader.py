@@ -125,7 +125,7 @@ class Reader:
         return min(held if updates is None else [*held, updates], default=None)
 
     def waiting(self) -> Waiting:
-        """Why the frontier stays."""
+        """The reasons why the frontier does not advance."""
         times, announced, received = self._counts.incomplete()
         shown = zip(times.tolist(), announced.tolist(), received.tolist(), strict=True)
         return Waiting(

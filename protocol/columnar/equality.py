@@ -11,7 +11,7 @@ from protocol.columnar.buffers import fixed_values
 
 
 def equal_rows(left: pa.Table, right: pa.Table) -> NDArray[np.bool_]:
-    """Which rows of two tables with equal schemas and numbers of rows are equal."""
+    """A mask of the rows that are equal in two tables with equal schemas and numbers of rows."""
     found = np.ones(left.num_rows, np.bool_)
     if not len(found):
         return found

@@ -60,7 +60,7 @@ def distinct_hashes(hashes: Hashes) -> Hashes:
 
 
 def are_among(hashes: Hashes, sought: Hashes) -> NDArray[np.bool_]:
-    """Which hashes are in `sought` (ascending, distinct). np.isin returns the same, but takes ten times as long."""
+    """A mask of the hashes in `sought` (ascending, distinct). np.isin returns the same in ten times the time."""
     if len(sought) == 0:
         return np.zeros(len(hashes), np.bool_)
     order = np.argsort(hashes)  # a search in order reads memory in order

@@ -39,7 +39,7 @@ class Keepalive:
 
 
 def parse_keepalives(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Keepalive:
-    """What one or more keepalives, `data[start:end]` each, say together: the last end, and whether one asks.
+    """Reads keepalives, `data[start:end]` each. Returns the last end of the WAL, and whether one asks for an answer.
 
     BadMessage if one is malformed.
     """
@@ -83,7 +83,7 @@ def format_lsn(lsn: int) -> str:
 
 
 def timeline_end(history: str, timeline: int) -> int | None:
-    """Where a timeline ends that a timeline history names: a later timeline has the same WAL up to there.
+    """The end of a timeline in a timeline history, up to which a later timeline has the same WAL.
 
     None if the history does not have it: the later timeline does not follow it. Lines are `timeline LSN reason`.
     """

@@ -314,7 +314,7 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
 
 
 def _date_parts(style: OutputStyle, iso: pa.Array, days: Int64s) -> tuple[pa.Array, pa.Array | None]:
-    """What precedes the time of day, and the years that follow it or None, from texts in the style ISO."""
+    """The parts of texts in the style ISO before the time of day, and the years after it or None."""
     name, day_first = style.dates
     year, month, day = (pc.utf8_slice_codeunits(iso, start, stop) for start, stop in ((0, 4), (5, 7), (8, 10)))
     if name == "Postgres":

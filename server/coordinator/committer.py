@@ -117,7 +117,7 @@ class Request:
         return {*self.rows, *self.changes, *(id for id, _ in self.writes), *self.errors}
 
     def each_write(self) -> Iterator[tuple[ObjectId, pa.Table | RowBuffer | None]]:
-        """What the request changes, by collection. None: the error."""
+        """The changes of the request, by collection. None: the error changes."""
         yield from ((id, payload.table) for id, payload in self.writes)
         yield from self.rows.items()
         yield from self.changes.items()

@@ -112,7 +112,7 @@ class Coordinator:
         self.holds = Holds(frontiers)
         self.locks = TableLocks()
         self.definitions = asyncio.Lock()
-        """Held by a statement that changes the catalog while no others may begin to."""
+        """Held by a statement while no other one may begin to change the catalog."""
         self.sequences = Sequences(store)
         self.notifications = Notifications()
         self.row_batches = RowBatches(engine)

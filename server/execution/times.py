@@ -141,7 +141,7 @@ def _of_date_and_time(text: str) -> int | None:
 
 
 def _milliseconds(value: object, type: PgType, expression: Expr, clause: str) -> int | None:
-    """None if the value is not a valid timestamp. PgError 42846 if its type has no cast to mz_timestamp."""
+    """Returns milliseconds; None if the value is no valid timestamp. PgError 42846 without a cast to mz_timestamp."""
     if type.name in ("date", "timestamp", "timestamptz") and isinstance(value, int):
         if is_infinite(type, value):
             return None

@@ -326,7 +326,7 @@ def _select(context: Context, plan: QueryPlan, constant: Constant, formats: Sequ
 
 
 def _insert(context: Context, plan: WritePlan) -> _Execute | None:
-    """None if the role lacks a privilege. The `plan_key` determines its privileges."""
+    """The function for an INSERT; None if the role, whose privileges the `plan_key` determines, lacks one."""
     added = plan.added
     if added is None:
         return None

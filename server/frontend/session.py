@@ -105,7 +105,7 @@ class Session:
     # -- the listener's side ------------------------------------------------------------------------------------
 
     def received(self) -> None:
-        """The connection has received bytes."""
+        """Called when the connection has received bytes."""
         self._data_received.set()
         self._pump()
 
@@ -120,7 +120,7 @@ class Session:
             asyncio.get_running_loop().call_soon(self.cancel)  # after the task's first step
 
     def lost(self) -> None:
-        """The connection is lost: ends the current task and releases what the session holds."""
+        """Called when the connection is lost: ends the current task and releases what the session holds."""
         if not self._task.is_running:
             self._close()
         elif self._task.has_begun:

@@ -38,7 +38,7 @@ class Transactions:
             )
 
     def fail(self) -> None:
-        """After an error: marks a block as failed, and rolls back an implicit transaction."""
+        """Called after an error. Marks a block as failed, and rolls back an implicit transaction."""
         context, transaction = self._context, self._context.transaction
         if not transaction.explicit:
             self._portals.roll_back()

@@ -132,7 +132,7 @@ class ApiSession:
         self._session.received()
 
     def pass_rows(self, encode: Callable[[list[Answer]], bytes] | None) -> None:
-        """From now on writes rows to the socket, encoded, if it takes them at once. Otherwise they are kept as answers.
+        """Makes `write` pass encoded rows to the socket if it takes them at once. Otherwise they are kept as answers.
 
         They are kept, too, while earlier answers are.
         """

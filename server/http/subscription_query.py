@@ -98,7 +98,7 @@ class SubscriptionQuery:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for queries whose tokens can be exchanged."""
+        """A text that is the same for queries whose tokens can be exchanged."""
         parts = [self.text, *self.key, self.envelope or ""]
         if self.parameters is not None:
             parts.append(self.parameters)

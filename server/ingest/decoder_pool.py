@@ -40,7 +40,7 @@ class DecoderPool:
         self._pool = WorkerPool(service, workers_max, idle_max=workers_max, memory_bytes=MEMORY_BYTES)
 
     async def decode(self, decoder: MessageDecoder[Found], data: pa.BinaryArray, *, holds_lock: bool) -> Found:
-        """What `decoder.decode(data)` returns.
+        """Returns the result of `decoder.decode(data)`.
 
         `holds_lock`: whether decoding holds Python's interpreter lock for nearly all of its time. Cancel safety: a
         worker that decodes is killed.

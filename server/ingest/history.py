@@ -75,7 +75,7 @@ def stall_timeout_s(options: Mapping[str, str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStatus:
-    """What `mz_source_frontiers` shows."""
+    """The state of a history, as `mz_source_frontiers` shows it."""
 
     frontier: int | None
     open_updates: int

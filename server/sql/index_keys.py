@@ -113,7 +113,7 @@ _ORDERS = {
 
 
 def ending_text(index: Index) -> str:
-    """What follows the keys in the definition of an index."""
+    """The text after the keys in the definition of an index."""
     included = f" INCLUDE ({', '.join(index.included)})" if index.included else ""
     return included + ("" if index.nulls_distinct else " NULLS NOT DISTINCT")
 

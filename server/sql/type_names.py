@@ -70,7 +70,7 @@ def array_of_domain(item: Domain, position: int | None) -> PgError:
 
 
 def domain_use(state: CatalogState, item: Domain) -> DomainUse:
-    """What a domain demands of its values."""
+    """The constraints and the default of a domain."""
     return DomainUse(item.id, shown_name(state, item), item.not_null, item.default, item.checks)
 
 

@@ -588,7 +588,7 @@ def _refuse_given(column: CatalogColumn, overriding: str | None) -> None:
 
 
 def _why_not_given(column: CatalogColumn) -> str | None:
-    """Why only DEFAULT may be assigned to a column; None if any value may."""
+    """The reason why only DEFAULT may be assigned to a column; None if any value may."""
     if column.generated:
         return f'Column "{column.name}" is a generated column.'
     if column.identity == "a":

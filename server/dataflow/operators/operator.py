@@ -303,7 +303,7 @@ def versioned(changes: pa.Table, version: int) -> pa.Table:
 
 
 def sorting_of(top_k: TopK | None, key: tuple[int, ...]) -> Sorting:
-    """How an arrangement is sorted from which the rows of a key, or its first ones, are read."""
+    """The order of an arrangement from which the rows of a key, or its first ones, are read."""
     if top_k is None:
         return ByKey(names_of(key))
     order = ByOrder(f"c{top_k.column}", top_k.descending, top_k.nulls_first)

@@ -123,7 +123,7 @@ class OperatorArrangement:
 
     @property
     def name(self) -> object:
-        """Equal for operators that share the arrangement. None if it is never shared."""
+        """A name that is the same for all operators that share the arrangement. None if it is never shared."""
         node, top_k = self.rows_of, self.top_k
         if self.own or not isinstance(node, Source):
             return None

@@ -146,7 +146,7 @@ def late_form(relation: Relation, new: NewColumns, render: Callable[[Relation], 
 
 
 def _origins(node: Relation) -> dict[int, int]:
-    """By the id of an output column: the id of the column of a scan that it is. An outer join may add NULLs to it."""
+    """The scan's column that an output column is, by their ids. An outer join may add NULLs to it."""
     match node:
         case Scan(columns=columns):
             return {c.id: c.id for c in columns}

@@ -17,7 +17,7 @@ from server.sql.temporal import names_now
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceStrategy:
-    """By the operators of the delta plan `root`; if it is None, by recomputation, as `lacking` has no delta rule.
+    """The operators of the delta plan `root`. None: recomputation, because the part `lacking` has no delta rule.
 
     `relation`: the rewritten query, which is computed in both cases.
     """

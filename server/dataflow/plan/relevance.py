@@ -23,7 +23,7 @@ class KeyValues:
 
 
 def relevant_rows(root: Node) -> dict[ObjectId, list[KeyValues]]:
-    """By collection: rows that match none of the conditions do not affect the result of a delta plan.
+    """Conditions by collection. A row that matches none of them does not affect the result of a delta plan.
 
     Collections without an entry may affect it by every row. The conditions are of types in `EXACT`.
     """

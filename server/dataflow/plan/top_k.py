@@ -60,7 +60,7 @@ def _conditions(relation: Relation, base: Relation) -> list[Expression]:
 
 
 def _values_of(relation: Relation, base: Relation) -> dict[int, Expression]:
-    """By column id: the relation's columns as expressions over the columns of `base`."""
+    """The relation's columns, by id, as expressions over the columns of `base`."""
     if relation is base:
         return {}
     (input,) = inputs_of(relation)

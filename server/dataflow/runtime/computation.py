@@ -74,7 +74,7 @@ class Computation(Protocol):
 
     @property
     def relevant(self) -> Mapping[ObjectId, Sequence[KeyValues]]:
-        """By input: rows that match none of the conditions do not affect the result. Omitted if every row may."""
+        """Conditions by input. A row that matches none of them does not affect the result. No entry: every row may."""
         ...
 
     @property

@@ -90,7 +90,7 @@ class RowBatches:
             self._ended(key, queue)
 
     def _ended(self, key: _Key, queue: _Queue) -> None:
-        """A statement has ended. Starts the next one, if any callers wait."""
+        """Called when a statement has ended. Starts the next one, if any callers wait."""
         queue.running -= 1
         self._start_next(key, queue)
         if not queue.running:

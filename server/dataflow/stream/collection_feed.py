@@ -40,7 +40,7 @@ class CollectionFeed(Feed):
         self._open.append((time, tables, check))
 
     def closed(self, upper: Timestamp) -> None:
-        """All commits before `upper` were passed to `committed`: advances `upper` when they are appended."""
+        """Called when all commits before `upper` were passed to `committed`. Advances `upper` after appending them."""
         commits, self._open = self._open, []
         if self._working is None and not any(map(_takes_long, commits)):
             for time, tables, _ in commits:

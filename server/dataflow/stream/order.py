@@ -103,7 +103,7 @@ class OrderPlan:
 
     @property
     def form(self) -> tuple[str, tuple[SortKey, ...], tuple[int, ...]]:
-        """Equal for equivalent orders."""
+        """A value that is the same for equivalent orders."""
         return self.query.fingerprint, self.keys, self.positions
 
     @property

@@ -143,7 +143,7 @@ class Table:
         self._statements = statements
 
     async def _insert(self, rows: pa.Table) -> None:
-        """Within a transaction. PgError if a key is already there."""
+        """Inserts rows, within a transaction. PgError if a key is already there."""
         if rows.num_rows:
             target = self._target
             self._written.bytes += await self._connected.copy(

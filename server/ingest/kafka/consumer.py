@@ -109,7 +109,7 @@ class Poll:
     ends: Mapping[int, int]
 
     def next_offsets(self) -> dict[int, int]:
-        """By partition, the offset after everything that was read."""
+        """The offset after everything that was read, by partition."""
         found = self.messages.next_offsets()
         return found | {partition: max(end, found.get(partition, 0)) for partition, end in self.ends.items()}
 
@@ -189,7 +189,7 @@ class TopicConsumer:
             wait_s *= 2
 
     async def watermarks(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """By partition, the offset of the first message, and the offset after the last. Two requests for all."""
+        """The offsets of the first message and after the last one, by partition. Takes two requests for all."""
         partitions = list(partitions)
         if not partitions:
             return {}

@@ -87,5 +87,5 @@ class Messages:
         return self if (order[1:] > order[:-1]).all() else self.take(order)
 
     def next_offsets(self) -> dict[int, int]:
-        """By partition, the offset after its last message."""
+        """The offset after the last message, by partition."""
         return {int(p): int(self.offsets[self.partitions == p].max()) + 1 for p in np.unique(self.partitions)}

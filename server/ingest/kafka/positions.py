@@ -162,7 +162,7 @@ def place_numbers(upstream: Upstream, places: NDArray[np.int64]) -> NDArray[np.i
 
 
 def in_order(positions: Positions, rows: NDArray[np.intp], highest: Highest) -> tuple[Mask, Highest]:
-    """Which of `rows`, the messages of one partition in order, are no repetitions; and the highest positions then.
+    """A mask of `rows`, messages of one partition in order: those that are no repetitions; the highest positions then.
 
     A message with a position is accepted if it is higher than all before it in its domain. A message without one
     always is.

@@ -365,7 +365,7 @@ class KafkaUpstream:
         return await self._changes({name: Messages.joined(parts) for name, parts in found.items()}, state)
 
     async def _ends(self, topic: Topic) -> dict[int, int]:
-        """By partition that has messages, the offset after the last one."""
+        """The offset after the last message, by partition that has one."""
         watermarks = await _watermarks(topic)
         await self._add_partitions(topic, watermarks)
         return {partition: high for partition, (low, high) in watermarks.items() if high > low}

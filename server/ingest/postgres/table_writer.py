@@ -122,7 +122,7 @@ class TableWriter:
         ]
 
     async def committed(self) -> None:
-        """What `take` returned is committed."""
+        """Called when the changes that `take` returned are committed."""
         if self._rows is not None:
             await self._rows.committed()
 

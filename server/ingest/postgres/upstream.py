@@ -470,7 +470,7 @@ class Postgres:
                 await writer.spill()
 
     def _changes(self) -> Changes | None:
-        """What was applied. None if nothing has to be committed yet."""
+        """The changes that were applied. None if nothing has to be committed yet."""
         writes: dict[ObjectId, list[pa.Table]] = {}
         payloads: list[tuple[ObjectId, Payload]] = []
         for tables in self._tables.values():

@@ -153,7 +153,7 @@ class Grouping:
         return self._named(node)
 
     def _change_inside(self, node: Any) -> Any | None:
-        """In a subquery, computes only aggregates of this level here. Columns of this level must be grouped."""
+        """Changes a subquery: aggregates of this level are computed here, and columns of this level must be grouped."""
         if isinstance(node, Aggregate) and node.level == self.level:
             return self._call(node)
         if isinstance(node, Call) and node.function is syntax.GROUPING and _is_marker(node, self.inputs):

@@ -36,7 +36,7 @@ class Groups:
 
 
 def group_by(binder: Binder, tree: exp.Expr | None, items: Sequence[Item], scope: Scope) -> Groups | None:
-    """None without GROUP BY. A name is an input column, else an output column; a number is an item."""
+    """Binds GROUP BY; None if there is none. A name is an input column, else an output column; a number is an item."""
     if tree is None:
         return None
     if any(tree.args.get(k) for k in ("grouping_sets", "cube", "rollup", "totals")):

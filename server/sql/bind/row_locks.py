@@ -16,7 +16,7 @@ from server.sql.relations import RowLocks, Scan
 
 
 def row_locks(binder: Binder, tree: exp.Select, source: FromItem) -> RowLocks:
-    """What the clauses of a SELECT lock. PgError 0A000, or 42P01 for an unknown name after OF."""
+    """The rows that the clauses of a SELECT lock. PgError 0A000, or 42P01 for an unknown name after OF."""
     clauses: list[exp.Lock] = tree.args["locks"]
     if tree is not binder.root:
         raise binder.unsupported(

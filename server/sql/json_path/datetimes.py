@@ -38,7 +38,7 @@ class Moment:
 
     @property
     def name(self) -> str:
-        """What `.type()` returns."""
+        """The name that `.type()` returns."""
         return _NAMES[self.kind]
 
     def __str__(self) -> str:

@@ -133,7 +133,7 @@ class DebeziumEnvelope(Envelope):
     # -- repetitions --------------------------------------------------------------------------------------------
 
     async def _accepted(self, decoded: Decoded, found: Positions, usable: Mask) -> tuple[Mask, bool]:
-        """Which messages are no repetitions, and whether they replace the output by a new snapshot."""
+        """A mask of the messages that are no repetitions, and whether they replace the output by a new snapshot."""
         messages = decoded.messages
         accepted = np.zeros(len(messages), np.bool_)
         unseen = np.zeros(len(messages), np.bool_)  # rows of a snapshot that are accepted if their key is new
