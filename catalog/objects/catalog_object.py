@@ -16,7 +16,7 @@ SELECT_ONLY = frozenset((Privilege.SELECT,))
 
 
 class CatalogObject:
-    """What all kinds have in common: a name for the kind, and privileges."""
+    """The attributes that all kinds have: a name for the kind, and privileges."""
 
     kind: ClassVar[str]
     """The kind as messages name it, such as `materialized view`."""

@@ -1,4 +1,4 @@
-"""Clusters, and the only one there is."""
+"""Clusters. There is only one, which is Spark."""
 
 from __future__ import annotations
 

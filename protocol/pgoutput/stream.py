@@ -18,7 +18,7 @@ from protocol.pgoutput import BadMessage
 WAL_DATA: Final = ord("w")
 KEEPALIVE: Final = ord("k")
 HEADER_BYTES: Final = 25
-"""Of WAL data: its kind, the start of the data, the end of the WAL, the server's clock. The data follow."""
+"""The header of WAL data: its kind, the start of the data, the end of the WAL, the server's clock."""
 
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
 

@@ -80,20 +80,21 @@ class Activity:
     sessions: dict[int, SessionEntry] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionEntry] = field(default_factory=dict)
     observers: dict[int, Callable[[], Observation]] = field(default_factory=dict)
-    """By process id of a session that has begun: returns what it does now."""
+    """Functions that return what a session does now, by the process id of the session."""
     copies: dict[int, CopyProgress] = field(default_factory=dict)
-    """By process id."""
+    """The running COPY statements, by the process id of their session."""
     started_us: int = field(default_factory=lambda: _now_us())
     """The start of the server, in microseconds since 1970."""
     sessions_revision: int = 0
     subscriptions_revision: int = 0
     sessions_opened: int = 0
     privilege_checks: dict[str, Callable[[], None]] = field(default_factory=dict)
-    """By subscription: ends it if its role has lost a privilege. Called when roles or privileges have changed."""
+    """Checks by subscription, called when roles or privileges have changed. A check ends the subscription if its role
+    has lost a privilege."""
     subscriptions_started: Counter[str] = field(default_factory=Counter)
-    """By output mode."""
+    """The number of subscriptions that have started, by output mode."""
     configured_us: int = field(default_factory=lambda: _now_us())
-    """When the rules and certificates were read last, in microseconds since 1970."""
+    """The time at which the rules and certificates were read last, in microseconds since 1970."""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _last_transaction: int = 0
 

@@ -120,11 +120,11 @@ def plan_key(context: Context) -> tuple[object, ...]:
 
 
 TEXT_CHARS_MIN = 64
-"""What a text counts for at least, whether a statement or an entry of a cache."""
+"""The least number of characters for which the text of a statement or of a cache's entry counts."""
 PREPARED_CHARS_MAX = 1 << 20
-"""Of the names and texts of a session's named statements: the plan of one takes up to 400 bytes for each character. A
-statement whose plan has more columns and expressions than its text has characters, because it names views, counts for
-these."""
+"""The limit of characters in the names and texts of a session's named statements, because the plan of a statement takes
+up to 400 bytes for each character. A statement that names views can have a plan with more columns and expressions than
+its text has characters. It then counts for these."""
 
 
 class _Note(NamedTuple):
@@ -133,7 +133,7 @@ class _Note(NamedTuple):
     prepared_us: int
     text: str | None
     chars: int
-    """What it counts for in PREPARED_CHARS_MAX."""
+    """The number of characters for which it counts in PREPARED_CHARS_MAX."""
 
 
 class PreparedStatements:

@@ -28,17 +28,18 @@ from server.sql.relations import Relation, RowLocks
 from server.sql.scope import Scope
 
 NODES_MAX = 500_000
-"""Of all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others contain an operand
-several times, so that nested ones have exponentially many nodes. Planning this many takes about 4 s."""
+"""The limit of nodes in all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others
+contain an operand several times, so that nested ones have exponentially many nodes. Planning these takes about 4 s."""
 HASHED_NODES_MAX = 1_000
-"""Of the operand and the array of ANY and ALL, if they are compared with others: nested ones are hashed repeatedly."""
+"""The limit of nodes in the operand and the array of ANY and ALL, if they are compared with others: nested ones are
+hashed repeatedly."""
 RELATIONS_MAX = 2_000
-"""That a statement names, in views and items of WITH as often as they are named. A level that names the level below
-twice has twice as many."""
+"""The limit of relations that a statement names. Those in a view or an item of WITH count as often as it is named, so
+that a level which names the level below twice has twice as many."""
 MAINTAINED_RELATIONS_MAX = 500
-"""As RELATIONS_MAX, in a maintained query: it is also planned when its dataflow starts, on the event loop."""
+"""The same limit for a maintained query, which is also planned when its dataflow starts, on the event loop."""
 COLUMNS_MAX = 200_000
-"""Of all relations and queries of a statement."""
+"""The limit of columns in all relations and queries of a statement."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,8 @@ from server.sql.render.spark_types import spark_type
 from server.sql.volatile import unplaced
 
 ADDED_CHARS_MAX = 64 << 20
-"""By which the texts of a statement's calls and casts may be longer than those of their operands. The Spark SQL of some
-functions contains an argument several times, so that nested ones have exponentially long texts."""
+"""The limit of characters by which the texts of a statement's calls and casts exceed those of their operands. The Spark
+SQL of some functions contains an argument several times, so that nested ones have exponentially long texts."""
 
 Bind = Callable[[Parameter | SessionValue], Literal | str]
 
