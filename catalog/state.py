@@ -153,16 +153,6 @@ class CatalogState:
     def _granted(self) -> dict[ObjectId, Mapping[ObjectId, Privileges]]:
         return {}
 
-    def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
-        return replace(self, settings=settings)
-
-    def with_comment(self, id: ObjectId, position: int, comment: str | None) -> CatalogState:
-        """Sets a comment; None removes it."""
-        comments = {key: text for key, text in self.comments.items() if key != (id, position)}
-        if comment is not None:
-            comments[id, position] = comment
-        return replace(self, comments=comments)
-
     # -- looking up ---------------------------------------------------------------------------------------------
 
     def database_named(self, name: str) -> Database | None:
@@ -244,7 +234,9 @@ class CatalogState:
     def indexes_on(self, id: ObjectId) -> tuple[Index, ...]:
         return self._indexes.get(id, ())
 
-    # -- roles and privileges -----------------------------------------------------------------------------------
+    def object(self, id: ObjectId) -> Item | Schema | Database | Cluster:
+        """The item, schema, database or cluster with this id."""
+        return self.items.get(id) or self.schemas.get(id) or self.databases.get(id) or QUICKSTART
 
     def collections(self, ids: Iterable[ObjectId], *, through: type[DerivedRelation] = View) -> frozenset[ObjectId]:
         """The collections from which the relations `ids` are computed.
@@ -265,6 +257,8 @@ class CatalogState:
             elif isinstance(item, Collection):
                 found.add(id)
         return frozenset(found)
+
+    # -- roles and privileges -----------------------------------------------------------------------------------
 
     def role_named(self, name: str) -> Role | None:
         return self._role_names.get(name)
@@ -293,10 +287,6 @@ class CatalogState:
             if any(group == of and membership.admin for group, membership in self._groups.get(admin, ())):
                 return admin
         return None
-
-    def object(self, id: ObjectId) -> Item | Schema | Database | Cluster:
-        """The item, schema, database or cluster with this id."""
-        return self.items.get(id) or self.schemas.get(id) or self.databases.get(id) or QUICKSTART
 
     def owner(self, id: ObjectId) -> ObjectId:
         """The role that owns an object, or the object that it is part of."""
@@ -383,21 +373,6 @@ class CatalogState:
         merged = {**self.default_acls, **acls}
         return replace(self, default_acls={key: acl for key, acl in merged.items() if acl is not None})
 
-    def without_column(self, id: ObjectId, gone: int) -> CatalogState:
-        """Removes the comment and the privileges of the column at a position. Those after it have their new positions.
-
-        The relation itself is not changed.
-        """
-        comments = {
-            (object, position - (object == id and position > gone)): comment
-            for (object, position), comment in self.comments.items()
-            if (object, position) != (id, gone)
-        }
-        own = self.column_privileges.get(id, {})
-        columns = {position - (position > gone): acl for position, acl in own.items() if position != gone}
-        state = replace(self, comments=comments)
-        return state.with_acls({}, {id: columns}) if id in self.column_privileges else state
-
     def with_owner(self, id: ObjectId, role: ObjectId) -> CatalogState:
         """Changes the owner of an object and of its parts.
 
@@ -443,6 +418,31 @@ class CatalogState:
         return {*self.databases, *self.schemas, *self.items}
 
     # -- changing -----------------------------------------------------------------------------------------------
+
+    def with_settings(self, settings: Mapping[str, str]) -> CatalogState:
+        return replace(self, settings=settings)
+
+    def with_comment(self, id: ObjectId, position: int, comment: str | None) -> CatalogState:
+        """Sets a comment; None removes it."""
+        comments = {key: text for key, text in self.comments.items() if key != (id, position)}
+        if comment is not None:
+            comments[id, position] = comment
+        return replace(self, comments=comments)
+
+    def without_column(self, id: ObjectId, gone: int) -> CatalogState:
+        """Removes the comment and the privileges of the column at a position. Those after it have their new positions.
+
+        The relation itself is not changed.
+        """
+        comments = {
+            (object, position - (object == id and position > gone)): comment
+            for (object, position), comment in self.comments.items()
+            if (object, position) != (id, gone)
+        }
+        own = self.column_privileges.get(id, {})
+        columns = {position - (position > gone): acl for position, acl in own.items() if position != gone}
+        state = replace(self, comments=comments)
+        return state.with_acls({}, {id: columns}) if id in self.column_privileges else state
 
     def new_id(self) -> tuple[ObjectId, CatalogState]:
         return ObjectId(f"u{self.next_id}"), replace(self, next_id=self.next_id + 1)
