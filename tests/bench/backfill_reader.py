@@ -28,7 +28,8 @@ from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.types import parse_type
 from server.ingest.files.file_format import Parquet, Text
-from server.ingest.kafka.layout import Schemas, layout_of
+from server.ingest.kafka.layouts.by_envelope import layout_of
+from server.ingest.kafka.layouts.layout import Schemas
 from server.ingest.kafka.messages import Messages
 from server.ingest.source_kind import SourceDefinition
 

@@ -21,7 +21,7 @@ from typing import Any
 import fastavro
 
 from catalog.source_definition import Encoding, Envelope, Format
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from server.spark.engine import SparkEngine
 from tests.bench.engines import with_engine
 from tests.bench.servers import Line, Servers

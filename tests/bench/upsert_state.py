@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog.source_definition import Envelope, Format
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from server.spark.engine import SparkEngine
 from tests.bench import kafka_decode
 from tests.bench.engines import with_engine

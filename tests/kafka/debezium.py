@@ -12,7 +12,7 @@ from typing import Any
 import fastavro
 
 from catalog.source_definition import Encoding, Envelope, Format
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from tests.kafka.outputs import Message
 
 _VALUE = {

@@ -21,7 +21,8 @@ from server.coordinator.committer import Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.payloads import prepare_payloads
 from server.ingest.kafka.envelopes.envelope import Envelope
-from server.ingest.kafka.layout import Layout, Schemas, layout_of
+from server.ingest.kafka.layouts.by_envelope import layout_of
+from server.ingest.kafka.layouts.layout import Layout, Schemas
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.upstream import envelope_of
 from server.ingest.source_kind import Output, SourceContext, Target

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.pgwire.errors import PgError
 from server.ingest.kafka.envelopes.debezium import Progress
-from server.ingest.kafka.layout import Schemas, layout_of
+from server.ingest.kafka.layouts.by_envelope import layout_of
+from server.ingest.kafka.layouts.layout import Schemas
 from server.ingest.kafka.positions import Upstream
 from tests.examples import examples
 from tests.kafka.capture import CUSTOMERS, ORDERS, captured

@@ -27,7 +27,7 @@ from protocol.pgwire.types import parse_type
 from server.ingest.history import CALLS_MAX, MULTIPLICITY_MAX, History
 from server.ingest.kafka.changes_format import AvroChangesDecoder
 from server.ingest.kafka.envelopes import materialize
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from server.runtime import parallel
 from tests.kafka.mock_cluster import MockCluster
 from tests.kafka.outputs import ID, Message, OutputRun, Topic

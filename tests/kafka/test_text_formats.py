@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog.source_definition import Encoding, Format
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from tests.kafka.outputs import Message, OutputRun
 
 NO_SCHEMAS = Schemas(None, None)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.source_definition import Encoding, Envelope, Format
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from tests.examples import examples
 from tests.kafka.outputs import ID, Message, OutputRun, run
 

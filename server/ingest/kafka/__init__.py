@@ -6,7 +6,7 @@
 `changes_format` FORMAT AVRO of ENVELOPE MATERIALIZE
 `text_formats`   FORMAT JSON, TEXT, BYTES and CSV
 `schemas`        the schemas and registries that a format names
-`layout`         the columns of an output: from keys, values and metadata
+`layouts`        the columns of an output: from keys, values and metadata
 `errors`         messages that could not be decoded, until they are retracted
 `envelopes`      how messages change the output
 `positions`      positions in the log of the upstream database, by which repetitions are recognized

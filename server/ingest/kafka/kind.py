@@ -10,7 +10,8 @@ from catalog.source_definition import Envelope
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.kafka.consumer import TopicConsumer, deleted
-from server.ingest.kafka.layout import ends_of, layout_of
+from server.ingest.kafka.layouts.by_envelope import layout_of
+from server.ingest.kafka.layouts.transactions import ends_of
 from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start

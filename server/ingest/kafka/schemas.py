@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from catalog.ids import ObjectId
 from catalog.source_definition import Encoding, Format
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.kafka.layout import Schemas
+from server.ingest.kafka.layouts.layout import Schemas
 from server.ingest.kafka.registry import SchemaRegistry
 from server.ingest.source_kind import Options
 

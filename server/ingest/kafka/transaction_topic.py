@@ -13,7 +13,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.kafka.avro_format import AvroFormat
 from server.ingest.kafka.consumer import TopicConsumer
 from server.ingest.kafka.envelopes.envelope import worked
-from server.ingest.kafka.layout import NUMBER, OP, SOURCE, TRANSACTION
+from server.ingest.kafka.layouts.debezium import OP, SOURCE
+from server.ingest.kafka.layouts.transactions import NUMBER, TRANSACTION
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Upstream, positions, restored
 from server.ingest.kafka.transactions import End, Release, TopicBuffer, TransactionMerger, key_of

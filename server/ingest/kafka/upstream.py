@@ -32,7 +32,10 @@ from server.ingest.kafka.envelopes.envelope import Envelope
 from server.ingest.kafka.envelopes.materialize import MaterializeEnvelope
 from server.ingest.kafka.envelopes.upsert import UpsertEnvelope
 from server.ingest.kafka.errors import Failures
-from server.ingest.kafka.layout import Layout, Schemas, ends_of, events_of, layout_of, reads_headers
+from server.ingest.kafka.layouts.by_envelope import layout_of
+from server.ingest.kafka.layouts.layout import Layout, Schemas
+from server.ingest.kafka.layouts.metadata import reads_headers
+from server.ingest.kafka.layouts.transactions import ends_of, events_of
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.schemas import fetched_schemas, registries_of
 from server.ingest.kafka.start import Start

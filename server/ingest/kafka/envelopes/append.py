@@ -9,7 +9,7 @@ from catalog.collection_errors import CollectionError
 from server.ingest.decoder_pool import DecoderPool
 from server.ingest.kafka.envelopes.envelope import Decoded, Envelope, Errors, Step, decode, permanent, worked
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
-from server.ingest.kafka.layout import Layout
+from server.ingest.kafka.layouts.layout import Layout
 from server.ingest.kafka.messages import Messages
 
 

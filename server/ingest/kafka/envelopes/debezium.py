@@ -38,7 +38,8 @@ from server.ingest.kafka.envelopes.envelope import (
     worked,
 )
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
-from server.ingest.kafka.layout import AFTER, BEFORE, OP, SOURCE, Layout
+from server.ingest.kafka.layouts.debezium import AFTER, BEFORE, OP, SOURCE
+from server.ingest.kafka.layouts.layout import Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.kafka.positions import Highest, Positions, Upstream, in_order, positions, restored
 from server.ingest.key_join import KeyJoin, key_numbers

@@ -17,7 +17,7 @@ from protocol.avro.columns import UNAVAILABLE
 from server.ingest.decoder_pool import DecoderPool
 from server.ingest.kafka.avro_format import Part, PartFormat, schema_id
 from server.ingest.kafka.errors import LASTING_HINT, Failures, identity
-from server.ingest.kafka.layout import Layout
+from server.ingest.kafka.layouts.layout import Layout
 from server.ingest.kafka.messages import Messages
 
 MESSAGES_ON_LOOP = 1_024  # work on more messages than these is done in a thread

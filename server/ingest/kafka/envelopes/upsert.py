@@ -33,7 +33,8 @@ from server.ingest.kafka.envelopes.envelope import (
     worked,
 )
 from server.ingest.kafka.errors import Failures, identity
-from server.ingest.kafka.layout import AFTER, Layout
+from server.ingest.kafka.layouts.debezium import AFTER
+from server.ingest.kafka.layouts.layout import Layout
 from server.ingest.kafka.messages import Messages
 from server.ingest.key_join import KeyJoin, key_numbers
 from server.ingest.keyed_rows import Numbers, last_of_each
