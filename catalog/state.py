@@ -150,6 +150,11 @@ class CatalogState:
         return {}
 
     @cached_property
+    def _changes(self) -> dict[object, tuple[ObjectId, ...]]:
+        """The results of `changed_items`, by the token of the other state."""
+        return {}
+
+    @cached_property
     def _granted(self) -> dict[ObjectId, Mapping[ObjectId, Privileges]]:
         return {}
 
@@ -215,6 +220,16 @@ class CatalogState:
     def items_of(self, kind: type[I]) -> Iterator[I]:
         """The items of a kind or with a capability."""
         return (item for item in self.items.values() if isinstance(item, kind))
+
+    def changed_items(self, before: CatalogState) -> tuple[ObjectId, ...]:
+        """The items that `before` does not have, or has with another definition."""
+        found = self._changes.get(before.token)
+        if found is None:
+            known = before.items.get
+            is_same = self.items is before.items
+            found = () if is_same else tuple(id for id, item in self.items.items() if known(id) is not item)
+            self._changes[before.token] = found
+        return found
 
     def dependents(self, *ids: ObjectId) -> list[Item]:
         """Everything that uses one of `ids`, directly or through others, nearest first."""

@@ -84,7 +84,8 @@ class CatalogDataflows:
             self._snapshots.forget(id)
             self._shared_arrangements.forget(id)
             self._end_feeds(id, altered_error(".".join(state.full_name(state.items[id]))))
-        changed = {*altered, *(id for id, item in state.items.items() if _has_other_nulls(before.items.get(id), item))}
+        others = (id for id in state.changed_items(before) if _has_other_nulls(before.items.get(id), state.items[id]))
+        changed = {*altered, *others}
         for view in state.items_of(MaterializedView):
             if view.id in self._dataflows.running and not changed.isdisjoint(state.collections(view.depends_on)):
                 self._dataflows.restart(view.id, partial(self._start_view, view.id))
@@ -105,19 +106,17 @@ class CatalogDataflows:
 
 def _retyped_views(before: CatalogState, after: CatalogState) -> list[ObjectId]:
     """The materialized views with a column of an enumeration type whose labels have changed."""
-    if before.items is after.items:
-        return []
     return [
-        view.id
-        for view in after.items_of(MaterializedView)
-        if (old := before.items.get(view.id)) is not view
-        and isinstance(old, MaterializedView)
+        id
+        for id in after.changed_items(before)
+        if isinstance(view := after.items[id], MaterializedView)
+        and isinstance(old := before.items.get(id), MaterializedView)
         and [without_name(c.type) for c in old.columns] != [without_name(c.type) for c in view.columns]
     ]
 
 
 def _has_other_nulls(before: object, after: object) -> bool:
     """Whether another set of a relation's columns is nullable than before."""
-    if before is after or not (isinstance(before, Relation) and isinstance(after, Relation)):
+    if not (isinstance(before, Relation) and isinstance(after, Relation)):
         return False
     return [column.nullable for column in before.columns] != [column.nullable for column in after.columns]

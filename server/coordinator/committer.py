@@ -382,7 +382,7 @@ class Committer:
             group.begins.update(request.begins)
             if request.catalog is not None:
                 before, after = group.state, request.catalog[1]
-                group.state = _with_times(after, time)
+                group.state = _with_times(before, after, time)
                 if written is not None:
                     for id in altered_tables(before, after):
                         written.setdefault(id, []).append(Write(None))
@@ -467,7 +467,8 @@ class Committer:
     def _adopt(self, old: CatalogState, group: _Group, time: Timestamp) -> None:
         """Applies the new catalog, which is on disk, to frontiers and holds."""
         new = self.state = group.state
-        created = [new.items[id] for id in new.items.keys() - old.items.keys()]
+        changed = new.changed_items(old)
+        created = [new.items[id] for id in changed if id not in old.items]
         for item in created:
             match item:
                 case WrittenCollection(has_upstream_times=True):
@@ -488,8 +489,8 @@ class Committer:
                 self._holds.created(item, HoldPosition(group.begins.get(item.id, time)))
         for id in altered_tables(old, new):
             self._wrote(id, time, Write(None))
-        for id in old.items.keys() & new.items.keys():
-            before, after = old.items[id], new.items[id]
+        for id in changed:
+            before, after = old.items.get(id), new.items[id]
             if isinstance(after, Table) and after.numbering is not None and after.numbering.readable_from:
                 self._frontiers.readable_from[id] = Timestamp(after.numbering.readable_from)
             if isinstance(before, Retained) and isinstance(after, Retained) and after.retain_ms != before.retain_ms:
@@ -504,32 +505,33 @@ class Committer:
             self._recent_writes.forget(id)
             self._unread.pop(id, None)
         if self.key_indexes is not None:
-            self.key_indexes.adopt(new, [id for id, item in new.items.items() if old.items.get(id) is not item])
+            self.key_indexes.adopt(new, changed)
 
 
 def altered_tables(old: CatalogState, new: CatalogState) -> list[ObjectId]:
     """The tables of which the columns have changed, other than by name."""
-    if old.items is new.items:
-        return []
     return [
         id
-        for id, after in new.items.items()
-        if isinstance(after, Table) and isinstance(before := old.items.get(id), Table) and is_altered(before, after)
+        for id in new.changed_items(old)
+        if isinstance(after := new.items[id], Table)
+        and isinstance(before := old.items.get(id), Table)
+        and is_altered(before, after)
     ]
 
 
 def is_altered(before: Table, after: Table) -> bool:
     """Whether what was computed for a definition of a table may be wrong for another one."""
-    if before is after or (before.columns is after.columns and before.numbering is after.numbering):
+    if before.columns is after.columns and before.numbering is after.numbering:
         return False
     columns = [[(without_name(c.type), c.nullable) for c in table.columns] for table in (before, after)]
     return before.numbering != after.numbering or columns[0] != columns[1]
 
 
-def _with_times(state: CatalogState, time: Timestamp) -> CatalogState:
+def _with_times(before: CatalogState, state: CatalogState, time: Timestamp) -> CatalogState:
     """The state with the time of its commit in the tables that the commit has rewritten."""
-    for item in state.items_of(Table):
-        if item.numbering is not None and item.numbering.readable_from == layout.NOW:
+    for id in state.changed_items(before):
+        item = state.items[id]
+        if isinstance(item, Table) and item.numbering is not None and item.numbering.readable_from == layout.NOW:
             state = state.with_item(replace(item, numbering=replace(item.numbering, readable_from=time)))
     return state
 

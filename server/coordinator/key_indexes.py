@@ -376,12 +376,11 @@ class KeyIndexes:
 
     def adopt(self, state: CatalogState, changed: Iterable[ObjectId]) -> None:
         """Forgets the indexes of keys that do not exist any more. `changed`: the items that differ."""
-        tables = {id for id in changed if id in state.items and isinstance(state.items[id], Table)}
+        tables = {id for id in changed if isinstance(state.items[id], Table)}
         kept = {key.id for id in tables for key in self.of(state, id)}
-        gone = {id.partition(" ")[0] for id in self._indexes} - state.items.keys()
         for id in [*self._indexes]:
             table = id.partition(" ")[0]
-            if table in gone or (table in tables and id not in kept):
+            if table not in state.items or (table in tables and id not in kept):
                 del self._indexes[id]
 
     def _merge(self, id: str, index: KeyIndex) -> None:

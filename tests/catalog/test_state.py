@@ -116,6 +116,13 @@ class TestDependents:
         assert len(ids) == 7
         assert self.STATE.dependents(ObjectId("u14")) == []
 
+    def test_changed_items_are_new_or_other_than_before(self) -> None:
+        before = state_of(table("u4", "t"), view("u5", "v", "u4"), table("u6", "gone"))
+        after = before.without_item(ObjectId("u6")).with_item(table("u7", "new")).with_item(table("u4", "renamed"))
+        assert after.changed_items(before) == ("u4", "u7")
+        assert after.changed_items(after) == ()
+        assert replace(before, version=7).changed_items(before) == ()
+
     def test_collections_that_a_relation_depends_on(self) -> None:
         both = frozenset((ObjectId("u14"), ObjectId("u15"), builtin.MZ_OBJECTS.id))
         assert self.STATE.collections(both) == {"u10", "u13"}

@@ -46,7 +46,8 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
             raise in_use(error) from None
     if statement.kind is not ObjectKind.DATABASE:
         dropped = before.items.keys() - state.items.keys() - set(named.values())
-        report_cascade(context, [item for id, item in before.items.items() if id in dropped], before, state)
+        in_order = [id for id in before.items if id in dropped] if dropped else []
+        report_cascade(context, [before.items[id] for id in in_order], before, state)
     return state
 
 
@@ -98,9 +99,9 @@ def report_cascade(context: Context, dropped: Iterable[Item], before: CatalogSta
     It also lists the foreign keys that the tables in both states have lost.
     """
     lines = [f"drop cascades to {item.kind} {item.name}" for item in dropped if item.part_of is None]
-    for table in before.items_of(Table):
-        left = after.items.get(table.id)
-        if isinstance(left, Table) and left is not table:
+    for id in after.changed_items(before):
+        table, left = before.items.get(id), after.items[id]
+        if isinstance(table, Table) and isinstance(left, Table):
             numbers = {key.number for key in left.foreign_keys}
             lost = [key.name for key in table.foreign_keys if key.number not in numbers]
             lines += [f"drop cascades to constraint {name} on table {table.name}" for name in lost]
