@@ -227,7 +227,7 @@ class CatalogState:
         if found is None:
             known = before.items.get
             is_same = self.items is before.items
-            found = () if is_same else tuple(id for id, item in self.items.items() if known(id) is not item)
+            found = () if is_same else tuple([id for id, item in self.items.items() if known(id) is not item])
             self._changes[before.token] = found
         return found
 

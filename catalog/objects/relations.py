@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from catalog.ids import ObjectId, types_in
 from catalog.objects.catalog_object import Item
@@ -35,6 +36,11 @@ class Relation(Item):
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:
+        return self._types_of_columns
+
+    @cached_property
+    def _types_of_columns(self) -> frozenset[ObjectId]:
+        """The user-defined types and domains."""
         domains = (column.domain.id for column in self.columns if column.domain is not None)
         return frozenset(domains).union(*(types_in(column.type) for column in self.columns))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Self
 
 from catalog.foreign_keys import ForeignKey
@@ -79,8 +80,13 @@ class Table(WrittenCollection):
 
     @property
     def depends_on(self) -> frozenset[ObjectId]:
+        return self._types_of_expressions | super().depends_on
+
+    @cached_property
+    def _types_of_expressions(self) -> frozenset[ObjectId]:
+        """The user-defined types in defaults, generated columns and CHECK constraints."""
         texts = [c.default or c.generated for c in self.columns] + [check.expression for check in self.checks]
-        return super().depends_on.union(*map(types_in, filter(None, texts)))
+        return frozenset().union(*map(types_in, filter(None, texts)))
 
     def accepts_rows_of(self, before: Table) -> bool:
         """Whether rows that were computed for the definition `before` can be written, and plans for it be executed."""
