@@ -7,6 +7,7 @@ statements and notifications are implemented here, and so is DISCARD.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -19,6 +20,7 @@ from server.execution.alter_domain import constrain_domain
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
+from server.execution.catalog_query.values import values_of
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
@@ -46,6 +48,7 @@ from server.session_state.prepared import (
     Prepared,
     PreparedStatements,
     SubscribePlan,
+    ValuesPlan,
     WithWritesPlan,
     plan_key,
 )
@@ -111,6 +114,9 @@ class Dispatcher:
         context = self.context
         statement, plan = prepared.statement, prepared.plan
         match statement, plan:
+            case _, ValuesPlan(inner=inner):
+                values = await values_of(context, plan.values, parameters)
+                return await self._execute(replace(prepared, plan=inner), (*parameters, *values))
             case s.Select(), QueryPlan():
                 return await select(context, plan, statement.as_of, parameters)
             case ((s.Update(current_of=Ident()) | s.Delete(current_of=Ident())), WritePlan()):
