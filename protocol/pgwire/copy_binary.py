@@ -48,6 +48,10 @@ class Binary:
             raise self._where.at(bad_file("received copy data after EOF marker"), self._line + 1)
         return tables, position
 
+    def located(self, error: PgError, row: int, *, shows_text: bool) -> PgError:
+        """The error of a row, by its number, with CONTEXT. Binary data has no text to show."""
+        return self._where.at(error, row + 1)
+
     def _read_header(self, data: bytes) -> int:
         if data[:11] != _SIGNATURE:
             raise bad_file("COPY file signature not recognized")

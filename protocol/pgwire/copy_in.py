@@ -70,6 +70,10 @@ class CopyDecoder:
         """The remaining batches, at CopyDone. Raises PgError as `feed` does."""
         return self._decode(final=True)
 
+    def located(self, error: PgError, row: int, *, shows_text: bool) -> PgError:
+        """The error of a returned row, by its number, with its line as CONTEXT; with its text only if it is recent."""
+        return self._reader.located(error, row, shows_text=shows_text)
+
     def _decode(self, *, final: bool) -> list[pa.RecordBatch]:
         data = b"".join(self._pending)
         tables, used = self._reader.read(data, final=final)

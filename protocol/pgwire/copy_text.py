@@ -8,14 +8,18 @@ raises errors. It also reads large records, for which Arrow's parser and the che
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from protocol.pgwire.copy_errors import Place, bad_file, quoted
 from protocol.pgwire.copy_options import Columns, CopyFormat, CopyOptions, Header
@@ -66,6 +70,11 @@ class Lines:
         self._delimiter = ord(options.delimiter)
         self._header_due = options.header is not Header.NONE
         self._line = 0
+        self._rows = 0
+        self._lines: list[tuple[int, int | NDArray[np.int64]]] = []
+        """Numbers of rows, each with its line if the next rows are in consecutive lines, otherwise with all lines."""
+        self._texts: list[tuple[int, Callable[[int], str]]] = []
+        """Of the last call of `read`: the numbers of rows, and a function that returns the line of such a row."""
         self._end_of_line = b""  # of the first line; all others must be the same
         self._ended = False
         quote, escape = (re.escape(c.encode()) for c in (options.quote, options.escape))
@@ -79,6 +88,7 @@ class Lines:
     def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
         found: list[list[pa.Array]] = []
         used = 0
+        self._texts = []
         while True:
             until = min(len(data), used + ORDINARY_BYTES_MAX)
             arrays, length = self._read_some(data[used:until], final and until == len(data))
@@ -104,9 +114,33 @@ class Lines:
             return [arrays], used + length
         records, used, fault = self._records(data, used, final)
         arrays = self._converted(records)  # an invalid value before the fault is reported first
+        self._note(np.array([r.line for r in records], np.int64), lambda number: records[number].text)
         if fault is not None:
             raise fault
         return [arrays], used
+
+    # -- the lines of rows
+
+    def located(self, error: PgError, row: int, *, shows_text: bool) -> PgError:
+        """The error of a row, by its number, with CONTEXT. Its text is only known after the `read` that returned it."""
+        first, line = self._lines[bisect_right(self._lines, row, key=itemgetter(0)) - 1]
+        number = line + row - first if isinstance(line, int) else int(line[row - first])
+        found = [(start, text) for start, text in self._texts if start <= row] if shows_text else []
+        shown = quoted(found[-1][1](row - found[-1][0])) if found else ""
+        return self._where.at(error, number, shown=shown)
+
+    def _note(self, lines: NDArray[np.int64], text: Callable[[int], str]) -> None:
+        """Notes the lines of the next rows. `text` returns that of one of these rows."""
+        if not len(lines):
+            return
+        first = int(lines[0])
+        known, before = self._lines[-1] if self._lines else (0, 0)
+        if int(lines[-1]) - first + 1 != len(lines):
+            self._lines.append((self._rows, lines))
+        elif not isinstance(before, int) or before + self._rows - known != first:
+            self._lines.append((self._rows, first))
+        self._texts.append((self._rows, text))
+        self._rows += len(lines)
 
     # -- the fast path: Arrow's parser
 
@@ -142,7 +176,15 @@ class Lines:
             arrays = self._parsed(text, {}, quoted, has_escapes=has_escapes)
         if arrays is None:
             return None  # the exact reader reports the error and its position
-        self._line += int(np.searchsorted(ends, end)) + (end == len(data) and not data.endswith(b"\n"))
+        ends = ends[: np.searchsorted(ends, end)]
+        lines = len(ends) + (end == len(data) and not data.endswith(b"\n"))
+        numbers = np.arange(lines)
+        if lines != len(arrays[0]):  # quoted line ends
+            quotes = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(self._options.quote))
+            outside = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
+            numbers, ends = np.append(outside, lines - 1)[: len(arrays[0])], ends[outside]
+        self._note(self._line + 1 + numbers, partial(_record_text, data[:end], ends))
+        self._line += lines
         self._end_of_line = self._end_of_line or (newline if b"\n" in data else b"")
         return arrays, end
 
@@ -457,6 +499,13 @@ class Lines:
                 error = f'column name mismatch in header line field {number}: got {got}, expected "{name}"'
         if error is not None:
             raise self._where.at(bad_file(error), record.line, shown=quoted(record.text))
+
+
+def _record_text(data: bytes, ends: NDArray[np.int64], number: int) -> str:
+    """A record of complete ones, without its line end. `ends`: the positions of the line ends between records."""
+    start = int(ends[number - 1]) + 1 if number else 0
+    end = int(ends[number]) if number < len(ends) else len(data)
+    return data[start:end].decode(errors="replace").removesuffix("\r")
 
 
 _TEXT_RECORD = re.compile(rb"[^\\\r\n]*+(?>(?:\\[^.][^\\\r\n]*+)*)", re.DOTALL)

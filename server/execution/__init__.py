@@ -14,6 +14,7 @@ alter_table.py   ALTER TABLE, with `add_check` and `add_key`; `alter_domain`: AL
 add_column.py    its action ADD COLUMN; `drop_column`, `set_column_type`; `altered_columns`: functions that they share
 lock_tables.py   LOCK TABLE
 maintenance.py   VACUUM, ANALYZE, REINDEX, REFRESH; `set_constraints`, `extensions`: others that only check names
+drop_built_in.py DROP of kinds of object that users cannot create
 ddl/             CREATE, DROP, ALTER, COMMENT ON, holds, roles, privileges: a new catalog state for the committer
 subscribe.py     SUBSCRIBE: bounds, a reader of a feed, an envelope
 show.py          SHOW: from the catalog; `show_query` is SHOW as a query, for SUBSCRIBE

@@ -11,7 +11,7 @@ from server.session_state.results import Result
 from server.sql.grammar.statements.objects import CreateExtension
 
 _BUILT_IN = "Functions such as gen_random_uuid(), sha256() and encode() are built in."
-_ACCEPTED = ("plpgsql", "uuid-ossp")
+ACCEPTED = ("plpgsql", "uuid-ossp")
 _HINTS = {
     "pgcrypto": _BUILT_IN,
     "citext": "Use text, and compare lower(column). An index can have the key lower(column).",
@@ -26,9 +26,9 @@ _HINTS = {
 
 
 def create_extension(context: Context, statement: CreateExtension) -> Result:
-    """Executes CREATE EXTENSION. PgError 42710 without IF NOT EXISTS, 0A000 for extensions other than _ACCEPTED."""
+    """Executes CREATE EXTENSION. PgError 42710 without IF NOT EXISTS, 0A000 for extensions other than ACCEPTED."""
     name = statement.name.name
-    if name not in _ACCEPTED:
+    if name not in ACCEPTED:
         message = f'extension "{name}" is not available'
         hint = _HINTS.get(name, f"The server cannot load extensions. {_BUILT_IN}")
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=hint)

@@ -14,12 +14,13 @@ from sqlglot import exp
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import JSON, TEXT, PgType
 from server.execution.catalog_query.query import is_catalog_query, plan_catalog_query
+from server.execution.catalog_query.values import Planned, is_refusal, plan_with_values
 from server.execution.names import find_relation
 from server.execution.show import show_fields
 from server.execution.subscribe import plan_subscribe
 from server.execution.with_writes import plan_with_writes
 from server.session_state.context import Context
-from server.session_state.prepared import CatalogPlan, Plan, Prepared, WithWritesPlan, plan_key
+from server.session_state.prepared import CatalogPlan, Plan, Prepared, ValuesPlan, WithWritesPlan, plan_key
 from server.sql.expressions import SessionValue, walk
 from server.sql.grammar.statements import Statement
 from server.sql.grammar.statements.copy import CopyRelation, CopyTo
@@ -106,23 +107,39 @@ def _takes_parameters(statement: Statement) -> bool:
             return False
 
 
-def _set_plan(prepared: Prepared, plan: QueryPlan | CatalogPlan | WritePlan) -> None:
+def _set_plan(prepared: Prepared, plan: QueryPlan | CatalogPlan | ValuesPlan | WritePlan) -> None:
     prepared.plan = plan
     match plan:
         case QueryPlan() | CatalogPlan():
             prepared.parameters, prepared.fields = plan.parameters, plan.columns
+        case ValuesPlan():
+            prepared.parameters, prepared.fields = plan.parameters, plan.fields
         case WritePlan():
             prepared.parameters = plan.query.parameters
             prepared.fields = plan.fields
 
 
 def plan_statement(
-    context: Context, statement: Select | Insert | Update | Delete | Merge, types: Types = ()
-) -> QueryPlan | CatalogPlan | WritePlan:
-    """The plan of a query or a write. Queries over system relations are planned by the catalog engine."""
+    context: Context, statement: Planned, types: Types = ()
+) -> QueryPlan | CatalogPlan | ValuesPlan | WritePlan:
+    """The plan of a query or a write. The catalog engine plans queries over system relations, and expressions."""
+    if isinstance(statement, Select) and is_catalog_query(context, statement):
+        return _plan_over_catalogs(context, statement, types)
+
+    def planned(statement: Planned, types: Types) -> QueryPlan | WritePlan:
+        return _plan_over_users(context, statement, types)
+
+    try:
+        return planned(statement, types)
+    except PgError as refusal:
+        found = plan_with_values(context, statement, types, planned) if is_refusal(refusal) else None
+        if found is None:
+            raise
+        return found
+
+
+def _plan_over_users(context: Context, statement: Planned, types: Types) -> QueryPlan | WritePlan:
     match statement:
-        case Select() if is_catalog_query(context, statement):
-            return _plan_over_catalogs(context, statement, types)
         case Select():
             plan = plan_query(statement.query, context.plan_context(), types)
             if statement.as_of is not None:
@@ -187,7 +204,7 @@ def plan_copy(context: Context, statement: CopyTo) -> Plan:
                 plan: Plan = plan_with_writes(context, source, ())
             else:
                 plan = plan_statement(context, source)
-            if isinstance(plan, WritePlan | WithWritesPlan) and plan.fields is None:
+            if isinstance(plan, ValuesPlan | WritePlan | WithWritesPlan) and plan.fields is None:
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause")
             return plan
 

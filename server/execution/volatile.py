@@ -21,7 +21,15 @@ from server.sql.expressions import Cast, Column, ColumnRef, Expression, Literal,
 from server.sql.functions.worker import scalar_values
 from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import Project, Relation, Scan, Values
-from server.sql.volatile import Deferred, cell_calls, deferred, with_values
+from server.sql.volatile import (
+    LAST_VALUES,
+    SEQUENCE_FUNCTIONS,
+    Deferred,
+    cell_calls,
+    deferred,
+    ordered,
+    with_values,
+)
 
 CONSTANT_ROWS_MAX = 200  # more rows are computed by Spark
 _ROWS = ObjectId("rows")
@@ -37,7 +45,7 @@ async def constant_rows(context: Context, plan: QueryPlan, bindings: Bindings) -
     await context.volatile.reserve(volatile.calls, len(constant.rows) * len(volatile.calls))
     with contextlib.suppress(NotCheap):
         return pa.Table.from_batches([constant.evaluate(bindings)])
-    relation = await _without_cell_calls(context, plan.relation, bindings)
+    relation = await _without_cell_calls(context, ordered(plan.relation), bindings)
     divided = deferred(relation, column_factory(relation))
     lower = compiled(relation if divided is None else divided.lower)
     assert lower is not None
@@ -127,9 +135,24 @@ def _cast(array: Any, type: pa.DataType) -> Any:
 async def _values_of_calls(
     context: Context, calls: Sequence[Volatile], numbers: Mapping[int, int], rows: pa.Table
 ) -> dict[int, pa.Array]:
-    """The values of each call, by its number. Calls of nextval() of one sequence take their values row by row."""
+    """The values of each call, by its number. Calls of functions of sequences are evaluated row by row."""
     found: dict[int, pa.Array] = {}
     count = rows.num_rows
+
+    def arguments_of(call: Volatile) -> list[list[Any]]:
+        """The values of the call's arguments, by argument and row."""
+        arguments = []
+        for argument in call.arguments:
+            if isinstance(argument, Literal):
+                arguments.append([argument.value] * count)
+            else:
+                assert isinstance(argument, ColumnRef)
+                arguments.append(scalar_values(argument.type, rows.column(numbers[argument.column.id])))
+        return arguments
+
+    if any(call.name in (*LAST_VALUES, "setval") for call in calls):
+        of_sequences = [call for call in calls if call.name in (*LAST_VALUES, *SEQUENCE_FUNCTIONS)]
+        found = await context.volatile.values([(call, arguments_of(call)) for call in of_sequences], count)
     for call in calls:
         if call.number in found:
             continue
@@ -139,14 +162,7 @@ async def _values_of_calls(
             for number, other in enumerate(same):
                 found[other.number] = pa.array(values[number :: len(same)])
             continue
-        arguments = []
-        for argument in call.arguments:
-            if isinstance(argument, Literal):
-                arguments.append([argument.value] * count)
-            else:
-                assert isinstance(argument, ColumnRef)
-                arguments.append(scalar_values(argument.type, rows.column(numbers[argument.column.id])))
-        found[call.number] = await context.volatile.column(call, arguments, count)
+        found[call.number] = await context.volatile.column(call, arguments_of(call), count)
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.sequences import restarted
 from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
-from server.execution.row_rules import check_rows, with_generated
+from server.execution.row_rules import check_rows, first_violation, with_generated
 from server.execution.second_digits import rounded_seconds
 from server.execution.select import (
     RepeatedRow,
@@ -46,7 +47,7 @@ from server.execution.select import (
 )
 from server.runtime.offload import in_decoding_thread
 from server.runtime.trace import step
-from server.session_state.constraints import check_not_null, check_violation
+from server.session_state.constraints import check_not_null, check_violation, first_null, null_violation
 from server.session_state.context import Context
 from server.session_state.key_checks import check_keys, check_row_keys, load_keys
 from server.session_state.results import Result, TableRows
@@ -371,6 +372,7 @@ class CopyIn:
         self._unchecked: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
+        self._added = 0  # the number of rows that are checked
         self._payloads: list[Payload] = []
 
     @property
@@ -389,7 +391,7 @@ class CopyIn:
         if self._batches:
             rows.append(pa.Table.from_batches(self._batches))
         if rows:
-            await check_keys(self._context, self._table, rows)
+            await check_keys(self._context, self._table, rows, located=partial(self._decoder.located, shows_text=False))
         if self._batches:
             await self._context.add_changes(self._table, [pa.Table.from_batches(self._batches)])
         check_table_unaltered(self._context, self._table)
@@ -430,14 +432,22 @@ class CopyIn:
             return
         rows, self._unchecked = pa.Table.from_batches(self._unchecked), []
         rows = await with_generated(self._context, self._rules, rows)
+        broken, null = await first_violation(self._context, self._rules, rows), first_null(self._table, rows)
+        if broken is not None and (null is None or broken[0] < null[0]):
+            number, rule = broken
+            error = check_violation(self._context, self._table, rule, rows.slice(number, 1), self._positions)
+            raise self._decoder.located(error, self._added + number, shows_text=True)
         for batch in rows.combine_chunks().to_batches():
             self._add(batch)
-        await check_rows(self._context, self._table, self._rules, rows, self._positions)
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        check_not_null(self._context, self._table, pa.Table.from_batches([rows]), self._positions)
+        table = pa.Table.from_batches([rows])
+        if (null := first_null(self._table, table)) is not None:
+            error = null_violation(self._context, self._table, table, null, self._positions)
+            raise self._decoder.located(error, self._added + null[0], shows_text=True)
         self._batches.append(rows)
         self._bytes += rows.nbytes
+        self._added += rows.num_rows
 
     async def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""

@@ -29,6 +29,7 @@ from server.dataflow.runtime.spark_rows import with_recursive_views
 from server.dataflow.stream.encoding import encoded_chunks
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import relations_of, run_catalog_query
+from server.execution.catalog_query.values import values_of
 from server.execution.create_table_as import create_table_as
 from server.execution.names import find_item, find_relation
 from server.execution.prepare import Types, plan_statement, prepare
@@ -41,7 +42,7 @@ from server.explain.timestamp import explain_timestamp
 from server.runtime.offload import offload
 from server.runtime.trace import Step, recorded, step
 from server.session_state.context import Context
-from server.session_state.prepared import CatalogPlan, Plan, Prepared, SubscribePlan, WithWritesPlan
+from server.session_state.prepared import CatalogPlan, Plan, Prepared, SubscribePlan, ValuesPlan, WithWritesPlan
 from server.session_state.results import Result
 from server.session_state.sender import encode_table
 from server.session_state.transaction import Mode
@@ -101,6 +102,13 @@ async def explain(
         called = named(about.name.name)
         parameters = await execute_arguments(context, about.name.name, about.arguments, called.parameters)
     subject = await offload(statement.text, _subject, context, statement, prepared.parameters, parameters, called)
+    if isinstance(subject, ValuesPlan):
+        inner = statement.statement if called is None else called.statement
+        assert not isinstance(inner, StoredQuery)
+        called = Prepared(inner, (), plan=subject.inner)
+        parameters = (*parameters, *await values_of(context, subject.values, parameters))
+        subject = await offload(statement.text, _subject, context, statement, prepared.parameters, parameters, called)
+        assert not isinstance(subject, ValuesPlan)
     if isinstance(subject, _CatalogSubject):
         return explanation(statement, await _of_catalogs(context, statement, subject))
     return explanation(statement, await _sections(context, statement, subject))
@@ -115,8 +123,11 @@ def _subject(
     types: Types,
     parameters: tuple[object, ...],
     called: Prepared | None,
-) -> _Subject | _CatalogSubject:
-    """`called`: the prepared statement that an EXECUTE names; `parameters` are its arguments."""
+) -> _Subject | _CatalogSubject | ValuesPlan:
+    """`called`: the planned statement, if it is not `statement.statement`. `parameters` are its arguments.
+
+    A `ValuesPlan` is returned. With the values, its inner plan is explained.
+    """
     begun = monotonic()
     about = statement.statement
     if isinstance(about, StoredQuery):
@@ -128,6 +139,8 @@ def _subject(
         plan, inner = called.plan, called.statement
     else:
         plan = _plan(context, about, statement.stage, types)
+    if isinstance(plan, ValuesPlan):
+        return plan
     if isinstance(plan, CatalogPlan) and statement.stage is None:
         return _CatalogSubject(plan, parameters, _ms_since(begun))
     if plan is None or isinstance(plan, CatalogPlan | WithWritesPlan):

@@ -21,13 +21,14 @@ from protocol.pgwire.types import parse_type
 from server.coordinator.activity import CopyProgress
 from server.execution import write
 from server.execution.catalog_query.query import run_catalog_query
+from server.execution.catalog_query.values import values_of
 from server.execution.names import find_item
 from server.execution.select import select
 from server.execution.subscribe import subscribe
 from server.execution.with_writes import write_with
 from server.runtime.offload import TURN_S
 from server.session_state.context import Context
-from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan, WithWritesPlan
+from server.session_state.prepared import CatalogPlan, Plan, SubscribePlan, ValuesPlan, WithWritesPlan
 from server.session_state.progress import reporting
 from server.session_state.results import TAKEN_ROWS, Result, Rows, SubscriptionRows
 from server.session_state.sender import Sender, encode_table
@@ -45,6 +46,9 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
     options = CopyOptions.of(statement.options, reading=False)
     inner = statement.source
     copied: ObjectId | None = None
+    values: tuple[object, ...] = ()
+    if isinstance(plan, ValuesPlan):
+        values, plan = await values_of(context, plan.values, ()), plan.inner
     match plan:
         case SubscribePlan():
             assert isinstance(inner, s.Subscribe)
@@ -57,7 +61,7 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
         case WritePlan():
             assert plan.fields is not None
             fields = plan.fields
-            running = write.write(context, plan, type(inner).__name__.upper(), ())
+            running = write.write(context, plan, type(inner).__name__.upper(), values)
         case CatalogPlan():
             fields = plan.columns
             running = run_catalog_query(context, plan, ())
@@ -65,7 +69,7 @@ async def copy_to(context: Context, sender: Sender, statement: s.CopyTo, plan: P
             if isinstance(inner, CopyRelation):
                 copied = find_item(context, inner.relation).id
             fields = plan.columns
-            running = select(context, plan, inner.as_of if isinstance(inner, s.Select) else None, ())
+            running = select(context, plan, inner.as_of if isinstance(inner, s.Select) else None, values)
     encoder = CopyEncoder([f.type for f in fields], options, context.settings.output_style, [f.name for f in fields])
     result = await running
     assert result.rows is not None

@@ -7,6 +7,7 @@ statements and notifications are implemented here, and so is DISCARD.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -19,9 +20,11 @@ from server.execution.alter_domain import constrain_domain
 from server.execution.alter_table import alter_table
 from server.execution.arguments import execute_arguments
 from server.execution.catalog_query.query import run_catalog_query
+from server.execution.catalog_query.values import values_of
 from server.execution.create_table_as import create_table_as
 from server.execution.ddl import connections, holds
 from server.execution.ddl.define import define, discard_temporary
+from server.execution.drop_built_in import drop_built_in
 from server.execution.extensions import create_extension
 from server.execution.lock_tables import lock_tables
 from server.execution.maintenance import maintain, refresh, reindex
@@ -45,6 +48,7 @@ from server.session_state.prepared import (
     Prepared,
     PreparedStatements,
     SubscribePlan,
+    ValuesPlan,
     WithWritesPlan,
     plan_key,
 )
@@ -110,6 +114,9 @@ class Dispatcher:
         context = self.context
         statement, plan = prepared.statement, prepared.plan
         match statement, plan:
+            case _, ValuesPlan(inner=inner):
+                values = await values_of(context, plan.values, parameters)
+                return await self._execute(replace(prepared, plan=inner), (*parameters, *values))
             case s.Select(), QueryPlan():
                 return await select(context, plan, statement.as_of, parameters)
             case ((s.Update(current_of=Ident()) | s.Delete(current_of=Ident())), WritePlan()):
@@ -136,6 +143,8 @@ class Dispatcher:
                 raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
             case s.CreateExtension(), _:
                 return create_extension(context, statement)
+            case s.DropBuiltIn(), _:
+                return drop_built_in(context, statement)
             case s.DoBlock(), _:
                 return await self._do(statement)
             case s.Reindex(), _:

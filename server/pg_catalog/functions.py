@@ -1,14 +1,18 @@
-"""The rows of pg_proc, and of the helper table for functions such as pg_get_functiondef."""
+"""The rows of pg_proc, pg_operator and pg_cast, and of the helper table for functions such as pg_get_functiondef."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from protocol.pgwire.errors import PgError
+from protocol.pgwire.types import scalar
 from server.pg_catalog import oids
 from server.pg_catalog.static import Row, static_rows, type_text, types_by_name
 from server.pg_catalog.visible import Visible
+from server.sql.casts import find_cast
 from server.sql.functions import aggregates as _rows_of_the_function_table  # noqa: F401
-from server.sql.functions.table import FUNCTIONS, Function, Kind
+from server.sql.functions.resolve import resolve_operator
+from server.sql.functions.table import FUNCTIONS, OPERATORS, Function, Kind
 from server.sql.grammar.lexer import quote_identifier
 
 
@@ -52,6 +56,33 @@ def _function(function: Function) -> Row | None:
         "proargtypes": arguments,
         "prosrc": function.name,
     }
+
+
+def operators(_: Visible) -> Iterator[Row]:
+    """pg_operator: those of PostgreSQL's operators that queries can use."""
+    names = {row["oid"]: row["typname"] for row in static_rows("pg_type")} | {0: None}
+    for row in static_rows("pg_operator"):
+        operands = [names[row[side]] for side in ("oprleft", "oprright") if row[side]]
+        if _has_operator(row["oprname"], operands):
+            yield row
+
+
+def _has_operator(name: str, operands: list[str]) -> bool:
+    if any([type.name for type in function.arguments] == operands for function in OPERATORS.get(name, ())):
+        return True
+    try:
+        types = tuple(scalar("int4" if operand == "anynonarray" else operand) for operand in operands)
+        return resolve_operator(name, types) is not None
+    except (PgError, KeyError):
+        return False  # there is none, or a type is not one of values
+
+
+def casts(_: Visible) -> Iterator[Row]:
+    """pg_cast: those of PostgreSQL's casts that queries can use."""
+    names = {row["oid"]: row["typname"] for row in static_rows("pg_type")}
+    for row in static_rows("pg_cast"):
+        if find_cast(scalar(names[row["castsource"]]), scalar(names[row["casttarget"]])) is not None:
+            yield row
 
 
 def function_texts(visible: Visible) -> Iterator[Row]:

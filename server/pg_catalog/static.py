@@ -76,7 +76,7 @@ def _static_value(type: str, value: Any) -> Any:
     if type == "oid":
         return int(value)
     if type == "regproc":
-        return 0 if value == "-" else _static_functions()[value]
+        return _static_functions().get(value, 0)  # `-`, or a function that queries cannot call
     if type == "oidvector":
         return [int(oid) for oid in (value.split() if isinstance(value, str) else value)]
     return value

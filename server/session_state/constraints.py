@@ -13,13 +13,14 @@ from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState
-from protocol.pgwire.copy_options import CopyOptions
-from protocol.pgwire.encode import CopyEncoder
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.text_columns import DEFAULT_STYLE, value_text
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.sql.bind.domains import violation
 from server.sql.row_rules import Rule
+
+VALUE_BYTES_MAX = 64  # of a value in the DETAIL of an error
 
 
 class Reader(Protocol):
@@ -36,18 +37,35 @@ def check_not_null(reader: Reader, table: Table, rows: pa.Table, given: Iterable
 
     `given`: the numbers of the columns to which the statement gives values.
     """
+    found = first_null(table, rows)
+    if found is not None:
+        raise null_violation(reader, table, rows, found, given)
+
+
+def first_null(table: Table, rows: pa.Table) -> tuple[int, int] | None:
+    """The first row that has NULL in a NOT NULL column, and the first such column of it, by their numbers."""
+    found = []
     for index, column in enumerate(table.columns):
         values = rows.column(index)
         if not column.nullable and values.null_count:
-            bad = rows.slice(pc.index(values.is_null(), True).as_py(), 1)
-            raise PgError(
-                SqlState.NOT_NULL_VIOLATION,
-                f'null value in column "{column.name}" of relation "{table.name}" violates not-null constraint',
-                detail=_failing_row(reader, table, bad, given),
-                schema_name=reader.state.schemas[table.schema_id].name,
-                table_name=table.name,
-                column_name=column.name,
-            )
+            found.append((pc.index(values.is_null(), True).as_py(), index))
+    return min(found, default=None)
+
+
+def null_violation(
+    reader: Reader, table: Table, rows: pa.Table, found: tuple[int, int], given: Iterable[int]
+) -> PgError:
+    """The error for what `first_null` has found."""
+    row, index = found
+    column = table.columns[index]
+    return PgError(
+        SqlState.NOT_NULL_VIOLATION,
+        f'null value in column "{column.name}" of relation "{table.name}" violates not-null constraint',
+        detail=_failing_row(reader, table, rows.slice(row, 1), given),
+        schema_name=reader.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        column_name=column.name,
+    )
 
 
 def check_violation(reader: Reader, table: Table, rule: Rule, row: pa.Table, given: Iterable[int]) -> PgError:
@@ -81,7 +99,11 @@ def _failing_row(reader: Reader, table: Table, row: pa.Table, given: Iterable[in
 
 
 def _printed(columns: Sequence[Column], row: pa.Table) -> str:
-    types = [parse_type(column.type) for column in columns]
-    encoder = CopyEncoder(types, CopyOptions(null="null", delimiter="\t"))
-    line = encoder.encode(row.combine_chunks().to_batches()[0])[5:].decode()
-    return ", ".join(line.rstrip("\n").split("\t"))
+    """The values of the only row, of which long ones are truncated as in PostgreSQL."""
+    texts = []
+    for number, column in enumerate(columns):
+        text = value_text(row.column(number), 0, parse_type(column.type), DEFAULT_STYLE)
+        data = b"null" if text is None else text.encode()
+        shown = data[:VALUE_BYTES_MAX].decode(errors="ignore")
+        texts.append(shown if len(data) <= VALUE_BYTES_MAX else f"{shown}...")
+    return ", ".join(texts)

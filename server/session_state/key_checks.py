@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
@@ -45,11 +45,16 @@ class Session(Protocol):
 
 
 async def check_keys(
-    context: Session, table: Table, tables: Sequence[pa.Table], assigned: AbstractSet[int] | None = None
+    context: Session,
+    table: Table,
+    tables: Sequence[pa.Table],
+    assigned: AbstractSet[int] | None = None,
+    located: Callable[[PgError, int], PgError] = lambda error, row: error,
 ) -> None:
     """Compares the keys of a statement's rows and changes with those of all rows, before the transaction adds them.
 
-    `assigned`: the columns that an UPDATE assigns, by their numbers. PgError 23505.
+    `assigned`: the columns that an UPDATE assigns, by their numbers. PgError 23505. `located` adds to an error the
+    origin of the row with this number, counted over all of `tables`.
     """
     keys = await load_keys(context, table.id)
     if not keys:
@@ -76,7 +81,9 @@ async def check_keys(
                 values = await key_tables(context.coordinator.engine, later, tables)
                 base, _ = _base(context, table.id, later)
                 compared.append((later, base.snapshot(), own[later.id].counts.snapshot(), values))
-            raise duplicate_key(context, table, *await asyncio.to_thread(_first_duplicate, compared))
+            number, position, key, taken, place = await asyncio.to_thread(_first_duplicate, compared)
+            row = sum(part.num_rows for part in tables[:number]) + position
+            raise located(duplicate_key(context, table, key, taken, place), row)
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
@@ -84,8 +91,10 @@ async def check_keys(
 
 def _first_duplicate(
     compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts, Sequence[pa.Table]]],
-) -> tuple[EnforcedKey, pa.Table, int]:
-    """The first row that has a key of another one, by the key, and its place in a key table.
+) -> tuple[int, int, EnforcedKey, pa.Table, int]:
+    """The first row that has a key of another one: the numbers of its table and of the row in it, and its key.
+
+    The last two are its place in a key table.
 
     `compared`: each key with the rows of others, the own changes, and its key tables.
     """
@@ -94,9 +103,9 @@ def _first_duplicate(
         if (place := first_duplicate(key.layout, base, own, tables)) is not None:
             number, row = place
             found.append((number, position_of(key, tables[number], row), at, row))
-    number, _, at, row = min(found)
+    number, position, at, row = min(found)
     key, _, _, tables = compared[at]
-    return key, tables[number], row
+    return number, position, key, tables[number], row
 
 
 async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
@@ -182,7 +191,8 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
                 known, tables = _find_base(context, id, other), cheap_key_tables(other, [table])
                 if known is not None and tables is not None:
                     compared.append((other, known[0], own[other.id].counts, tables))
-            raise duplicate_key(context, item, *_first_duplicate(compared))
+            _, _, key, taken, place = _first_duplicate(compared)
+            raise duplicate_key(context, item, key, taken, place)
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)

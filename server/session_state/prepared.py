@@ -40,6 +40,25 @@ class CatalogPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesPlan:
+    """A query or write whose last parameters are `values`, the columns of the only row of a query over catalogs."""
+
+    inner: QueryPlan | WritePlan
+    values: CatalogPlan
+
+    @property
+    def parameters(self) -> tuple[PgType, ...]:
+        """The types of the parameters of the client."""
+        planned = self.inner.query if isinstance(self.inner, WritePlan) else self.inner
+        return planned.parameters[: -len(self.values.columns)]
+
+    @property
+    def fields(self) -> tuple[Field, ...] | None:
+        """The columns of the result; None for a write without RETURNING."""
+        return self.inner.fields if isinstance(self.inner, WritePlan) else self.inner.columns
+
+
+@dataclass(frozen=True, slots=True)
 class SubscribePlan:
     query: QueryPlan
     envelope: Envelope
@@ -73,7 +92,7 @@ class WithWritesPlan:
         return self.main.fields if isinstance(self.main, WritePlan) else self.main.columns
 
 
-Plan: TypeAlias = QueryPlan | CatalogPlan | WritePlan | SubscribePlan | WithWritesPlan
+Plan: TypeAlias = QueryPlan | CatalogPlan | ValuesPlan | WritePlan | SubscribePlan | WithWritesPlan
 
 
 @dataclass(slots=True)
@@ -225,6 +244,8 @@ def _size(plan: Plan | None) -> int:
             return size
         case WritePlan(query=query) | SubscribePlan(query=query):
             return query.size
+        case ValuesPlan(inner=inner):
+            return _size(inner)
         case WithWritesPlan(parts=parts, main=main):
             return sum(_size(part.plan) for part in parts) + _size(main)
         case _:

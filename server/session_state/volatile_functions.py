@@ -28,6 +28,7 @@ from server.settings.session_settings import Settings
 from server.sql.constant import NotCheap
 from server.sql.expressions import Volatile
 from server.sql.sequence_names import find_sequence
+from server.sql.volatile import LAST_VALUES
 
 _UUID_BYTES = 16
 _PRIVILEGES = {
@@ -91,6 +92,8 @@ class VolatileFunctions:
                 return self._next(call, arguments)
             case "setval":
                 raise NotCheap
+            case "currval" | "lastval":
+                return self._last_value(call, arguments)
             case "setseed":
                 return self._set_seed(arguments[0])
             case "gen_random_uuid":
@@ -145,6 +148,10 @@ class VolatileFunctions:
         found = self._state(item)
         return {"last_value": found.value, "log_cnt": found.remaining, "is_called": found.is_called}[function]
 
+    def _last_value(self, call: Volatile, arguments: Sequence[Any]) -> int | None:
+        """The value of currval(name) or lastval() beside calls that change it."""
+        return None if None in arguments else int(self.sequence_value(call.name, "".join(arguments)))
+
     # -- calls that may wait ------------------------------------------------------------------------------------
 
     async def column(self, call: Volatile, arguments: Sequence[Sequence[Any]], count: int) -> pa.Array:
@@ -158,6 +165,16 @@ class VolatileFunctions:
             return _uuids(count)
         values = [await self._waited(call, [argument[row] for argument in arguments]) for row in range(count)]
         return pa.array(values, call.type.arrow)
+
+    async def values(
+        self, calls: Sequence[tuple[Volatile, Sequence[Sequence[Any]]]], count: int
+    ) -> dict[int, pa.Array]:
+        """The values of calls, by number, evaluated row by row. Each call comes with the values of its arguments."""
+        found: dict[int, list[Any]] = {call.number: [] for call, _ in calls}
+        for row in range(count):
+            for call, arguments in calls:
+                found[call.number].append(await self._waited(call, [argument[row] for argument in arguments]))
+        return {call.number: pa.array(found[call.number], call.type.arrow) for call, _ in calls}
 
     async def next_values(self, call: Volatile, count: int) -> np.ndarray[Any, Any]:
         """The next values of the call's sequence."""
@@ -173,6 +190,8 @@ class VolatileFunctions:
         return values
 
     async def _waited(self, call: Volatile, arguments: Sequence[Any]) -> Any:
+        if call.name in LAST_VALUES:
+            return self._last_value(call, arguments)
         if call.name == "setval":
             return await self._set(call, arguments)
         if call.name == "nextval":

@@ -210,7 +210,8 @@ def no_table(scope: Scope, table: str, position: int | None) -> PgError:
     return PgError(SqlState.UNDEFINED_TABLE, f'missing FROM-clause entry for table "{table}"', position=position)
 
 
-_SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"))
+TABLE_OID = "tableoid"
+_SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", TABLE_OID))
 
 
 def _no_column(scope: Scope, table: str | None, name: str, position: int | None) -> PgError:
@@ -218,7 +219,8 @@ def _no_column(scope: Scope, table: str | None, name: str, position: int | None)
         return PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f'system column "{name}" is not supported',
-            hint="Identify rows by a key of the table.",
+            hint="Identify rows by a key of the table. "
+            "Without one, ALTER TABLE ... ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY numbers the rows.",
             position=position,
         )
     hint = None

@@ -11,12 +11,13 @@ Constants are evaluated as a whole, calls included (`Constant`), as long as no c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, TEXT, UUID, VOID, PgType
-from server.sql.expressions import Column, ColumnRef, Expression, Literal, Volatile, transform, walk
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, SessionValue, Volatile, transform, walk
 from server.sql.relations import Limit, Project, Relation, Sort, Values
 
 VOLATILE: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
@@ -29,6 +30,9 @@ VOLATILE: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
 }
 """The result type of each function, and the types of its arguments in each of its forms."""
 
+_MOVES = ("nextval", "setval")
+LAST_VALUES = ("currval", "lastval")
+"""The functions that return a value of the session. Beside calls of _MOVES they depend on the order of the calls."""
 SEQUENCE_FUNCTIONS = ("nextval", "setval", "currval")
 """The functions whose first argument names a sequence."""
 
@@ -38,9 +42,39 @@ def is_volatile(node: Any) -> bool:
 
 
 def calls_in(node: Any) -> list[Volatile]:
-    """The calls in an expression or relation, each once, in the order in which they were bound."""
-    found = {n.number: n for n in walk(node) if isinstance(n, Volatile)}
-    return [found[number] for number in sorted(found)]
+    """The calls in an expression or relation, each once, in the order in which they are written."""
+    return [*{n.number: n for n in walk(node) if isinstance(n, Volatile)}.values()]
+
+
+def ordered(relation: Relation) -> Relation:
+    """The relation with currval() and lastval() as volatile calls, if nextval() or setval() are called beside them.
+
+    They are `SessionValue` elsewhere, such as in WHERE, where one value for the whole query is right.
+    """
+    known = calls_in(relation)
+    if not any(call.name in _MOVES for call in known):
+        return relation
+    numbers = count(min(0, *(call.number for call in known)) - 1, -1)  # others are positive
+
+    def change(node: Any) -> Any | None:
+        if isinstance(node, SessionValue) and node.name in LAST_VALUES:
+            arguments = () if node.argument is None else (node.argument,)
+            return Volatile(node.name, arguments, node.type, next(numbers))
+        return None
+
+    def inside(node: Relation) -> Relation:
+        match node:
+            case Project(input=input, columns=columns, expressions=expressions):
+                return Project(inside(input), columns, tuple(transform(e, change) for e in expressions))
+            case Sort(input=input):
+                return replace(node, input=inside(input))
+            case Limit(input=input):
+                return replace(node, input=inside(input))
+            case Values(columns=columns, rows=rows):
+                return Values(columns, tuple(tuple(transform(cell, change) for cell in row) for row in rows))
+        return node
+
+    return inside(relation)
 
 
 def unplaced(name: str, position: int | None = None) -> PgError:
@@ -71,7 +105,7 @@ def deferred(relation: Relation, new_column: Callable[[Expression], Column]) -> 
     if not any(map(is_volatile, walk(relation))):
         return None
     nodes: list[Project | Sort | Limit] = []
-    current = relation
+    current = relation = ordered(relation)
     while isinstance(current, Project | Sort | Limit):
         nodes.append(current)
         current = current.input
@@ -90,9 +124,8 @@ def deferred(relation: Relation, new_column: Callable[[Expression], Column]) -> 
         current = Project(current, (new_column(one),), (one,))
     numbers = {column.id: number for number, column in enumerate(current.columns)}
     columns = tuple(pending[c.id] if c.id in pending else numbers[c.id] for c in relation.columns)
-    calls = [call for c in columns if not isinstance(c, int) for call in calls_in(c)]
-    unique = {call.number: call for call in calls}
-    return Deferred(current, columns, tuple(unique[number] for number in sorted(unique)))
+    unique = {call.number: call for c in columns if not isinstance(c, int) for call in calls_in(c)}
+    return Deferred(current, columns, tuple(unique.values()))
 
 
 def _projected(
@@ -170,6 +203,9 @@ def _check_order(node: Sort | Limit, pending: dict[int, Expression]) -> None:
 
 def raised(rows: Values, new_column: Callable[[Expression], Column]) -> Relation:
     """VALUES whose columns of volatile calls are computed above it, if they have the same expression in each row."""
+    changed = ordered(rows)
+    assert isinstance(changed, Values)
+    rows = changed
     first = rows.rows[0] if rows.rows else ()
     columns_with_calls = [n for n in range(len(first)) if any(calls_in(row[n]) for row in rows.rows)]
     moved = {n for n in columns_with_calls if len({_form(row[n]) for row in rows.rows}) == 1}

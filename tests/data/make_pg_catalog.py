@@ -32,9 +32,17 @@ GROUP BY n.nspname, c.relname, c.oid, c.relkind ORDER BY n.nspname, c.relname
 """
 _TYPES = """typrelid = 0 AND oid < 10000 AND typtype IN ('b', 'p', 'r', 'm')
   AND NOT EXISTS (SELECT FROM pg_type e WHERE e.oid = pg_type.typelem AND e.typrelid <> 0)"""
+_COMPUTED = """IN (SELECT oid FROM pg_type WHERE typname = ANY (string_to_array('bool int2 int4 int8 float4 float8
+    numeric text varchar bpchar bytea date time timestamp timestamptz interval uuid json jsonb anyarray anyelement
+    anycompatible anycompatiblearray anynonarray anyenum record _text', ' ')))"""
+"""The types of values with which queries of users compute."""
+_CASTS = f"castsource {_COMPUTED} AND casttarget {_COMPUTED}"
 _STATIC = {
     "pg_type": _TYPES,
+    "pg_cast": _CASTS,
+    "pg_operator": f"oprright {_COMPUTED} AND (oprleft = 0 OR oprleft {_COMPUTED})",
     "pg_proc": f"""oid IN (
+        SELECT castfunc FROM pg_cast WHERE {_CASTS} UNION
         SELECT unnest(ARRAY[typinput, typoutput, typreceive, typsend, typmodin, typmodout, typanalyze, typsubscript])
         FROM pg_type WHERE {_TYPES} UNION SELECT amhandler FROM pg_am
         UNION SELECT unnest(ARRAY[rngcanonical, rngsubdiff]) FROM pg_range)""",

@@ -361,6 +361,17 @@ def test_statements_about_system_tables(dsn: str) -> None:
                             canceller.execute(f"SELECT pg_cancel_backend({connection.info.backend_pid})".encode())
 
 
+@executes("sql.md", "sql", section="Functions, operators, and differences from PostgreSQL")
+def test_equal_rows_are_deleted_but_one(dsn: str) -> None:
+    (script,) = examples("sql.md", "sql", "Functions, operators, and differences from PostgreSQL")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (k int, v text)")
+        connection.execute("INSERT INTO t VALUES (1, 'a'), (1, 'a'), (2, 'b'), (1, 'a')")
+        for statement in statements(script):
+            connection.execute(statement.encode())
+        assert connection.execute("SELECT k, v FROM t ORDER BY k").fetchall() == [(1, "a"), (2, "b")]
+
+
 @executes("sql.md", "sql", section="EXPLAIN")
 @executes("sql.md", "mermaid")
 def test_a_plan_as_a_graph(dsn: str) -> None:

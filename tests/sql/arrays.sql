@@ -162,3 +162,8 @@ SELECT CAST(ARRAY[[1, 2], [3, 4]] AS int[]);
 SELECT ARRAY['{1,2}'::int[]]::text[];
 SELECT ARRAY[[]]::int[];
 SELECT '{{1,2},{3,4}}'::int[];
+SELECT '{1,2}'::int[3], CAST('{a,NULL}' AS text[2]), '{1.50}'::numeric(5,2)[1], '{t}'::pg_catalog.bool[9];
+SELECT ta || 'x' FROM lists;
+SELECT ta || '{x,y}', 'x' || ta[1], ta || 'x'::text, '{z}' || ta FROM lists ORDER BY id;
+SELECT 'x' || ta FROM lists;
+SELECT id FROM lists WHERE ia[1]::int = 1 AND ia[2] > 0;

@@ -138,3 +138,13 @@ SELECT CAST(NULL AS numeric(5,2)), NULL::char(3), NULL::jsonb, NULL::int[], NULL
 SELECT s::int FROM strs WHERE s ~ '^[0-9]+$';
 SELECT length(i4::text), substr(n::text, 1, 2), upper(u::text), i4::text LIKE '%7%', lower(active::text) FROM nums, strs, people WHERE nums.id = 7 AND strs.id = 2 AND people.id = 1;
 SELECT '1'::int::text::float8::numeric::text, '2.50'::numeric::float8::text, 1.5::text::numeric::int::bool::text;
+-- the input of types
+SELECT pg_input_is_valid('42', 'int'), pg_input_is_valid('42.5', 'integer'), pg_input_is_valid('99999999999', 'int4'), pg_input_is_valid('abc', 'varchar(2)'), pg_input_is_valid('123.45', 'numeric(4,2)'), pg_input_is_valid('2024-02-30', 'date'), pg_input_is_valid('{1,2', 'int[]'), pg_input_is_valid(NULL, 'int');
+SELECT s, pg_input_is_valid(s, 'integer') FROM strs ORDER BY id;
+SELECT pg_input_is_valid('x', 'nosuchtype');
+SELECT * FROM pg_input_error_info('42000000000', 'integer');
+SELECT * FROM pg_input_error_info('1', 'integer');
+SELECT message, sql_error_code FROM pg_input_error_info('{"a', 'jsonb') AS e;
+SELECT id, e.* FROM strs, pg_input_error_info(s, 'bool') AS e ORDER BY id;
+SELECT pg_column_size(1), pg_column_size(1::int8), pg_column_size(true), pg_column_size(now()), pg_column_size(interval '1 day'), pg_column_size(NULL::int4), pg_column_size(1.5::real);
+SELECT pg_column_size(i2), pg_column_size(f8) FROM nums WHERE id = 1;

@@ -75,15 +75,19 @@ def _uses_catalog_functions(tree: exp.Expr) -> bool:
     called = {node.name.lower() for node in tree.find_all(exp.Anonymous)}
     if not called.isdisjoint(VOLATILE_NAMES):
         return False  # as in nextval('s'::regclass)
-    for node in tree.walk():
-        if isinstance(node, exp.Anonymous):
-            name = node.name.lower()
-            is_catalogs = name in _NO_RELATION or (name.startswith("pg_") and is_function(name))
-            if (is_catalogs or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS:
-                return True
-        elif isinstance(node, exp.DataType) and node.this == exp.DType.USERDEFINED and type_name(node) in CATALOG_TYPES:
-            return True
-    return False
+    return any(map(is_catalog_node, tree.walk()))
+
+
+def is_catalog_node(node: exp.Expr) -> bool:
+    """Whether a node is a call of a catalog function, or a cast to a catalog type such as regclass."""
+    if isinstance(node, exp.Anonymous):
+        name = node.name.lower()
+        is_catalogs = name in _NO_RELATION or (name.startswith("pg_") and is_function(name))
+        return (is_catalogs or name.startswith(_CATALOG_FUNCTIONS)) and name not in FUNCTIONS
+    return isinstance(node, exp.Cast) and any(
+        type.this == exp.DType.USERDEFINED and type_name(type) in CATALOG_TYPES
+        for type in node.to.find_all(exp.DataType)
+    )
 
 
 def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgType | None] = ()) -> CatalogPlan:

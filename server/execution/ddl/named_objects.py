@@ -16,6 +16,8 @@ from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Name
 from server.sql.type_names import find_type
 
+_RELATIONS = {ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.MATERIALIZED_VIEW, ObjectKind.INDEX, ObjectKind.SEQUENCE}
+
 
 class NamesObject(Protocol):
     """A statement that names one object."""
@@ -83,9 +85,11 @@ def named_item(context: Context, kind: ObjectKind, name: Name) -> Item:
 def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists: bool, dropping: bool = False) -> None:
     """Sends a notice if IF EXISTS is given, otherwise raises PgError. `dropping`: for DROP.
 
-    As in PostgreSQL, a missing index is 42704 for DROP, and 42P01 for other statements.
+    As in PostgreSQL, a missing index is 42704 for DROP, and 42P01 for other statements, whose messages name no kind of
+    relation.
     """
-    message = f'{_shown(kind)} "{name}" does not exist'
+    shown = "relation" if kind in _RELATIONS and not dropping else _shown(kind)
+    message = f'{shown} "{name}" does not exist'
     if not if_exists:
         is_index = dropping and kind is ObjectKind.INDEX
         state = SqlState.UNDEFINED_OBJECT if is_index else _undefined(kind)

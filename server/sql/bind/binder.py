@@ -204,6 +204,11 @@ class Binder(Coercer):
         """Declares that the first columns of a catalog relation have these ids, so that `read` recognizes them."""
         self._known.update((column.id, (relation, number)) for number, column in enumerate(columns))
 
+    def relation_of(self, expression: Expression) -> ObjectId | None:
+        """The catalog relation of which an expression is a column; None for other expressions."""
+        known = self._known.get(expression.column.id) if isinstance(expression, ColumnRef) else None
+        return None if known is None else known[0]
+
     def declare_primary_key(self, table: Table, columns: Sequence[Column]) -> None:
         """Declares the enforced primary key of a table whose columns have these ids."""
         key = next((key for key in table.keys if key.is_primary and key.is_enforced), None)

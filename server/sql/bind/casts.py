@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from catalog.objects.columns import DomainUse
+from catalog.objects.relations import Relation
 from catalog.objects.types import Domain
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, PgType, array_of, named_type
+from protocol.pgwire.types import INT4, TEXT, PgType, array_of, named_type
 from server.sql.bind import mz_timestamps
 from server.sql.bind.arrays import constant_array, one_dimensional, several_dimensions
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import apply
 from server.sql.bind.domains import checked
-from server.sql.bind.names import replace_name
+from server.sql.bind.names import replace_name, system_column_of
 from server.sql.bind.shapes import unparenthesised
 from server.sql.coerce import EXPLICIT
 from server.sql.expressions import Array, Expression, Literal
+from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.refused_types import refused_type
 from server.sql.scope import Scope
 from server.sql.type_names import UserType, array_of_domain, by_id, check_schema, domain_use, find_type, type_of_item
@@ -149,6 +151,14 @@ def precision_of(binder: Binder, sizes: Sequence[exp.Expr], tree: exp.Expr) -> i
     return int(size.name)
 
 
+def _regclass_text(binder: Binder, relation: Relation) -> str:
+    """A relation's name as a regclass is shown: with its schema if the search path does not find it."""
+    context, name = binder.context, quote_identifier(relation.name)
+    if context.state.resolve((relation.name,), context.database, context.search_path) is relation:
+        return name
+    return f"{quote_identifier(context.state.schemas[relation.schema_id].name)}.{name}"
+
+
 @form(exp.Cast)
 def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     """CAST(x AS type), x::type, type 'text'. 42846, and the errors of converting a constant."""
@@ -166,6 +176,8 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     if (digits := fraction_digits(binder, tree)) is not None:
         whole = exp.DataType(this=tree.args["to"].this)
         return rounded(binder, binder.expression(exp.Cast(this=tree.this, to=whole), scope), digits, tree)
+    if type_spelling(tree.args["to"]) == "regclass" and (named := system_column_of(binder, inner, scope)) is not None:
+        return Literal(_regclass_text(binder, named), TEXT)
     target = type_of(binder, tree.args["to"])
     if isinstance(inner, exp.Array) and target.element is not None:
         if any(isinstance(unparenthesised(e), exp.Array) for e in inner.expressions):

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from catalog.ids import user_oid
+from catalog.objects.relations import Relation
+from catalog.objects.system_tables import SystemTable
+from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import INT8
 from server.sql.bind.binder import Binder, Replacement, form
 from server.sql.bind.rows import record, whole_row
-from server.sql.expressions import Expression
+from server.sql.expressions import Expression, Literal
 from server.sql.grammar.lexer import quoted
-from server.sql.scope import Scope, find_column
+from server.sql.scope import TABLE_OID, Scope, find_column
 
 
 @form(exp.Column)
@@ -27,9 +32,38 @@ def column(binder: Binder, tree: exp.Column, scope: Scope) -> Expression:
     try:
         return binder.read(find_column(scope, table, tree.name, binder.at(tree)))
     except PgError as error:
-        if error.sqlstate is not SqlState.FEATURE_NOT_SUPPORTED or whole_row(tree, scope) is None:
+        if error.sqlstate is not SqlState.FEATURE_NOT_SUPPORTED:
+            raise
+        if (relation := system_column_of(binder, tree, scope)) is not None:
+            return Literal(user_oid(relation.id), INT8)
+        if whole_row(tree, scope) is None:
             raise
     return record(binder, tree, scope)
+
+
+def system_column_of(binder: Binder, tree: exp.Expr, scope: Scope) -> Relation | None:
+    """The relation whose column `tableoid` a name denotes; None for another name. 42702; 0A000 in an outer join."""
+    if not isinstance(tree, exp.Column) or tree.name != TABLE_OID:
+        return None
+    for level in scope.chain:
+        entries = level.table_entries(tree.table) if tree.table else [entry for entry in level.entries if entry.visible]
+        if not entries:
+            continue
+        found = {id for entry in entries if (id := binder.relation_of(entry.expression)) is not None}
+        if len({entry.table for entry in entries}) > 1:
+            message = f'column reference "{TABLE_OID}" is ambiguous'
+            raise PgError(SqlState.AMBIGUOUS_COLUMN, message, position=binder.at(tree))
+        relation = binder.context.state.items.get(found.pop()) if len(found) == 1 else None
+        if not isinstance(relation, Relation) or isinstance(relation, SystemTable | View):
+            return None
+        if any(entry.is_extended for entry in entries):
+            raise binder.unsupported(
+                f'system column "{TABLE_OID}" of a table whose rows an outer join extends',
+                tree,
+                hint="Select it in a subquery in FROM.",
+            )
+        return relation
+    return None
 
 
 def forget_schema(binder: Binder, tree: exp.Expr) -> None:

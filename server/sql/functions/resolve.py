@@ -197,6 +197,9 @@ def _common_type(types: Sequence[PgType]) -> PgType | None:
     return chosen
 
 
+_PSEUDO = (ANY, ANYELEMENT, ANYARRAY, ANYENUM, ANYCOMPATIBLE, ANYCOMPATIBLEARRAY)
+
+
 def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolved]:
     """PostgreSQL's func_select_candidate: more exact matches, then preferred types, then guesses for unknowns."""
     known = [i for i, t in enumerate(types) if t != UNKNOWN]
@@ -219,13 +222,18 @@ def _best(candidates: list[Resolved], types: tuple[PgType, ...]) -> list[Resolve
                 for i in known
             )
         )
+
+    def category_of(candidate: Resolved, index: int) -> str:
+        """The category of an argument. As in PostgreSQL, all pseudo-types have the same one."""
+        return "P" if declared(candidate, index) in _PSEUDO else category(candidate.arguments[index])
+
     for i in unknown if len(candidates) > 1 else ():
-        categories = {category(c.arguments[i]) for c in candidates}
+        categories = {category_of(c, i) for c in candidates}
         if "S" not in categories and len(categories) > 1:
             break
         chosen = "S" if "S" in categories else categories.pop()
-        inside = [c for c in candidates if category(c.arguments[i]) == chosen]
-        preferred = [c for c in inside if is_preferred(c.arguments[i])]
+        inside = [c for c in candidates if category_of(c, i) == chosen]
+        preferred = [c for c in inside if chosen != "P" and is_preferred(c.arguments[i])]
         candidates = preferred or inside
     if len(candidates) > 1 and known and len({types[i] for i in known}) == 1:
         same = [c for c in candidates if all(_implicit(types[known[0]], a) for a in c.arguments)]

@@ -89,12 +89,29 @@ _MAY_FOLLOW = {
 }  # the closers that may follow an opener
 # What may follow `)` and `(`: a list of columns and then its query, as in INSERT.
 _AFTER_TWO_PARENTHESES = ("select", "with", "values", "table", "(")
+_AFTER_SELECT_LIST = words("from where group having window union intersect except order limit offset fetch for into")
 _DML = frozenset(("insert", "update", "delete", "merge"))
 
 
 def convert(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
     """sqlglot's tokens for all tokens but the last. PgError for syntax that sqlglot accepts and PostgreSQL rejects."""
     return _Conversion(source, tokens).run()
+
+
+def _is_bound(tokens: Sequence[Token], position: int) -> bool:
+    """Whether the token is a number in the brackets after the name of a type: `x::int[3]`, `CAST(x AS text[][3])`."""
+    if tokens[position].kind is not Kind.NUMBER or tokens[position + 1].value != "]":
+        return False
+    at = position - 2
+    while tokens[at].value == "]" and at > 1:
+        at -= 2 if tokens[at - 1].value == "[" else 3
+    if tokens[at].value == ")":
+        while tokens[at].value != "(" and at > 0:
+            at -= 1
+        at -= 1
+    if tokens[at - 1].value == "." and at > 2:
+        at -= 2
+    return at > 0 and _is_name(tokens[at]) and tokens[at - 1].value in ("::", "as")
 
 
 class _Conversion:
@@ -144,11 +161,19 @@ class _Conversion:
                 self._position += 1  # `x::pg_catalog.int4` is `x::int4`
             elif token.kind is Kind.WORD:
                 self._add_word(token, following)
+            elif token.kind is Kind.SYMBOL and token.value == "[" and _is_bound(tokens, self._position):
+                self._add_symbol(token, tokens[self._position + 1])
+                self._position += 1  # `x::int[3]` is `x::int[]`
             elif token.kind is Kind.SYMBOL:
                 self._add_symbol(token, following)
             else:
                 self._add_literal_or_name(token)
-        if (self._before in _OPENERS and self._before != "select") or self._parens or self._brackets:
+        if (
+            (self._before in _OPENERS and self._before != "select")
+            or self._parens
+            or self._brackets
+            or self._lacks_items()
+        ):
             raise unexpected(self._source, tokens[-1])
         return self._converted
 
@@ -166,6 +191,8 @@ class _Conversion:
 
     def _add_word(self, token: Token, following: Token) -> None:
         _, value, start, end = token
+        if value in _AFTER_SELECT_LIST and self._lacks_items():
+            raise unexpected(self._source, token)
         type_ = _WORDS.get(value)
         if value == "over" and self._before != ")":  # the window of a call follows its parentheses
             type_ = None
@@ -192,6 +219,11 @@ class _Conversion:
             self._check_keyword(token, following)
             self._add(type_, value, start, end)
             self._before = value
+
+    def _lacks_items(self) -> bool:
+        """Whether the select list after DISTINCT is empty so far."""
+        after_select = len(self._converted) > 1 and self._converted[-2].token_type is TokenType.SELECT
+        return self._before == "distinct on" or (self._before == "distinct" and after_select)
 
     def _check_name(self, token: Token, following: Token) -> None:
         """PgError for a word that is neither a name nor a keyword inside a query."""
@@ -241,7 +273,7 @@ class _Conversion:
         self._before = value
         if value == ")" and self._distinct_on and self._distinct_on[-1] == self._parens:
             self._distinct_on.pop()
-            self._before = ""  # the select list may begin with a parenthesis
+            self._before = "distinct on"  # the select list may begin with a parenthesis
 
     def _is_distinct_on(self) -> bool:
         converted = self._converted

@@ -266,6 +266,16 @@ class TokenReader:
         is_array = self._array_bounds()
         return NamedType.of(name.parts, name.position, is_array=is_array)
 
+    def other_type(self) -> NamedType:
+        """The name of a type, also of one that `type` refuses. Its modifiers are skipped."""
+        name = self.name()
+        if self.at("("):
+            self.in_parentheses(self.integer)
+        is_array = self.at("[")
+        while self.take("["):
+            self.expect("]")
+        return NamedType.of(name.parts, name.position, is_array=is_array)
+
     def _array_bounds(self) -> bool:
         """[ARRAY] [[n]] after the name of a type. 0A000 for several dimensions."""
         dimensions = 0

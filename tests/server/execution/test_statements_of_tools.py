@@ -56,6 +56,19 @@ def test_they_are_answered_as_by_postgresql(theirs: psycopg.Connection[Any], pas
             assert done(ours, statement)[0] == done(theirs, statement)[0], statement
 
 
+def test_altering_what_does_not_exist_has_postgresqls_notice(
+    theirs: psycopg.Connection[Any], passing_server: ServerThread
+) -> None:
+    with psycopg.connect(passing_server.dsn(), autocommit=True) as ours:
+        notices: dict[Any, list[str | None]] = {ours: [], theirs: []}
+        for connection, found in notices.items():
+            connection.add_notice_handler(lambda notice, found=found: found.append(notice.message_primary))
+            for kind in ("TABLE", "VIEW", "INDEX", "SEQUENCE", "MATERIALIZED VIEW"):
+                connection.execute(f"ALTER {kind} IF EXISTS nowhere RENAME TO x".encode())
+                connection.execute(f"DROP {kind} IF EXISTS nowhere".encode())
+        assert notices[ours] == notices[theirs]
+
+
 def test_the_options_of_indexes_are_those_of_postgresql(
     theirs: psycopg.Connection[Any], passing_server: ServerThread
 ) -> None:

@@ -235,7 +235,7 @@ Indexes:
     r"\dx": " tidewire | 1.0     | pg_catalog |",
     r"\db": " pg_default | materialize | \n",
     r"\dL": "List of languages",
-    r"\dC": "(0 rows)",
+    r"\dC": " timestamp without time zone | timestamp without time zone | timestamp          | yes\n",
     r"\do": "(0 rows)",
     r"\dconfig": " Parameter",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.alter_table import at_table_action, parse_alter_table, parse_rename_column
+from server.sql.grammar.rules.built_ins import parse_drop_built_in
 from server.sql.grammar.rules.domains import parse_alter_domain, parse_create_domain
 from server.sql.grammar.rules.holds import parse_advance_hold, parse_create_hold
 from server.sql.grammar.rules.objects import (
@@ -48,6 +49,7 @@ from server.sql.grammar.statements.objects import (
     CreateExtension,
     CreateSchema,
     DatabaseOption,
+    DropBuiltIn,
     DropObjects,
     ObjectKind,
 )
@@ -205,9 +207,11 @@ def _parse_database_option(tokens: TokenReader) -> DatabaseOption:
     return DatabaseOption(name, value, position)
 
 
-def parse_drop(tokens: TokenReader) -> DropObjects | DropRoles | DropOwned:
+def parse_drop(tokens: TokenReader) -> DropObjects | DropBuiltIn | DropRoles | DropOwned:
     start = tokens.index
     tokens.expect("drop")
+    if (dropped := parse_drop_built_in(tokens, start)) is not None:
+        return dropped
     if tokens.at("role", "user"):
         return parse_drop_roles(tokens, start)
     if tokens.take("owned"):

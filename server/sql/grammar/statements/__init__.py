@@ -40,6 +40,7 @@ from server.sql.grammar.statements.objects import (
     CreateDatabase,
     CreateExtension,
     CreateSchema,
+    DropBuiltIn,
     DropObjects,
 )
 from server.sql.grammar.statements.prepared import Deallocate, Execute, Prepare
@@ -133,6 +134,7 @@ __all__ = [
     "Delete",
     "Discard",
     "DoBlock",
+    "DropBuiltIn",
     "DropDomainConstraint",
     "DropObjects",
     "DropOwned",
@@ -228,6 +230,7 @@ Statement = (
     | CreateSourceTable
     | AddSubsources
     | DropSubsources
+    | DropBuiltIn
     | DropObjects
     | AlterRename
     | AlterTable

@@ -8,10 +8,10 @@ from typing import ClassVar, TypeAlias
 from protocol.pgwire.errors import SqlState
 from server.sql.grammar.statements.alter_table import AlterTable
 from server.sql.grammar.statements.domains import ConstrainDomain
-from server.sql.grammar.statements.objects import CreateExtension
+from server.sql.grammar.statements.objects import CreateExtension, DropBuiltIn
 from server.sql.grammar.statements.parts import Definition, Parsed
 
-InBlock: TypeAlias = Definition | AlterTable | ConstrainDomain | CreateExtension
+InBlock: TypeAlias = Definition | AlterTable | ConstrainDomain | CreateExtension | DropBuiltIn
 """The statements that a block can have."""
 
 

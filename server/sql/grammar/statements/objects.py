@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from protocol.pgwire.types import PgType
 from server.sql.grammar.statements.parts import Definition, Ident, Name, Parsed
 from server.sql.grammar.statements.roles import RoleName
 
@@ -76,6 +77,46 @@ class DropObjects(Definition):
     cascade: bool
     force: bool = False
     concurrently: bool = False
+
+    @property
+    def tag(self) -> str:
+        return f"DROP {self.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureType:
+    """A type in the signature of a function, operator or cast. `spelling`: as PostgreSQL's notices show it.
+
+    `type` is a `NamedType` if it is not one of Tidewire's types; None: there is none, in `(NONE, integer)`.
+    """
+
+    type: PgType | None
+    spelling: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBuiltIn:
+    """An object that DropBuiltIn names.
+
+    `signature`: the types after the name; None if there are none. `on`: the table of a trigger, the access method of
+    an operator class, or the language of a transform. A cast and a transform have no name.
+    """
+
+    name: Name | None
+    signature: tuple[SignatureType, ...] | None = None
+    on: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropBuiltIn(Parsed):
+    """DROP of a kind of object that users cannot create, such as FUNCTION or TRIGGER.
+
+    `kind` is in lower case. All objects of such a kind, if there are any, are built in.
+    """
+
+    kind: str
+    objects: tuple[NamedBuiltIn, ...]
+    if_exists: bool
 
     @property
     def tag(self) -> str:
