@@ -26,6 +26,12 @@ BATCH_ROWS = 65_536
 RECORD_BYTES_MAX = 64 << 20  # as a message. About four times as much memory is needed to decode a record
 
 
+def record_too_long() -> PgError:
+    """The error for a record of more than RECORD_BYTES_MAX."""
+    detail = f"A record of COPY holds at most {RECORD_BYTES_MAX} bytes."
+    return PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "out of memory", detail=detail)
+
+
 class CopyDecoder:
     """Decodes one COPY. `columns` are names and types of the column list, `relation` is the table's name in CONTEXT.
 
@@ -79,8 +85,7 @@ class CopyDecoder:
         tables, used = self._reader.read(data, final=final)
         rest = data[used:]
         if len(rest) > RECORD_BYTES_MAX:
-            detail = f"A record of COPY holds at most {RECORD_BYTES_MAX} bytes."
-            raise PgError(SqlState.PROGRAM_LIMIT_EXCEEDED, "out of memory", detail=detail)
+            raise record_too_long()
         # An incomplete record is scanned again only after its size has doubled: scanning stays linear.
         self._pending, self.gathered = [rest], len(rest)
         self._due = min(len(rest) + max(GATHER_BYTES, len(rest)), RECORD_BYTES_MAX + GATHER_BYTES)

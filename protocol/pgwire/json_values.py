@@ -14,6 +14,11 @@ from protocol.pgwire.errors import PgError, SqlState
 
 VALUES_MAX = 2_000_000
 """The number of members and elements of a value. Each takes 140 to 330 bytes of memory while the value is parsed."""
+DIGITS_MAX = 1_000
+"""How many digits the exponent of a number in jsonb may add. `1e131071`, which PostgreSQL keeps as one digit, is a text
+of 131,072 bytes in the normal form."""
+ADDED_BYTES_MAX = 16 << 20
+"""How many digits the exponents of all numbers of a value may add."""
 
 quoted_json = json.JSONEncoder(ensure_ascii=False).encode
 """Encodes a string as a JSON string."""
@@ -26,14 +31,15 @@ def parse_json(text: str) -> str:
 
 
 def parse_jsonb(text: str) -> str:
-    """`text` in jsonb's normal form. Raises PgError 22P02, 22P05 for \\u0000, 22003 for a number beyond numeric,
-    54000 for more than VALUES_MAX members and elements."""
+    """`text` in jsonb's normal form. Raises PgError 22P02, 22P05 for \\u0000, 22003 for a number beyond numeric or with
+    an exponent that adds more than DIGITS_MAX digits, 54000 for more than VALUES_MAX members and elements or
+    ADDED_BYTES_MAX digits that are added."""
     return printed_jsonb(loaded_jsonb(text))
 
 
 def loaded_jsonb(text: str) -> Any:
     """`text` as Python values: None, bool, Decimal, str, list, dict. Raises as `parse_jsonb`."""
-    return _loads(text, _number)
+    return _loads(text, _Numbers().value)
 
 
 def _loads(text: str, number: Any) -> Any:
@@ -60,14 +66,41 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f'Token "{word}" is invalid')
 
 
-def _number(text: str) -> Decimal:
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format") from None
-    if value.adjusted() > 131_071 or int(value.as_tuple().exponent) < -16_383:
-        raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-    return value
+class _Numbers:
+    """The numbers of one value of jsonb."""
+
+    def __init__(self) -> None:
+        self._added = 0  # digits
+
+    def value(self, text: str) -> Decimal:
+        """PgError 22003, 54000"""
+        try:
+            value = Decimal(text)
+        except InvalidOperation:
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format") from None
+        before, after = max(value.adjusted(), 0), max(-int(value.as_tuple().exponent), 0)
+        if before > 131_071 or after > 16_383:
+            raise PgError(SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+        if (added := before + after - len(text)) > 0:
+            self._add(added)
+        return value
+
+    def _add(self, digits: int) -> None:
+        if digits > DIGITS_MAX:
+            raise PgError(
+                SqlState.NUMERIC_VALUE_OUT_OF_RANGE,
+                "value overflows numeric format",
+                detail=f"The exponent of a number in jsonb may add {DIGITS_MAX} digits, not {digits}.",
+                hint="Store the number as a string, or the value as json.",
+            )
+        self._added += digits
+        if self._added > ADDED_BYTES_MAX:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                "out of memory",
+                detail=f"The exponents of the numbers in a jsonb value add more than {ADDED_BYTES_MAX} digits.",
+                hint="Store the numbers as strings, or the value as json.",
+            )
 
 
 def printed_jsonb(value: Any) -> str:

@@ -20,6 +20,7 @@ from server.sql.infinities import is_infinite
 from server.sql.plan import QueryPlan
 from server.sql.relations import Aggregate
 
+DIGITS_MAX = 1_000  # of a time as a text; a timestamp has at most 20, and Python converts at most 4,300
 _NOT_THE_VALUES_FAULT = ("53", "57", "58", "XX")  # classes of server errors: resources, intervention, system, internal
 
 
@@ -160,7 +161,7 @@ def _milliseconds(value: object, type: PgType, expression: Expr, clause: str) ->
         case Decimal() if value.is_finite() and value == value.to_integral_value():
             return int(value)
         case str() if value.strip().isdecimal():
-            return int(value)
+            return int(value) if len(value) <= DIGITS_MAX else None
         case str():
             return _of_date_and_time(value)
         case _:

@@ -39,7 +39,7 @@ LINE_BYTES_MAX = 16 * 1024  # of the request line, and of each header
 HEADERS_MAX = 64
 HEAD_BYTES_MAX = 64 * 1024  # of all headers
 READ_BYTES = 16 * 1024  # of a body; so many are parsed before other clients are served
-CONTROL_BYTES_MAX = 16 * 1024  # that a client of a WebSocket sends at once
+CONTROL_BYTES_MAX = 8 * 1024  # that a client of a WebSocket sends at once; aiohttp stops reading at READ_BYTES
 CONTROL_BYTES_PER_S = 1024  # afterwards
 REQUEST_S = 5.0  # from the connection to the end of the request's head
 ANSWER_S = 10.0  # for the client to read an answer that is complete
@@ -52,6 +52,7 @@ Check = Callable[[web.Request], Awaitable[None]]
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::\d{0,5})?")
 _LARGE_HEAD = "the request's head is too large"
+_GET_BODY = "a GET request must not have a body"
 _FOREIGN_NAME = "this name is not one of the server's: use its IP address or localhost, or set --http-host-names"
 
 _log = structlog.get_logger()
@@ -180,6 +181,8 @@ class HttpPort:
             return text_response(431, _LARGE_HEAD)
         if len(hosts) > 1 or (not hosts and request.version >= (1, 1)):
             return text_response(400, "exactly one Host header is required")
+        if request.body_exists and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+            return text_response(400, _GET_BODY)  # no route would read it, and the end of the connection is behind it
         return text_response(403, _FOREIGN_NAME) if hosts and not self._is_ours(hosts[0]) else None
 
     def _is_ours(self, host: str) -> bool:
@@ -232,7 +235,11 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
 
 
 class _Connection(web.RequestHandler):
-    """aiohttp's connection, with the limits of this module."""
+    """aiohttp's connection, with the limits of this module.
+
+    Its transport is read until the request is answered: otherwise the server would not notice that the client has
+    disconnected, and its statement would run on.
+    """
 
     __slots__ = ("_control_at", "_control_bytes", "received")
 
@@ -257,6 +264,8 @@ class _Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
+        if self._request_count > 1:  # what follows the request is not read
+            return
         if self._upgraded and not self._may_send(len(data)):
             self._abort()
             return
@@ -266,6 +275,8 @@ class _Connection(web.RequestHandler):
         if self._request_count == 0 and self.received > HEAD_BYTES_MAX and self.transport is not None:
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n")
             self.force_close()
+        if self._request_count > 1 and self.transport is not None:
+            self.transport.resume_reading()  # aiohttp does not read while many requests wait
 
     def _may_send(self, size: int) -> bool:
         """Whether the client of a WebSocket may send so many bytes. It needs few: for pings, and to close."""

@@ -1,4 +1,4 @@
-"""A proxy of a PostgreSQL that lies or falls silent."""
+"""A proxy of a PostgreSQL that lies, falls silent, or closes connections."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ Say = Callable[[bytes], None]
 
 
 class Liar:
-    """A proxy of a PostgreSQL. If there is a `lie`, replication connections get it instead of the stream of changes.
+    """A proxy of a PostgreSQL. If there is a `lie`, it is the answer to commands that contain `about`.
 
     `lie(say)`: sends bytes with `say`, and then the connection remains open. OSError when the source closes it.
+    `answered_max`: of the bytes of a connection that the PostgreSQL sends, so many are passed on. Then it is closed.
     """
 
     def __init__(self, port: int) -> None:
         self.lie: Callable[[Say], None] | None = None
+        self.about = b"START_REPLICATION"
         self.hears_commands = True
+        self.answered_max: int | None = None
         self._to = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -53,8 +56,9 @@ class Liar:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
-                if self.lie is not None and data.startswith(b"Q") and b"START_REPLICATION" in data:
-                    client.sendall(b"W" + struct.pack(">ibh", 7, 0, 0))
+                if self.lie is not None and data.startswith(b"Q") and self.about in data:
+                    kind = b"W" if self.about == b"START_REPLICATION" else b"H"  # CopyBothResponse or CopyOutResponse
+                    client.sendall(kind + struct.pack(">ibh", 7, 0, 0))
                     self.lie(client.sendall)
                 elif self.hears_commands or data[:1] not in (b"Q", b"P"):
                     server.sendall(data)
@@ -62,8 +66,11 @@ class Liar:
 
     def _answers(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while data := server.recv(1 << 16):
+            left = self.answered_max
+            while data := server.recv(1 << 16 if left is None else min(left, 1 << 16)):
                 client.sendall(data)
+                if left is not None:
+                    left -= len(data)
         _end(client, server)
 
 

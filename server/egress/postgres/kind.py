@@ -42,11 +42,12 @@ class PostgresSink:
         try:
             connection = await Connection.open(server)
             try:
-                await _check_privileges(connection, server)
-                if await target.statements(connection) is None:
-                    await target.check_may_create(connection)
-                elif definition.with_snapshot:
-                    await target.check_empty(connection)
+                with server.understanding():
+                    await _check_privileges(connection, server)
+                    if await target.statements(connection) is None:
+                        await target.check_may_create(connection)
+                    elif definition.with_snapshot:
+                        await target.check_empty(connection)
             finally:
                 await connection.close()
         except UpstreamError as error:

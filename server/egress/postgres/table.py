@@ -25,7 +25,7 @@ from server.egress.postgres.connection import COPY_ROWS, Connection
 from server.egress.postgres.statements import STAGING, Statements
 from server.egress.postgres.target import Target
 from server.egress.sink_kind import SinkDefinition
-from server.ingest.postgres.connection import Server
+from server.ingest.postgres.connection import Server, shortened
 from server.ingest.upstream import UpstreamError
 
 FEW_ROWS = 1_000  # changes of more rows are computed in a thread; those of fewer use the index of the key
@@ -47,10 +47,11 @@ class Table:
 
     async def open(self, committed: Timestamp | None) -> Timestamp | None:
         self._connection = connection = await Connection.open(self._server)
-        if not (await connection.rows(sql.FRONTIERS_EXIST))[0][0]:
-            await connection.execute(sql.CREATE_FRONTIERS)
-        rows = await connection.rows(sql.read_frontier(self._definition.identity))
-        frontier = Timestamp(rows[0][0]) if rows else None
+        with self._server.understanding():
+            if not (await connection.rows(sql.FRONTIERS_EXIST))[0][0]:
+                await connection.execute(sql.CREATE_FRONTIERS)
+            rows = await connection.rows(sql.read_frontier(self._definition.identity))
+            frontier = Timestamp(int(rows[0][0])) if rows else None
         if (frontier or 0) < (committed or 0):
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -61,7 +62,7 @@ class Table:
             )
         if frontier is None:
             return None
-        found = await self._target.statements(connection)
+        found = await self._found()
         if found is None:
             raise PgError(
                 SqlState.UNDEFINED_TABLE,
@@ -77,10 +78,10 @@ class Table:
         frontier = Timestamp(as_of + 1)
         named = sql.insert_frontier(definition.identity, definition.name, str(target), frontier)
         await connection.execute(f"BEGIN; {named}")
-        found = await target.statements(connection)
+        found = await self._found()
         if found is None:
             await connection.execute(target.create)
-            found = await target.statements(connection)
+            found = await self._found()
             assert found is not None
         elif rows is not None:
             await target.check_empty(connection)
@@ -137,6 +138,11 @@ class Table:
         assert self._connection is not None
         return self._connection
 
+    async def _found(self) -> Statements | None:
+        """The statements for the table as it is; None if it does not exist. PgError if it cannot be the target."""
+        with self._server.understanding():
+            return await self._target.statements(self._connected)
+
     async def _prepare(self, statements: Statements) -> None:
         """Creates the staging table."""
         await self._connected.execute(statements.create_staging)
@@ -184,10 +190,11 @@ class Table:
         connection, name = self._connected, f'table "{self._target}" of {self._server}'
         await connection.execute("ROLLBACK; BEGIN")
         await self._stage(net)
-        found = await connection.rows(self._statements.find_difference)
-        if not found:
-            return UpstreamError(f"{name} was changed while the sink wrote to it")
-        wanted, there = found[0]
+        with self._server.understanding():
+            found = await connection.rows(self._statements.find_difference)
+            if not found:
+                return UpstreamError(f"{name} was changed while the sink wrote to it")
+            wanted, there = (None if text is None else shortened(str(text)) for text in found[0])
         state = "is missing" if there is None else f"is now {there}"
         return PgError(
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -20,6 +20,7 @@ from server.ingest.upstream import UpstreamError
 
 REQUEST_S = 10.0
 SCHEMA_BYTES_MAX = 4 * 1024 * 1024
+TYPE_MAX = 100  # characters of an unknown type of schemas that are shown
 Made = TypeVar("Made")
 
 SCHEMAS_MAX = 1_000  # of one client; a topic with more schema ids has messages that are no Avro
@@ -199,7 +200,7 @@ def _parsed(body: object) -> Type | Undecodable:
     if not isinstance(text, str):
         return Undecodable("the registry's answer contains no schema")
     if isinstance(body, dict) and body.get("schemaType", "AVRO") != "AVRO":
-        return Undecodable(f"the schema is not Avro but {body['schemaType']}")
+        return Undecodable(f"the schema is not Avro but {str(body['schemaType'])[:TYPE_MAX]}")
     try:
         return parse_schema(text)
     except SchemaError as error:

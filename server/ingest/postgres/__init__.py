@@ -3,7 +3,7 @@
 `kind`           CREATE SOURCE: checks the definition, returns the collections and the upstream
 `upstream`       the interface to the ingestion: snapshot, then stream; what is stored of the position
 `publication`    the tables and columns of a publication
-`connection`     connections and errors; `login_guard` checks what a server sends before asyncpg reads it
+`connection`     connections and errors; `protocol_guard` checks what a server sends before asyncpg reads it
 `replication`    the replication protocol on a connection
 `transactions`   received messages, divided at the boundaries of transactions
 `snapshot`       COPY of tables as of an exported snapshot

@@ -19,12 +19,12 @@ import asyncpg
 
 from catalog.objects.secrets import Secret
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.postgres import login_guard
+from server.ingest.postgres import protocol_guard
 from server.ingest.source_kind import Options
 from server.ingest.upstream import UpstreamError
 from server.runtime.cancellation import raise_if_cancelled
 
-login_guard.install()
+protocol_guard.install()
 
 # asyncpg raises InternalClientError, too, if a connection is lost between two messages of a COPY.
 LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
@@ -32,6 +32,8 @@ CONNECT_S = 30.0
 KEEPALIVES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
 """Options of sockets: a server whose machine vanished is noticed after two minutes. Otherwise a query waits forever."""
 DEFAULT_PORT = 5432
+TEXT_MAX = 1_000  # characters of an error of the server that are shown
+MASK = "********"
 
 SESSION = {
     "application_name": "tidewire",
@@ -159,7 +161,7 @@ class Server:
             _set_keepalives(connection)
             return connection
         except (asyncpg.PostgresError, *LOST) as error:
-            reason = str(error) or type(error).__name__
+            reason = self._shown(str(error)) or type(error).__name__
             hint = _CONNECT_HINTS.get(getattr(error, "sqlstate", None) or "")
             raise UpstreamError(f'could not connect to {self} as user "{self.user}": {reason}', hint) from error
         except Exception as error:  # asyncpg raises IndexError, AttributeError and others if it is no PostgreSQL
@@ -169,21 +171,44 @@ class Server:
 
     def error(self, sqlstate: str, message: str, hint: str | None = None) -> PgError | UpstreamError:
         """The error for one that the server reports: a PgError if a retry cannot repair it."""
-        text = f"{self}: {message}"
+        text = f"{self}: {self._shown(message)}"
+        hint = None if hint is None else self._shown(hint)
         if sqlstate.startswith(_NEEDS_CHANGE):
             known = sqlstate in tuple(SqlState)
             return PgError(SqlState(sqlstate) if known else SqlState.CONNECTION_FAILURE, text, hint=hint)
         return UpstreamError(text, hint)
 
     @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Converts errors of asyncpg in its body."""
+    def reporting(self, *others: type[Exception]) -> Iterator[None]:
+        """Converts errors of asyncpg in its body, except `others`."""
         try:
             yield
+        except others:
+            raise
         except asyncpg.PostgresError as error:
             raise self.error(error.sqlstate or "", str(error), getattr(error, "hint", None)) from error
         except LOST as error:
             raise UpstreamError(f"{self}: {error or type(error).__name__}") from error
+
+    @contextmanager
+    def understanding(self) -> Iterator[None]:
+        """Reports answers in its body that do not have the columns, types and values of the queries."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            reason = "the answer to a query does not have the rows that PostgreSQL returns"
+            raise UpstreamError(f"{self}: {reason}") from error
+
+    def _shown(self, text: str) -> str:
+        """A text of the server as it is shown: without the password, which the server may know, and not too long."""
+        if self.password:
+            text = text.replace(self.password, MASK)
+        return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """A text with at most TEXT_MAX characters of the given one."""
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
 
 
 def _set_keepalives(connection: Any) -> None:

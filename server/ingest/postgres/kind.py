@@ -34,7 +34,7 @@ class PostgresSource:
         try:
             connection = await server.connect()
             try:
-                with server.reporting():
+                with server.understanding(), server.reporting():
                     level = await connection.fetchval("SELECT current_setting('wal_level')")
                 if level != "logical":
                     raise PgError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +60,8 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a
 ORDER BY a.attrelid, a.attnum
 """
 
+COLUMNS_MAX = 1_600  # of a table of PostgreSQL
+NAME_MAX = 255  # characters; PostgreSQL has 63 bytes unless it was compiled with another NAMEDATALEN
 
 _PART = re.compile(r'("(?:[^"]|"")*")|([^."]+)')
 
@@ -106,7 +109,7 @@ class PublishedTable:
 
 async def published_tables(connection: Any, server: Server, publication: str) -> list[PublishedTable]:
     """The tables of a publication, by schema and name. PgError if there is no such publication, or it is partial."""
-    with server.reporting():
+    with server.understanding(), server.reporting():
         complete = await connection.fetchval(_PUBLICATION, publication)
         if complete is None:
             raise PgError(
@@ -122,28 +125,60 @@ async def published_tables(connection: Any, server: Server, publication: str) ->
                 "(publish = 'insert, update, delete, truncate') there.",
             )
         tables = await connection.fetch(_TABLES, publication)
-        columns: dict[int, list[Any]] = {}
-        for column in await connection.fetch(_COLUMNS, [table["oid"] for table in tables]):
-            columns.setdefault(column["table"], []).append(column)
-    return [_table(table, columns.get(table["oid"], [])) for table in tables]
+        columns = await connection.fetch(_COLUMNS, [table["oid"] for table in tables])
+        return await asyncio.to_thread(_with_columns, tables, columns)
+
+
+def _with_columns(tables: Iterable[Any], columns: Iterable[Any]) -> list[PublishedTable]:
+    """The tables in rows of _TABLES, with the columns in rows of _COLUMNS."""
+    found: dict[int, list[Any]] = {}
+    for column in columns:
+        found.setdefault(column["table"], []).append(column)
+    return [_table(table, found.get(table["oid"], [])) for table in tables]
 
 
 def _table(row: Any, columns: Iterable[Any]) -> PublishedTable:
+    """TypeError or ValueError if PostgreSQL does not have such a table."""
     published = None if row["published"] is None else json.loads(row["published"])
-    return PublishedTable(
-        row["oid"],
-        row["schema"],
-        row["name"],
+    found = PublishedTable(
+        _value(row, "oid", int),
+        _name(row, "schema"),
+        _name(row, "name"),
         ReplicaIdentity(_character(row["identity"])),
         tuple(
-            PublishedColumn(c["name"], c["type"], c["typmod"], _spelling(c["spelling"]), c["never_null"], c["is_key"])
-            for c in columns
-            if published is None or c["name"] in published
+            PublishedColumn(
+                name,
+                _value(column, "type", int),
+                _value(column, "typmod", int),
+                _spelling(_value(column, "spelling", str, type(None))),
+                _value(column, "never_null", bool),
+                _value(column, "is_key", bool),
+            )
+            for column in columns
+            if (name := _name(column, "name")) and (published is None or name in published)
         ),
-        row["filter"],
-        row["rows"],
-        row["readable"],
+        _value(row, "filter", str, type(None)),
+        _value(row, "rows", int, type(None)),
+        _value(row, "readable", bool),
     )
+    if len(found.columns) > COLUMNS_MAX:
+        raise ValueError(len(found.columns))
+    return found
+
+
+def _value(row: Any, name: str, *types: type) -> Any:
+    """The value of a column of a row. TypeError if it has another type."""
+    if type(row[name]) not in types:
+        raise TypeError(name)
+    return row[name]
+
+
+def _name(row: Any, column: str) -> str:
+    """The name in a column of a row. TypeError or ValueError if it cannot be one."""
+    name = str(_value(row, column, str))
+    if not 0 < len(name) <= NAME_MAX:
+        raise ValueError(column)
+    return name
 
 
 def _character(value: str | bytes) -> str:

@@ -8,8 +8,8 @@ bounded by CONNECTIONS x PAYLOAD_BYTES, and the rows are committed together at t
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +18,25 @@ import pyarrow as pa
 from catalog.batches import Payload
 from catalog.ids import ObjectId
 from catalog.log import Log
-from protocol.pgwire.copy_in import GATHER_BYTES, CopyDecoder
+from protocol.pgwire.copy_in import GATHER_BYTES, CopyDecoder, record_too_long
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.errors import PgError
 from server.ingest.postgres.connection import Server
+from server.ingest.postgres.protocol_guard import AnswerTooLongError
 from server.ingest.postgres.publication import PublishedTable
 from server.ingest.postgres.replication import identifier, quoted
 from server.ingest.postgres.typed_rows import Layout
 from server.ingest.source_kind import Statistics
+from server.ingest.upstream import UpstreamError
 from server.runtime.threads import all_or_none
 
 CONNECTIONS = 4
 RANGE_BYTES = 128 << 20  # of a table's file; a range is the unit of parallelism
 PAYLOAD_BYTES = 64 << 20
+ANSWER_S = 60.0  # for the queries before COPY
+SILENT_S = 600.0  # without data of a COPY, which may wait for a lock, or find few rows of a table with a filter
+PAGE_BYTES = range(1024, 32 * 1024 + 1)  # that PostgreSQL can be compiled with
+PAGES_MAX = 1 << 32  # of a file
 
 _RANGES_SINCE = 140_000  # the version from which a condition on ctid reads only that range
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}"
@@ -73,6 +79,25 @@ class TableCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a table. `starts`: the pages at which its ranges begin; one without a condition if it is empty."""
+
+    copy: TableCopy
+    name: str
+    starts: Sequence[int]
+
+    def ranges(self) -> Iterator[_Range]:
+        """The ranges. The last one has no end: the file may have grown."""
+        starts = self.starts
+        if len(starts) < 2:
+            yield _Range(self.copy, self.copy.query(self.name, ""))
+            return
+        for number, start in enumerate(starts):
+            end = f" AND ctid < '({starts[number + 1]},0)'" if number + 1 < len(starts) else ""
+            yield _Range(self.copy, self.copy.query(self.name, f"ctid >= '({start},0)'{end}"))
+
+
+@dataclass(frozen=True, slots=True)
 class _Range:
     copy: TableCopy
     query: str
@@ -98,58 +123,96 @@ class _Copying:
     async def run(self, copies: Sequence[TableCopy]) -> None:
         first = await self._connect()
         try:
-            with self._server.reporting():
-                ranges = deque([part for copy in copies for part in await self._ranges(first, copy)])
+            async with self._answering():
+                files = [file for copy in copies for file in await self._files(first, copy)]
         except BaseException:
             first.terminate()
             raise
-        others = max(0, min(CONNECTIONS, len(ranges)) - 1)
+        ranges = (part for file in files for part in file.ranges())  # a table of 32 TiB has 262,144
+        others = max(0, min(CONNECTIONS, sum(max(1, len(file.starts)) for file in files)) - 1)
         workers = [asyncio.create_task(self._work(ranges, first))]
         workers += [asyncio.create_task(self._work(ranges)) for _ in range(others)]
         await all_or_none(workers)
 
+    @asynccontextmanager
+    async def _answering(self) -> AsyncIterator[None]:
+        """Limits the time of its body. Reports errors, and answers that PostgreSQL does not give."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                with self._server.understanding(), self._server.reporting():
+                    yield
+        except TimeoutError:
+            raise UpstreamError(f"{self._server} does not answer") from None
+
     async def _connect(self) -> Any:
         connection = await self._server.connect()
         try:
-            with self._server.reporting():
+            async with self._answering():
                 await connection.execute(self._begin)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    async def _ranges(self, connection: Any, copy: TableCopy) -> list[_Range]:
-        ranges = []
+    async def _files(self, connection: Any, copy: TableCopy) -> list[_File]:
+        """The files of a table. ValueError if PostgreSQL has no such files."""
+        files = []
         has_ranges = connection.get_server_version()[0] * 10_000 >= _RANGES_SINCE
-        for file in await connection.fetch(_FILES, copy.table.oid):
-            step = max(1, RANGE_BYTES // file["page"])
-            starts = range(0, file["pages"], step) if has_ranges else range(0)
-            conditions = [f"ctid >= '({start},0)'" for start in starts] or [""]
-            for number, condition in enumerate(conditions):
-                if number + 1 < len(conditions):  # the last range has no end: the file may have grown
-                    condition += f" AND ctid < '({starts[number + 1]},0)'"
-                query = copy.query(file["name"], condition if len(conditions) > 1 else "")
-                ranges.append(_Range(copy, query))
-        return ranges
+        for name, page, pages in await connection.fetch(_FILES, copy.table.oid):
+            if page not in PAGE_BYTES or not 0 <= pages <= PAGES_MAX:
+                raise ValueError(page, pages)
+            files.append(_File(copy, name, range(0, pages if has_ranges else 0, RANGE_BYTES // page)))
+        return files
 
-    async def _work(self, ranges: deque[_Range], connection: Any = None) -> None:
+    async def _work(self, ranges: Iterator[_Range], connection: Any = None) -> None:
         """Copies ranges until there are no more."""
         if connection is None:
             connection = await self._connect()
         try:
-            while ranges:
-                part = ranges.popleft()
-                rows = _RangeRows(part.copy, self._log, self._statistics)
-                with self._server.reporting():
-                    await connection.copy_from_query(part.query, output=rows.feed)
-                await rows.finish()
+            for part in ranges:
+                if part.copy.error is not None:
+                    continue
+                await self._copy(part, connection)
+                if part.copy.error is not None:  # the rest of the data is not read
+                    connection.terminate()
+                    connection = await self._connect()
             await connection.close(timeout=1)
         finally:
             connection.terminate()
 
+    async def _copy(self, part: _Range, connection: Any) -> None:
+        """Copies a range. If its data cannot be used, the reason is in `TableCopy.error`, and the rest is not read."""
+        copy = part.copy
+        rows = _RangeRows(copy, self._log, self._statistics)
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(SILENT_S) as silence:
+
+                async def feed(data: bytes) -> None:
+                    silence.reschedule(None)
+                    await rows.feed(data)
+                    silence.reschedule(clock() + SILENT_S)
+                    if copy.error is not None:
+                        raise _UnusableError
+
+                with self._server.reporting(AnswerTooLongError):
+                    await connection.copy_from_query(part.query, output=feed)
+            await rows.finish()
+        except _UnusableError:
+            pass
+        except AnswerTooLongError:
+            copy.error = record_too_long()
+        except TimeoutError:
+            message = f'{self._server} does not send the rows of table "{copy.layout.reference}"'
+            raise UpstreamError(message) from None
+
+
+class _UnusableError(Exception):
+    """The table has an error."""
+
 
 class _RangeRows:
-    """Decodes the data of one COPY. After an error of the table it ignores the rest."""
+    """Decodes the data of one COPY, until the table has an error."""
 
     def __init__(self, copy: TableCopy, log: Log, statistics: Statistics) -> None:
         self._copy, self._log, self._statistics = copy, log, statistics

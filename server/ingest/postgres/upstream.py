@@ -225,19 +225,22 @@ class Postgres:
     async def _check_slot(self, connection: Any) -> None:
         """PgError if the slot does not have all changes since the committed position."""
         lsn = self._transactions.lsn
-        with self._server.reporting():
+        with self._server.understanding(), self._server.reporting():
             found = await connection.fetchrow(_SLOT, self._slot)
+            confirmed, wal_status = (None, None) if found is None else found
+            confirmed = None if confirmed is None else parse_lsn(confirmed)
             end = await connection.fetchval(_WAL_END)
+            end_lsn = None if end is None else parse_lsn(end)
         if found is None:
             raise self._lost(f'replication slot "{self._slot}" does not exist')
-        if found["wal_status"] == "lost":
+        if wal_status == "lost":
             raise self._lost(
                 f'replication slot "{self._slot}" has lost changes that were not read',
                 f"Raise max_slot_wal_keep_size there. {RECREATE_SOURCE}",
             )
-        if found["confirmed"] is not None and parse_lsn(found["confirmed"]) > lsn:
+        if confirmed is not None and confirmed > lsn:
             raise self._lost(f'replication slot "{self._slot}" was advanced beyond {format_lsn(lsn)} by another client')
-        if end is not None and parse_lsn(end) < lsn:
+        if end_lsn is not None and end_lsn < lsn:
             raise self._lost(f"the server is at {end}, before {format_lsn(lsn)}, which was read from it")
 
     async def _check_timeline(self, known: int, now: int) -> None:

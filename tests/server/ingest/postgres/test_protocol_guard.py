@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from server.ingest.postgres.connection import Server
-from server.ingest.postgres.login_guard import MESSAGE_BYTES_MAX
+from server.ingest.postgres.protocol_guard import MESSAGE_BYTES_MAX
 from server.ingest.upstream import UpstreamError
 
 

@@ -1,0 +1,152 @@
+"""Checks what another server sends, before asyncpg reads it.
+
+asyncpg 0.32 follows a null pointer, which ends the process, if AuthenticationSASLContinue or AuthenticationSASLFinal
+comes without the message before it. It keeps a message of up to 2 GiB until it is complete, all rows of an answer, and
+the socket open if the server has not sent its version.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+
+MESSAGE_BYTES_MAX = 64 * 1024  # of a message during the login
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+"""Of the answer to a query. That to the query for 100,000 columns of a publication has about 10 MiB. asyncpg needs a
+second of processor time for a text of 20 MiB in an error."""
+COPY_BYTES_MAX = 65 * 1024 * 1024
+"""Of COPY, what arrives before a complete message has been taken. `CopyDecoder` refuses records of 64 MiB."""
+
+_AUTHENTICATION, _PARAMETER, _READY = b"RSZ"
+_SASL, _CONTINUE, _FINAL = 10, 11, 12
+_AFTER = {struct.pack(">i", _SASL): _CONTINUE, struct.pack(">i", _CONTINUE): _FINAL}
+_HEADER = struct.Struct(">ci")
+
+_Answer = TypeVar("_Answer")
+
+
+class AnswerTooLongError(asyncpg.InterfaceError):  # type: ignore[misc]
+    """An answer is too long. The connection is closed."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"the answer to a query has more than {bytes_max} bytes")
+
+
+class MalformedAnswerError(asyncpg.InterfaceError):  # type: ignore[misc]
+    """An answer cannot be read."""
+
+
+class GuardedProtocol(asyncpg.protocol.Protocol):  # type: ignore[misc]
+    """asyncpg's protocol. It aborts a connection whose login does not follow PostgreSQL's protocol.
+
+    AnswerTooLongError for a later answer that is too long, MalformedAnswerError for one that asyncpg cannot read.
+    """
+
+    _transport: Any = None
+    _login: bytes | None = b""  # the incomplete message at the end of what was received; None after the login
+    _expected = 0  # _CONTINUE or _FINAL, if this message may follow
+    _is_authenticated = False
+    _has_version = False
+    _answer_max = ANSWER_BYTES_MAX
+    _answered = 0  # bytes that were received since the query, or since a message of COPY was taken
+    _is_too_long = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._login is None:
+            self._answer_received(data)
+            return
+        data = self._login + data
+        end = 0
+        while self._login is not None and len(data) - end >= _HEADER.size:
+            code, length = _HEADER.unpack_from(data, end)
+            body = data[end + _HEADER.size : end + 1 + length]
+            if not 4 <= length <= MESSAGE_BYTES_MAX or not self._follows(code[0], body):
+                self._transport.abort()
+                return
+            if len(data) - end < 1 + length:
+                break
+            self._received(code[0], body)
+            if code[0] == _READY:
+                self._login = None
+            end += 1 + length
+        if self._login is None:
+            super().data_received(data)
+            return
+        self._login = data[end:]
+        if end:
+            super().data_received(data[:end])
+
+    def _follows(self, code: int, body: bytes) -> bool:
+        """Whether a message may follow. `body` may be incomplete, and is checked again when it is complete."""
+        if code == _READY:
+            return self._is_authenticated and self._has_version
+        if code != _AUTHENTICATION or len(body) < 4:
+            return True
+        (kind,) = struct.unpack_from(">i", body)
+        return kind not in (_CONTINUE, _FINAL) or kind == self._expected
+
+    def _received(self, code: int, body: bytes) -> None:
+        if code == _AUTHENTICATION:
+            self._expected = _AFTER.get(body[:4], 0)
+            self._is_authenticated = body[:4] == bytes(4)
+        elif code == _PARAMETER and body.startswith(b"server_version\0"):
+            self._has_version = True
+
+    def _answer_received(self, data: bytes) -> None:
+        self._answered += len(data)
+        if self._answered <= self._answer_max:
+            super().data_received(data)
+        elif not self._is_too_long:
+            self._is_too_long = True
+            self._transport.abort()
+
+    async def _answer(self, asked: Awaitable[_Answer], bytes_max: int = ANSWER_BYTES_MAX) -> _Answer:
+        self._answered, self._answer_max = 0, bytes_max
+        try:
+            return await asked
+        except Exception:
+            if self._is_too_long:
+                raise AnswerTooLongError(bytes_max) from None
+            raise
+
+    async def _rows(self, asked: Awaitable[_Answer]) -> _Answer:
+        """An answer that asyncpg reads itself, not a sink."""
+        try:
+            return await self._answer(asked)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+            raise
+        except Exception as error:  # of several types, such as those of struct and of asyncpg's buffer
+            raise MalformedAnswerError(f"the answer to a query is malformed: {error}") from error
+
+    # asyncpg sends each query by one of these methods.
+
+    async def prepare(self, *args: Any, **options: Any) -> Any:
+        return await self._rows(super().prepare(*args, **options))
+
+    async def bind_execute(self, *args: Any, **options: Any) -> Any:
+        return await self._rows(super().bind_execute(*args, **options))
+
+    async def query(self, *args: Any, **options: Any) -> Any:
+        return await self._rows(super().query(*args, **options))
+
+    async def copy_in(self, *args: Any, **options: Any) -> Any:
+        return await self._answer(super().copy_in(*args, **options))
+
+    async def copy_out(self, statement: str, sink: Callable[[bytes], Awaitable[None]], timeout: float | None) -> Any:
+        async def counted(data: bytes) -> None:
+            self._answered = 0
+            await sink(data)
+
+        return await self._answer(super().copy_out(statement, counted, timeout), COPY_BYTES_MAX)
+
+
+def install() -> None:
+    """Makes `asyncpg.connect` use the guard."""
+    asyncpg.protocol.Protocol = GuardedProtocol
