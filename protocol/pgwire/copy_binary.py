@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from protocol.columnar.buffers import starts_of
 from protocol.pgwire.binary_columns import fixed_column
-from protocol.pgwire.copy_errors import Place, bad_file
+from protocol.pgwire.copy_errors import Part, Place, bad_file
 from protocol.pgwire.copy_options import Columns
 from protocol.pgwire.decode import BadValue, parse_binary_column
 from protocol.pgwire.errors import PgError
@@ -29,6 +30,7 @@ class Binary:
         self._ended = False
         self._line = 0
         self._row_dtype = _equal_row_dtype(columns)
+        self.parts: list[Part] = []
 
     def read(self, data: bytes, *, final: bool) -> tuple[list[list[pa.Array]], int]:
         position = 0
@@ -47,6 +49,10 @@ class Binary:
         if self._ended and position < len(data):
             raise self._where.at(bad_file("received copy data after EOF marker"), self._line + 1)
         return tables, position
+
+    def at_row(self, error: PgError, row: int, parts: Sequence[Part]) -> PgError:
+        """`error` with the CONTEXT of a row, which is its number."""
+        return self._where.at(error, row + 1)
 
     def _read_header(self, data: bytes) -> int:
         if data[:11] != _SIGNATURE:

@@ -8,6 +8,19 @@ from protocol.pgwire.errors import PgError, SqlState
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Complete records of text or CSV, whose first row has the number `row`, from 0.
+
+    `line`: the number of the line before them. `end_of_line`: that of the lines before them, b"" if there are none.
+    """
+
+    row: int
+    data: bytes
+    line: int
+    end_of_line: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Builds CONTEXT lines as CopyFromErrorCallback() does."""
 
@@ -27,6 +40,6 @@ def quoted(value: str | None) -> str:
     return f': "{value}"' if len(data) <= 100 else f': "{data[:100].decode(errors="ignore")}..."'
 
 
-def bad_file(message: str, hint: str | None = None) -> PgError:
+def bad_file(message: str, hint: str | None = None, detail: str | None = None) -> PgError:
     """PgError 22P04 (bad_copy_file_format)."""
-    return PgError(SqlState.BAD_COPY_FILE_FORMAT, message, hint=hint)
+    return PgError(SqlState.BAD_COPY_FILE_FORMAT, message, hint=hint, detail=detail)

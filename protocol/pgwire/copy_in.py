@@ -11,11 +11,12 @@ Errors are PgError with PostgreSQL's message, code and CONTEXT line.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from protocol.pgwire.copy_binary import Binary
+from protocol.pgwire.copy_errors import Part
 from protocol.pgwire.copy_options import Columns, CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
@@ -29,8 +30,9 @@ RECORD_BYTES_MAX = 64 << 20  # as a message. About four times as much memory is 
 class CopyDecoder:
     """Decodes one COPY. `columns` are names and types of the column list, `relation` is the table's name in CONTEXT.
 
-    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes. `checkpoint` is called
-    every few milliseconds, and may raise.
+    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes. With the option DEFAULT,
+    as many columns named d0, d1, ... follow, which are true where the default takes the place of a value; `defaulted`
+    are the numbers of the columns that have a default. `checkpoint` is called every few milliseconds, and may raise.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class CopyDecoder:
         timezone: str = "UTC",
         style: InputStyle = DEFAULT_INPUT,
         checkpoint: Callable[[], None] = lambda: None,
+        defaulted: frozenset[int] = frozenset(),
     ) -> None:
         if not columns:
             raise PgError(
@@ -53,8 +56,11 @@ class CopyDecoder:
         self._reader: Lines | Binary = (
             Binary(self._columns, relation)
             if options.is_binary
-            else Lines(self._columns, options, relation, timezone, style, checkpoint)
+            else Lines(self._columns, options, relation, timezone, style, checkpoint, defaulted)
         )
+        self._names = [f"c{index}" for index in range(len(columns))]
+        if options.default is not None:
+            self._names += [f"d{index}" for index in range(len(columns))]
         self._pending: list[bytes] = []
         self.gathered = 0
         """The bytes that are not decoded yet."""
@@ -70,8 +76,18 @@ class CopyDecoder:
         """The remaining batches, at CopyDone. Raises PgError as `feed` does."""
         return self._decode(final=True)
 
+    @property
+    def parts(self) -> list[Part]:
+        """The data of the batches of the last call, for `at_row`."""
+        return self._reader.parts
+
+    def at_row(self, error: PgError, row: int, parts: Sequence[Part]) -> PgError:
+        """`error` with the CONTEXT of a row of the batches, counted from 0. `parts`: of the call that returned it."""
+        return self._reader.at_row(error, row, parts)
+
     def _decode(self, *, final: bool) -> list[pa.RecordBatch]:
         data = b"".join(self._pending)
+        self._reader.parts = []
         tables, used = self._reader.read(data, final=final)
         rest = data[used:]
         if len(rest) > RECORD_BYTES_MAX:
@@ -80,6 +96,5 @@ class CopyDecoder:
         # An incomplete record is scanned again only after its size has doubled: scanning stays linear.
         self._pending, self.gathered = [rest], len(rest)
         self._due = min(len(rest) + max(GATHER_BYTES, len(rest)), RECORD_BYTES_MAX + GATHER_BYTES)
-        names = [f"c{index}" for index in range(len(self._columns))]
-        batches = (pa.record_batch(arrays, names) for arrays in tables if len(arrays[0]))
+        batches = (pa.record_batch(arrays, self._names) for arrays in tables if len(arrays[0]))
         return [batch.slice(start, BATCH_ROWS) for batch in batches for start in range(0, batch.num_rows, BATCH_ROWS)]

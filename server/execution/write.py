@@ -18,6 +18,7 @@ from catalog import updates
 from catalog.log import Payload
 from catalog.objects import DerivedRelation, ObjectId, Table, Timestamp
 from catalog.roles import Privilege
+from protocol.pgwire.copy_errors import Part
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -30,7 +31,7 @@ from server.execution.ddl.define import change_catalog
 from server.execution.ddl.sequences import restarted
 from server.execution.insert_on_conflict import insert_on_conflict
 from server.execution.planning import default_values
-from server.execution.row_rules import check_rows, with_generated
+from server.execution.row_rules import check_rows, first_violation, with_generated
 from server.execution.second_digits import rounded_seconds
 from server.execution.select import (
     RepeatedRow,
@@ -44,7 +45,7 @@ from server.execution.select import (
 )
 from server.runtime.offload import in_decoding_thread
 from server.runtime.trace import step
-from server.session_state.constraints import check_not_null, check_violation
+from server.session_state.constraints import check_not_null, check_violation, first_null, null_violation
 from server.session_state.context import Context
 from server.session_state.key_checks import check_keys, check_row_keys, load_keys
 from server.session_state.results import Result, TableRows
@@ -54,7 +55,7 @@ from server.sql.constant import Bindings, NotCheap
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import rules_of, violated
-from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_insert
+from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_defaults
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
@@ -358,8 +359,9 @@ class CopyIn:
         defaults: RepeatedRow | None,
         decoder: CopyDecoder,
     ) -> None:
-        """`positions`: table column numbers of the input's columns. `defaults` None: every column is copied."""
+        """`positions`: table column numbers of the input's columns. `defaults`: those of the other columns, if any."""
         self._defaults = defaults
+        self._defaults_of: dict[int, RepeatedRow] = {}  # of columns with the marker of the option DEFAULT
         self._context = context
         self._table = table
         self._positions = positions
@@ -367,6 +369,7 @@ class CopyIn:
         self._batches: list[pa.RecordBatch] = []
         self._rules = rules_of(table, context.plan_context())
         self._unchecked: list[pa.RecordBatch] = []
+        self._parts: list[Part] = []  # of the data of the unchecked rows
         self._bytes = 0
         self._rows = 0
         self._payloads: list[Payload] = []
@@ -408,14 +411,12 @@ class CopyIn:
             self._context.coordinator.log.discard(payload)
 
     async def _take(self, batches: list[pa.RecordBatch]) -> None:
+        self._parts += self._decoder.parts
         for batch in batches:
             rows = await self._complete(batch)
+            self._unchecked.append(rows)
             self._rows += rows.num_rows
-            if self._rules is None:
-                self._add(rows)
-            else:
-                self._unchecked.append(rows)
-        if sum(batch.nbytes for batch in self._unchecked) > CHECK_BYTES:
+        if self._rules is None or sum(batch.nbytes for batch in self._unchecked) > CHECK_BYTES:
             await self._check()
         if self._bytes > COPY_CHUNK_BYTES:
             batches, self._batches, self._bytes = self._batches, [], 0
@@ -424,18 +425,33 @@ class CopyIn:
 
     async def _check(self) -> None:
         """Computes the generated columns of the unchecked rows, and checks and adds these rows."""
-        if self._rules is None or not self._unchecked:
+        if not self._unchecked:
             return
-        rows, self._unchecked = pa.Table.from_batches(self._unchecked), []
-        rows = await with_generated(self._context, self._rules, rows)
-        for batch in rows.combine_chunks().to_batches():
-            self._add(batch)
-        await check_rows(self._context, self._table, self._rules, rows, self._positions)
+        batches, self._unchecked = self._unchecked, []
+        rows = pa.Table.from_batches(batches)
+        if self._rules is not None:
+            rows = await with_generated(self._context, self._rules, rows)
+            batches = rows.combine_chunks().to_batches()
+        await self._check_rows(rows)
+        self._parts = []
+        self._batches += batches
+        self._bytes += sum(batch.nbytes for batch in batches)
 
-    def _add(self, rows: pa.RecordBatch) -> None:
-        check_not_null(self._context, self._table, pa.Table.from_batches([rows]), self._positions)
-        self._batches.append(rows)
-        self._bytes += rows.nbytes
+    async def _check_rows(self, rows: pa.Table) -> None:
+        """PgError 23502 or 23514 for the first of the last decoded rows that violates a constraint."""
+        context, table = self._context, self._table
+        null = first_null(table, rows)
+        before = rows if null is None else rows.slice(0, null[0])
+        violated = None if self._rules is None else await first_violation(context, self._rules, before)
+        if violated is not None:
+            number, rule = violated
+            error = check_violation(context, table, rule, rows.slice(number, 1), self._positions)
+        elif null is not None:
+            number, column = null
+            error = null_violation(context, table, column, rows.slice(number, 1), self._positions)
+        else:
+            return
+        raise self._decoder.at_row(error, self._rows - rows.num_rows + number, self._parts)
 
     async def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in order. Columns that are not copied contain their defaults."""
@@ -444,7 +460,7 @@ class CopyIn:
         columns = []
         for number, type in enumerate(schema.types):
             if number in self._positions:
-                values = batch.column(self._positions.index(number))
+                values = await self._with_defaults(batch, number)
                 digits = digits_of(self._table.columns[number])
                 columns.append(values if digits is None else rounded_seconds(values, digits))
             else:
@@ -452,19 +468,31 @@ class CopyIn:
                 columns.append(pa.concat_arrays(others.column(number).cast(type).chunks))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    async def _with_defaults(self, batch: pa.RecordBatch, number: int) -> pa.Array:
+        """The values of a column of the table, with its default where the data has the marker of the option DEFAULT."""
+        width, index = len(self._positions), self._positions.index(number)
+        values = batch.column(index)
+        if batch.num_columns == width or not (count := batch.column(width + index).true_count):
+            return values
+        if number not in self._defaults_of:
+            self._defaults_of[number] = await _defaults(self._context, self._table, frozenset((number,)))
+        defaults = (await self._defaults_of[number].rows(count)).column(number).cast(values.type).combine_chunks()
+        marked = batch.column(width + index).to_numpy(zero_copy_only=False)
+        places = np.where(marked, len(values) + np.cumsum(marked) - 1, np.arange(len(values)))
+        return pa.concat_arrays([values, defaults]).take(pa.array(places))
+
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
     """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
     privileges.require_columns(context.state, context.role, table.id, Privilege.INSERT, positions)
     await context.enter(Mode.WRITE, "COPY FROM")
-    return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
+    others = frozenset(range(len(table.columns))).difference(positions)
+    return CopyIn(context, table, positions, await _defaults(context, table, others) if others else None, decoder)
 
 
-async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> RepeatedRow | None:
-    """The row of INSERT ... DEFAULT VALUES. None if every column is copied."""
-    if len(positions) == len(table.columns):
-        return None
-    return await repeated_row(context, plan_insert(default_values(table), context.plan_context()).query)
+async def _defaults(context: Context, table: Table, numbers: frozenset[int]) -> RepeatedRow:
+    """The defaults of these columns, and NULL in the others."""
+    return await repeated_row(context, plan_defaults(default_values(table), numbers, context.plan_context()))
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:

@@ -30,22 +30,37 @@ class Reader(Protocol):
 
 
 def check_not_null(reader: Reader, table: Table, rows: pa.Table, given: Iterable[int]) -> None:
-    """PgError 23502, in PostgreSQL's words, if a NOT NULL column has a NULL. The columns of `rows` are c0, c1, ...
+    """PgError 23502 for the first of the rows with a NULL in a NOT NULL column. The columns of `rows` are c0, c1, ...
 
     `given`: the numbers of the columns to which the statement gives values.
     """
-    for index, column in enumerate(table.columns):
-        values = rows.column(index)
+    found = first_null(table, rows)
+    if found is not None:
+        row, column = found
+        raise null_violation(reader, table, column, rows.slice(row, 1), given)
+
+
+def first_null(table: Table, rows: pa.Table) -> tuple[int, int] | None:
+    """The numbers of the first row with a NULL in a NOT NULL column, and of its first such column."""
+    found = []
+    for number, column in enumerate(table.columns):
+        values = rows.column(number)
         if not column.nullable and values.null_count:
-            bad = rows.slice(pc.index(values.is_null(), True).as_py(), 1)
-            raise PgError(
-                SqlState.NOT_NULL_VIOLATION,
-                f'null value in column "{column.name}" of relation "{table.name}" violates not-null constraint',
-                detail=_failing_row(reader, table, bad, given),
-                schema_name=reader.state.schemas[table.schema_id].name,
-                table_name=table.name,
-                column_name=column.name,
-            )
+            found.append((pc.index(values.is_null(), True).as_py(), number))
+    return min(found, default=None)
+
+
+def null_violation(reader: Reader, table: Table, number: int, row: pa.Table, given: Iterable[int]) -> PgError:
+    """The error for a row with a NULL in a NOT NULL column, in PostgreSQL's words. `given`: as in `check_not_null`."""
+    column = table.columns[number]
+    return PgError(
+        SqlState.NOT_NULL_VIOLATION,
+        f'null value in column "{column.name}" of relation "{table.name}" violates not-null constraint',
+        detail=_failing_row(reader, table, row, given),
+        schema_name=reader.state.schemas[table.schema_id].name,
+        table_name=table.name,
+        column_name=column.name,
+    )
 
 
 def check_violation(reader: Reader, table: Table, rule: Rule, row: pa.Table, given: Iterable[int]) -> PgError:
