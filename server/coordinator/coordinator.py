@@ -32,6 +32,7 @@ from catalog.objects import (
     Sequence,
     Table,
     Timestamp,
+    View,
     WrittenCollection,
     is_temporary,
     temporary_schema_name,
@@ -335,8 +336,9 @@ class Coordinator:
             self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
-            if _access(before) != _access(self.state):
-                for check in list(self.activity.privilege_checks.values()):
+            dropped = before.items.keys() - self.state.items.keys()
+            if _access(before) != _access(self.state) or any(isinstance(before.items[id], View) for id in dropped):
+                for check in list(self.activity.subscription_checks.values()):
                     check()
         self.system_tables.closed(time)
         if written:
