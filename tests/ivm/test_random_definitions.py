@@ -20,9 +20,8 @@ import psycopg
 import pytest
 
 from server.spark.engine import SparkEngine
-from tests.examples import seeds
 from tests.fix_postgres import own_schema
-from tests.fix_server import ServerProcess, ServerThread
+from tests.fix_server import ServerThread
 from tests.ivm.both_servers import closed_time
 from tests.ivm.follower import Follower, expected, fault
 from tests.sql.answers import Answer
@@ -303,11 +302,6 @@ def in_process(directory: Path, engine: SparkEngine) -> tuple[str, Callable[[], 
     return server.dsn(), server.stop
 
 
-def killed(directory: Path) -> tuple[str, Callable[[], object]]:
-    server = ServerProcess(directory, "--spark-master", "local[1]")
-    return server.dsn, server.kill
-
-
 @pytest.mark.ivm
 @pytest.mark.timeout(900 * FACTOR)
 def test_random_definitions(engine: SparkEngine, postgres: str, tmp_path: Path) -> None:
@@ -323,13 +317,3 @@ def test_random_definitions(engine: SparkEngine, postgres: str, tmp_path: Path) 
     print(f"{compared} results compared")
     assert not faults, f"{len(faults)} histories differ\n" + "\n\n".join(faults)
     assert compared > 50 * FACTOR
-
-
-@pytest.mark.crash
-@pytest.mark.timeout(600 * FACTOR)
-@pytest.mark.parametrize("seed", seeds(1))
-def test_random_definitions_survive_kills(postgres: str, tmp_path: Path, seed: int) -> None:
-    with own_schema(postgres, "killed_definitions") as oracle:
-        wrong, compared = asyncio.run(run(partial(killed, tmp_path / "data"), 0.3, oracle, seed))
-    assert wrong is None, wrong
-    assert compared > 50
