@@ -27,6 +27,6 @@ def quoted(value: str | None) -> str:
     return f': "{value}"' if len(data) <= 100 else f': "{data[:100].decode(errors="ignore")}..."'
 
 
-def bad_file(message: str, hint: str | None = None) -> PgError:
+def bad_file(message: str, hint: str | None = None, detail: str | None = None) -> PgError:
     """PgError 22P04 (bad_copy_file_format)."""
-    return PgError(SqlState.BAD_COPY_FILE_FORMAT, message, hint=hint)
+    return PgError(SqlState.BAD_COPY_FILE_FORMAT, message, hint=hint, detail=detail)

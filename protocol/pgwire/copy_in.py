@@ -35,8 +35,9 @@ def record_too_long() -> PgError:
 class CopyDecoder:
     """Decodes one COPY. `columns` are names and types of the column list, `relation` is the table's name in CONTEXT.
 
-    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes. `checkpoint` is called
-    every few milliseconds, and may raise.
+    The columns of the batches are named c0, c1, ... and have the Arrow types of their PgTypes. With the option DEFAULT,
+    as many columns named d0, d1, ... follow, which are true where the default takes the place of a value; `defaulted`
+    are the numbers of the columns that have a default. `checkpoint` is called every few milliseconds, and may raise.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class CopyDecoder:
         timezone: str = "UTC",
         style: InputStyle = DEFAULT_INPUT,
         checkpoint: Callable[[], None] = lambda: None,
+        defaulted: frozenset[int] = frozenset(),
     ) -> None:
         if not columns:
             raise PgError(
@@ -59,8 +61,11 @@ class CopyDecoder:
         self._reader: Lines | Binary = (
             Binary(self._columns, relation)
             if options.is_binary
-            else Lines(self._columns, options, relation, timezone, style, checkpoint)
+            else Lines(self._columns, options, relation, timezone, style, checkpoint, defaulted)
         )
+        self._names = [f"c{index}" for index in range(len(columns))]
+        if options.default is not None:
+            self._names += [f"d{index}" for index in range(len(columns))]
         self._pending: list[bytes] = []
         self.gathered = 0
         """The bytes that are not decoded yet."""
@@ -89,6 +94,5 @@ class CopyDecoder:
         # An incomplete record is scanned again only after its size has doubled: scanning stays linear.
         self._pending, self.gathered = [rest], len(rest)
         self._due = min(len(rest) + max(GATHER_BYTES, len(rest)), RECORD_BYTES_MAX + GATHER_BYTES)
-        names = [f"c{index}" for index in range(len(self._columns))]
-        batches = (pa.record_batch(arrays, names) for arrays in tables if len(arrays[0]))
+        batches = (pa.record_batch(arrays, self._names) for arrays in tables if len(arrays[0]))
         return [batch.slice(start, BATCH_ROWS) for batch in batches for start in range(0, batch.num_rows, BATCH_ROWS)]

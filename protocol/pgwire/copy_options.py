@@ -42,7 +42,8 @@ ALL_COLUMNS = ("*",)
 class CopyOptions:
     """The options of one COPY. Column lists contain names, or are `ALL_COLUMNS` for `*`.
 
-    `delimiter`, `quote` and `escape` are one byte each, as str; `null` is the text that represents NULL.
+    `delimiter`, `quote` and `escape` are one byte each, as str; `null` is the text that represents NULL, and `default`,
+    if it is given, the text that represents the default of the column.
     """
 
     format: CopyFormat = CopyFormat.TEXT
@@ -54,6 +55,7 @@ class CopyOptions:
     force_quote: tuple[str, ...] = ()
     force_not_null: tuple[str, ...] = ()
     force_null: tuple[str, ...] = ()
+    default: str | None = None
 
     @classmethod
     def csv(cls, **fields: Any) -> CopyOptions:
@@ -165,6 +167,7 @@ _READERS: Mapping[str, Callable[[str, OptionValue], object]] = {
     "freeze": _boolean,
     "delimiter": _text,
     "null": _text,
+    "default": _text,
     "header": _header,
     "quote": _text,
     "escape": _text,
@@ -179,11 +182,12 @@ def _checked(given: dict[str, Any], reading: bool) -> CopyOptions:
     """ProcessCopyOptions() after its loop. The checks have the same order, so that the same error is reported first."""
     format_ = given.get("format", CopyFormat.TEXT)
     is_csv, is_binary = format_ is CopyFormat.CSV, format_ is CopyFormat.BINARY
-    for name in ("delimiter", "null"):
+    for name in ("delimiter", "null", "default"):
         if is_binary and name in given:
             raise PgError(SqlState.SYNTAX_ERROR, f"cannot specify {name.upper()} in BINARY mode")
     delimiter = given.get("delimiter", "," if is_csv else "\t")
     null = given.get("null", "" if is_csv else "\\N")
+    default = given.get("default")
     header = given.get("header", Header.NONE)
     quote = given.get("quote", '"')
     escape = given.get("escape", quote)
@@ -192,11 +196,12 @@ def _checked(given: dict[str, Any], reading: bool) -> CopyOptions:
     _refuse_unless(
         delimiter not in "\r\n", "COPY delimiter cannot be newline or carriage return", SqlState.INVALID_PARAMETER_VALUE
     )
-    _refuse_unless(
-        "\r" not in null and "\n" not in null,
-        "COPY null representation cannot use newline or carriage return",
-        SqlState.INVALID_PARAMETER_VALUE,
-    )
+    for name, text in (("null", null), ("default", default or "")):
+        _refuse_unless(
+            "\r" not in text and "\n" not in text,
+            f"COPY {name} representation cannot use newline or carriage return",
+            SqlState.INVALID_PARAMETER_VALUE,
+        )
     _refuse_unless(
         is_csv or delimiter not in "\\.abcdefghijklmnopqrstuvwxyz0123456789",
         f'COPY delimiter cannot be "{delimiter}"',
@@ -219,8 +224,15 @@ def _checked(given: dict[str, Any], reading: bool) -> CopyOptions:
         _refuse_unless(reads == reading or name not in given, f"COPY {words} only available using {direction}")
     _refuse_unless(delimiter not in null, "COPY delimiter must not appear in the NULL specification")
     _refuse_unless(not is_csv or quote not in null, "CSV quote character must not appear in the NULL specification")
+    if default is not None:
+        _refuse_unless(reading, "COPY DEFAULT only available using COPY FROM")
+        _refuse_unless(delimiter not in default, "COPY delimiter must not appear in the DEFAULT specification")
+        _refuse_unless(
+            not is_csv or quote not in default, "CSV quote character must not appear in the DEFAULT specification"
+        )
+        _refuse_unless(null != default, "NULL specification and DEFAULT specification cannot be the same")
     lists = {name: given.get(name, ()) for name in ("force_quote", "force_not_null", "force_null")}
-    return CopyOptions(format_, delimiter, null, header, quote, escape, **lists)
+    return CopyOptions(format_, delimiter, null, header, quote, escape, **lists, default=default)
 
 
 def _one_byte(text: str) -> bool:

@@ -35,6 +35,12 @@ WINDOW = 1 << 18
 PARTS_MAX = 4_096
 
 
+class _DefaultMarker(str):
+    """A field that represents the default of its column (option DEFAULT)."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class _Record:
     line: int
@@ -43,7 +49,10 @@ class _Record:
 
 
 class Lines:
-    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed."""
+    """Reader of text and csv. `read` returns lists of column arrays and the number of bytes consumed.
+
+    With the option DEFAULT, as many arrays follow, which are true where a field is the marker.
+    """
 
     def __init__(
         self,
@@ -53,9 +62,10 @@ class Lines:
         timezone: str,
         style: InputStyle = DEFAULT_INPUT,
         checkpoint: Callable[[], None] = lambda: None,
+        defaulted: frozenset[int] = frozenset(),
     ) -> None:
         self._columns, self._options, self._timezone = columns, options, timezone
-        self._style, self._checkpoint = style, checkpoint
+        self._style, self._checkpoint, self._defaulted = style, checkpoint, defaulted
         self._where = Place(relation)
         names = [name for name, _ in columns]
         self._never_null = options.positions(options.force_not_null, names, relation)
@@ -108,9 +118,13 @@ class Lines:
             used = self._read_header(data, final)
             if self._header_due:
                 return [], 0
-        ordinary = self._ordinary(data[used:] if used else data, final)
+        marker = self._options.default
+        has_marker = marker is not None and marker.encode() in data
+        ordinary = None if has_marker else self._ordinary(data[used:] if used else data, final)
         if ordinary is not None:
             arrays, length = ordinary
+            if marker is not None:
+                arrays += [pa.repeat(False, len(arrays[0]))] * len(arrays)
             return [arrays], used + length
         records, used, fault = self._records(data, used, final)
         arrays = self._converted(records)  # an invalid value before the fault is reported first
@@ -271,10 +285,11 @@ class Lines:
         return bool(((escaped == self._delimiter) | (escaped == 10) | (escaped == 13)).any())
 
     def _column(self, index: int, texts: pa.Array) -> pa.Array:
+        is_null = pc.fill_null(pc.equal(texts, self._options.null), False) if index in self._null_if_quoted else None
         if index in self._never_null:
             texts = pc.fill_null(texts, self._options.null)
-        if index in self._null_if_quoted:
-            texts = pc.if_else(pc.equal(texts, self._options.null), None, texts)
+        if is_null is not None:
+            texts = pc.if_else(is_null, None, texts)
         return parse_text_column(self._columns[index][1], texts, timezone=self._timezone, style=self._style)
 
     # -- the exact reader
@@ -389,7 +404,7 @@ class Lines:
 
     def _text_fields(self, text: str) -> list[str | None]:
         """CopyReadAttributesText()."""
-        if "\\" not in text:
+        if "\\" not in text and self._options.default is None:
             texts = text.split(self._options.delimiter, len(self._columns))  # one more than columns is an error
             return [None if field == self._options.null else field for field in texts]
         if (len(text) - len(text.rstrip("\\"))) % 2:
@@ -399,12 +414,24 @@ class Lines:
         while True:
             end = self._end_of(self._text_field, text, position)
             field = text[position:end]
-            value = None if field == self._options.null else _unescape(field, self._checkpoint)
+            value = None
+            if field != self._options.null:
+                marker = self._marker(field, len(fields))
+                value = _unescape(field, self._checkpoint) if marker is None else marker
             if len(fields) <= len(self._columns):
                 fields.append(value)
             if end == len(text):
                 return fields
             position = end + 1
+
+    def _marker(self, field: str, index: int) -> _DefaultMarker | None:
+        """The field if it is the marker of the option DEFAULT. PgError 22P04 if its column has no default."""
+        if field != self._options.default or index >= len(self._columns):
+            return None
+        if index not in self._defaulted:
+            detail = f'Column "{self._columns[index][0]}" has no default value.'
+            raise bad_file("unexpected default marker in COPY data", detail=detail)
+        return _DefaultMarker(field)
 
     def _csv_fields(self, text: str) -> list[str | None]:
         """CopyReadAttributesCSV(): quotes may begin and end anywhere in a field."""
@@ -416,9 +443,14 @@ class Lines:
         saw_quote = in_quote = False
 
         def add_field(end: int) -> None:
-            if len(fields) <= len(self._columns):
-                is_null = not saw_quote and text[start:end] == options.null
-                fields.append(None if is_null else "".join(blocks + parts))
+            if len(fields) > len(self._columns):
+                return
+            field = text[start:end]
+            if not saw_quote and field == options.null:
+                fields.append(None)
+            else:
+                marker = self._marker(field, len(fields))
+                fields.append("".join(blocks + parts) if marker is None else marker)
 
         while True:
             end = self._end_of(self._csv_unmarked, text, position)
@@ -459,11 +491,16 @@ class Lines:
                 faults.append((row, given, bad_file(f'missing data for column "{name}"')))
             records = records[: row + 1]
             break
-        arrays = []
+        arrays, markers = [], []
         for index in range(width):
             whole = [r.fields[index] for r in records if index < len(r.fields)]
             try:
-                arrays.append(self._column(index, pa.array(whole, pa.string())))
+                if self._options.default is None:
+                    arrays.append(self._column(index, pa.array(whole, pa.string())))
+                else:
+                    values, marked = self._column_with_defaults(index, whole)
+                    arrays.append(values)
+                    markers.append(marked)
             except BadValue as bad:
                 faults.append((bad.row, index, bad.error))
         if faults:
@@ -471,9 +508,25 @@ class Lines:
             record = records[row]
             if 0 <= index < len(record.fields):
                 name, _ = self._columns[index]
-                raise self._where.at(error, record.line, name, quoted(record.fields[index]))
+                value = record.fields[index]
+                if value is None and index in self._never_null:
+                    value = self._options.null
+                elif value == self._options.null and index in self._null_if_quoted:
+                    value = None
+                raise self._where.at(error, record.line, name, quoted(value))
             raise self._where.at(error, record.line, shown=quoted(record.text))
-        return arrays
+        return arrays + markers
+
+    def _column_with_defaults(self, index: int, fields: list[str | None]) -> tuple[pa.Array, pa.Array]:
+        """The values of a column, NULL where the field is the marker of the default, and where it is."""
+        marked = [isinstance(field, _DefaultMarker) for field in fields]
+        rows = [row for row, is_marker in enumerate(marked) if not is_marker]
+        try:
+            values = self._column(index, pa.array([fields[row] for row in rows], pa.string()))
+        except BadValue as bad:
+            raise BadValue(rows[bad.row], bad.error) from None
+        ranks = np.cumsum(np.logical_not(marked)) - 1
+        return values.take(pa.array(ranks, mask=np.array(marked, bool))), pa.array(marked, pa.bool_())
 
     def _read_header(self, data: bytes, final: bool) -> int:
         """Reads the header line; returns the start of the next line. If it is incomplete, it is read again later."""

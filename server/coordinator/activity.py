@@ -88,9 +88,10 @@ class Activity:
     sessions_revision: int = 0
     subscriptions_revision: int = 0
     sessions_opened: int = 0
-    privilege_checks: dict[str, Callable[[], None]] = field(default_factory=dict)
-    """Checks by subscription, called when roles or privileges have changed. A check ends the subscription if its role
-    has lost a privilege."""
+    subscription_checks: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """By subscription: ends it if its role has lost a privilege or a view that it names was dropped. Called when roles,
+    privileges or views have changed.
+    """
     subscriptions_started: Counter[str] = field(default_factory=Counter)
     """The number of subscriptions that have started, by output mode."""
     configured_us: int = field(default_factory=lambda: _now_us())
@@ -129,15 +130,15 @@ class Activity:
     def subscribed(
         self, process_id: int, output: str, references: Iterable[ObjectId], check: Callable[[], None]
     ) -> Callable[[], None]:
-        """Registers a subscription. Returns the function to call when it ends. `check`: see `privilege_checks`."""
+        """Registers a subscription. Returns the function to call when it ends. `check`: see `subscription_checks`."""
         id = f"t{next(self._numbers)}"
         session = self.sessions[process_id]
         self.subscriptions[id] = SubscriptionEntry(id, session.id, output, _now_us(), tuple(sorted(references)))
-        self.privilege_checks[id] = check
+        self.subscription_checks[id] = check
         self.subscriptions_revision += 1
 
         def ended() -> None:
-            self.privilege_checks.pop(id, None)
+            self.subscription_checks.pop(id, None)
             if self.subscriptions.pop(id, None) is not None:
                 self.subscriptions_revision += 1
 

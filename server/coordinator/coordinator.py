@@ -30,6 +30,7 @@ from catalog.objects.namespaces import Schema, is_temporary, temporary_schema_na
 from catalog.objects.relations import Collection, DerivedRelation, WrittenCollection
 from catalog.objects.sequences import Sequence
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.oracle import RESERVATION_MS, Oracle
 from catalog.payloads import Payloads
 from catalog.roles import MATERIALIZE
@@ -330,8 +331,9 @@ class Coordinator:
             self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
-            if _access(before) != _access(self.state):
-                for check in list(self.activity.privilege_checks.values()):
+            dropped = before.items.keys() - self.state.items.keys()
+            if _access(before) != _access(self.state) or any(isinstance(before.items[id], View) for id in dropped):
+                for check in list(self.activity.subscription_checks.values()):
                     check()
         self.system_tables.closed(time)
         if written:

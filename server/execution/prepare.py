@@ -56,7 +56,8 @@ def prepare(
 ) -> Prepared:
     """Plans a statement. `types`: the parameter types that the client declared.
 
-    `cursors`: by name, for FETCH. `named`: prepared statements by name, for EXECUTE.
+    `cursors`: by name, for FETCH. `named`: prepared statements by name, for EXECUTE. They may be missing until FETCH or
+    EXECUTE is executed, as in PostgreSQL.
     """
     prepared = Prepared(statement, plan_key(context), declared=tuple(types))
     plan: Plan
@@ -85,17 +86,15 @@ def prepare(
                 prepared.parameters = prepare(context, inner, types).parameters
             prepared.fields = explain_fields(statement)
         case Fetch(cursor=cursor):
-            if cursor.name not in cursors:
-                raise PgError(SqlState.INVALID_CURSOR_NAME, f'cursor "{cursor.name}" does not exist')
-            prepared.fields = cursors[cursor.name].fields
+            prepared.fields = cursors[cursor.name].fields if cursor.name in cursors else None
         case Execute(name=name):
-            if name.name not in named:
-                raise PgError(SqlState.INVALID_SQL_STATEMENT_NAME, f'prepared statement "{name.name}" does not exist')
-            prepared.fields = named[name.name].fields
+            prepared.fields = named[name.name].fields if name.name in named else None
         case CopyTo():
             prepared.plan = plan_copy(context, statement)
         case _:
             pass
+    if prepared.plan is None and not prepared.parameters:  # as in PostgreSQL, values are needed for all declared types
+        prepared.parameters = tuple([type for type in types if type is not None])
     return prepared
 
 

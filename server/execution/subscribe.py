@@ -13,6 +13,7 @@ from catalog import spill, updates
 from catalog.ids import TIMESTAMP_MAX, ObjectId, Timestamp
 from catalog.objects.kinds import with_article
 from catalog.objects.relations import Collection, Relation
+from catalog.objects.views import View
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
@@ -235,7 +236,17 @@ async def _begun(context: Context, begin: _Begin) -> Subscription:
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
 
+    state = context.coordinator.state
+    views = {
+        id: ".".join(state.full_name(state.items[id])) for id in query.uses if isinstance(state.items.get(id), View)
+    }
+
     def check() -> None:
+        items = context.coordinator.state.items
+        for id, name in views.items():
+            if id not in items and query.inputs <= items.keys():  # the feed fails if an input was dropped
+                subscription.end(PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped"))
+                return
         if (error := privileges.refusal(context.coordinator.state, begin.role, query)) is not None:
             subscription.end(error)
 

@@ -57,7 +57,7 @@ from server.sql.constant import Bindings, NotCheap
 from server.sql.grammar.statements.merges import MergeAction
 from server.sql.plan import QueryPlan
 from server.sql.row_rules import rules_of, violated
-from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_insert
+from server.sql.write_plan import AddedRows, MergeColumns, WritePlan, digits_of, plan_defaults
 from server.timeline.frontiers import NotReadable
 
 RETRIES_MAX = 10
@@ -361,8 +361,9 @@ class CopyIn:
         defaults: RepeatedRow | None,
         decoder: CopyDecoder,
     ) -> None:
-        """`positions`: table column numbers of the input's columns. `defaults` None: every column is copied."""
+        """`positions`: table column numbers of the input's columns. `defaults`: those of the other columns, if any."""
         self._defaults = defaults
+        self._defaults_of: dict[int, RepeatedRow] = {}  # of columns with the marker of the option DEFAULT
         self._context = context
         self._table = table
         self._positions = positions
@@ -432,9 +433,10 @@ class CopyIn:
             return
         rows, self._unchecked = pa.Table.from_batches(self._unchecked), []
         rows = await with_generated(self._context, self._rules, rows)
-        broken, null = await first_violation(self._context, self._rules, rows), first_null(self._table, rows)
-        if broken is not None and (null is None or broken[0] < null[0]):
-            number, rule = broken
+        null = first_null(self._table, rows)
+        before = rows if null is None else rows.slice(0, null[0])
+        if (violated := await first_violation(self._context, self._rules, before)) is not None:
+            number, rule = violated
             error = check_violation(self._context, self._table, rule, rows.slice(number, 1), self._positions)
             raise self._decoder.located(error, self._added + number, shows_text=True)
         for batch in rows.combine_chunks().to_batches():
@@ -456,7 +458,7 @@ class CopyIn:
         columns = []
         for number, type in enumerate(schema.types):
             if number in self._positions:
-                values = batch.column(self._positions.index(number))
+                values = await self._with_defaults(batch, number)
                 digits = digits_of(self._table.columns[number])
                 columns.append(values if digits is None else rounded_seconds(values, digits))
             else:
@@ -464,19 +466,31 @@ class CopyIn:
                 columns.append(pa.concat_arrays(others.column(number).cast(type).chunks))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    async def _with_defaults(self, batch: pa.RecordBatch, number: int) -> pa.Array:
+        """The values of a column of the table, with its default where the data has the marker of the option DEFAULT."""
+        width, index = len(self._positions), self._positions.index(number)
+        values = batch.column(index)
+        if batch.num_columns == width or not (count := batch.column(width + index).true_count):
+            return values
+        if number not in self._defaults_of:
+            self._defaults_of[number] = await _defaults(self._context, self._table, frozenset((number,)))
+        defaults = (await self._defaults_of[number].rows(count)).column(number).cast(values.type).combine_chunks()
+        marked = batch.column(width + index).to_numpy(zero_copy_only=False)
+        places = np.where(marked, len(values) + np.cumsum(marked) - 1, np.arange(len(values)))
+        return pa.concat_arrays([values, defaults]).take(pa.array(places))
+
 
 async def copy_from(context: Context, table: Table, positions: tuple[int, ...], decoder: CopyDecoder) -> CopyIn:
     """Begins COPY table FROM STDIN. PgError 42501 if the role lacks INSERT."""
     privileges.require_columns(context.state, context.role, table.id, Privilege.INSERT, positions)
     await context.enter(Mode.WRITE, "COPY FROM")
-    return CopyIn(context, table, positions, await _defaults(context, table, positions), decoder)
+    others = frozenset(range(len(table.columns))).difference(positions)
+    return CopyIn(context, table, positions, await _defaults(context, table, others) if others else None, decoder)
 
 
-async def _defaults(context: Context, table: Table, positions: tuple[int, ...]) -> RepeatedRow | None:
-    """The row of INSERT ... DEFAULT VALUES. None if every column is copied."""
-    if len(positions) == len(table.columns):
-        return None
-    return await repeated_row(context, plan_insert(default_values(table), context.plan_context()).query)
+async def _defaults(context: Context, table: Table, numbers: frozenset[int]) -> RepeatedRow:
+    """The defaults of these columns, and NULL in the others."""
+    return await repeated_row(context, plan_defaults(default_values(table), numbers, context.plan_context()))
 
 
 def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> Table:

@@ -136,6 +136,7 @@ async def copy_from(context: Context, sender: Sender, arrival: asyncio.Event, st
             timezone=context.settings["TimeZone"],
             style=context.settings.input_style,
             checkpoint=checkpoint,
+            defaulted=frozenset(n for n, i in enumerate(positions) if table.columns[i].effective_default is not None),
         ),
     )
     format = 1 if options.is_binary else 0

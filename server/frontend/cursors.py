@@ -153,6 +153,8 @@ class Cursors:
             raise cursor.failure
         if cursor.result is None:
             inner = cursor.prepared.statement
+            if not cursor.cursor and (cursor.prepared.fields is None or isinstance(inner, s.Fetch | s.CopyTo)):
+                raise _cannot_be_run(name)
             await offload("" if inner is None else inner.text, self.plan, cursor)
             cursor.result = await self._execute(cursor.prepared, cursor.parameters)
         elif (
@@ -170,9 +172,12 @@ class Cursors:
         try:
             yield
         except PgError:
-            message = f'portal "{name}" cannot be run'
-            self._portals.cursor(name).failure = PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            self._portals.cursor(name).failure = _cannot_be_run(name)
             raise
+
+
+def _cannot_be_run(name: str) -> PgError:
+    return PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, f'portal "{name}" cannot be run')
 
 
 def _check_forward(direction: Direction) -> None:

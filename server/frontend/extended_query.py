@@ -63,6 +63,8 @@ class ExtendedQuery:
     def parse(self, message: Parse) -> Work | None:
         self._context.query.begin(message.text)
         self._dispatcher.statements.check_unused(message.name)
+        if not message.name:
+            self._dispatcher.drop_unnamed_statement()  # as in PostgreSQL, also if Parse fails
         prepared = None
         if not self._context.transaction.failed:
             prepared = self._cache.plan(self._context, message.text, message.parameter_oids)
@@ -89,8 +91,6 @@ class ExtendedQuery:
         return prepared
 
     def _put_statement(self, message: Parse, prepared: Prepared) -> None:
-        if not message.name:
-            self._dispatcher.drop_unnamed_statement()
         self._dispatcher.statements.put(message.name, prepared)
         self._connection.send_encoded(_PARSE_COMPLETE)
 
@@ -172,7 +172,7 @@ class ExtendedQuery:
         portal = None if message.kind == "S" else self._dispatcher.portals.get(message.name)
         prepared = self._dispatcher.statements.get(message.name) if portal is None else portal.prepared
         if isinstance(prepared.statement, s.Fetch):
-            return self._dispatcher.portals.cursor(prepared.statement.cursor.name)
+            return self._dispatcher.portals.find(prepared.statement.cursor.name)
         return portal
 
     def _describe(self, message: Describe) -> None:
@@ -191,8 +191,9 @@ class ExtendedQuery:
         self._connection.send(prepared.description([0] * len(prepared.fields or ())))
 
     def _cursor_fields(self, fetch: s.Fetch) -> tuple[Field, ...] | None:
-        """The columns that FETCH returns."""
-        return self._dispatcher.portals.cursor(fetch.cursor.name).prepared.fields
+        """The columns that FETCH returns; None if there is no such cursor yet."""
+        cursor = self._dispatcher.portals.find(fetch.cursor.name)
+        return None if cursor is None else cursor.prepared.fields
 
     # -- Execute and Close --------------------------------------------------------------------------------------
 

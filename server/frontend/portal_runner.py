@@ -49,6 +49,11 @@ class PortalRunner:
             sender.connection.send(EmptyQueryResponse())
             return
         self._dispatcher.transactions.check_not_failed(statement)
+        returns_rows = portal.prepared.fields is not None or (
+            portal.result is not None and portal.result.rows is not None
+        )
+        if portal.done and not returns_rows:
+            raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, f'portal "{portal.name}" cannot be run')
         is_first_run = portal.result is None
         if portal.result is None:
             self._row_format.check(statement)
@@ -67,8 +72,6 @@ class PortalRunner:
                 case _:
                     portal.result = await self._execute(portal, describe=describe)
             sender.send_notices(context.notices)
-        elif portal.done and isinstance(statement, s.Declare | s.CloseCursor | s.Move):
-            raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, 'portal "" cannot be run')
         rows = portal.result.rows
         if rows is None:
             portal.done = True

@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 def check_not_null(reader: Reader, table: Table, rows: pa.Table, given: Iterable[int]) -> None:
-    """PgError 23502, in PostgreSQL's words, if a NOT NULL column has a NULL. The columns of `rows` are c0, c1, ...
+    """PgError 23502 for the first of the rows with a NULL in a NOT NULL column. The columns of `rows` are c0, c1, ...
 
     `given`: the numbers of the columns to which the statement gives values.
     """

@@ -48,6 +48,7 @@ class Portal:
     """The size of the name and the parameters while the portal is open; 0 for the unnamed portal."""
     rows_bytes: int = 0
     """The size of the rows that the portal keeps in memory between two statements."""
+    name: str = ""
     text: str = ""
     """The DECLARE statement of a cursor."""
     scroll: bool = False
@@ -60,7 +61,10 @@ class Portal:
         return self.cursor and self.prepared.plan is None and self.prepared.fields is None
 
     def column_formats(self) -> list[int]:
-        """Returns one format per column. 08P01 if Bind specified another number of them, 22023 if one is not 0 or 1."""
+        """Returns one format per column. 08P01 if Bind specified another number of them, 22023 if one is not 0 or 1.
+
+        As in PostgreSQL, a statement that returns no rows ignores the formats.
+        """
         if self._formats is not None:
             return self._formats
         for format in self.formats:
@@ -69,12 +73,12 @@ class Portal:
         fields = self.prepared.fields
         if self.result is not None and self.result.rows is not None:
             fields = self.result.rows.fields  # of a FETCH that was bound before its cursor was planned
-        count = len(fields or ())
+        if fields is None:
+            return []
+        count = len(fields)
         if len(self.formats) <= 1:
-            formats = [self.formats[0] if self.formats else 0] * count
-            if fields is not None:
-                self._formats = formats
-            return formats
+            self._formats = [self.formats[0] if self.formats else 0] * count
+            return self._formats
         if len(self.formats) != count:
             raise PgError(
                 SqlState.PROTOCOL_VIOLATION,
@@ -122,6 +126,7 @@ class Portals:
         """
         self.check_unused(name)
         self.close(name)
+        portal.name = name
         if name:
             portal.kept_bytes = PORTAL_BYTES_MIN + len(name) + size_of(portal.parameters) + len(portal.text)
             portal.created_us = time.time_ns() // 1_000

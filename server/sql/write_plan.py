@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -132,6 +132,11 @@ def plan_insert(statement: Insert, context: PlanContext, parameter_types: Sequen
     return _plan_literals(statement, statement.rows, context)
 
 
+def plan_defaults(statement: Insert, numbers: Set[int], context: PlanContext) -> QueryPlan:
+    """The query of one row of the table: the defaults of the columns with these numbers, and NULL in all others."""
+    return reject_deep_nesting(lambda: WritePlanner(statement, context, ()).defaults(statement, numbers))
+
+
 def plan_update(statement: Update, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
     """Plans an UPDATE; RETURNING is over the new row."""
     return reject_deep_nesting(lambda: WritePlanner(statement, context, parameter_types).update(statement))
@@ -229,6 +234,14 @@ class WritePlanner:
         if statement.conflict is not None:
             return self._with_conflict(statement, statement.conflict, table, relation)
         return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
+
+    def defaults(self, statement: Insert, numbers: Set[int]) -> QueryPlan:
+        table = self._table(statement.table, "insert into")
+        row = [
+            self._default(table, number) if number in numbers else Literal(None, parse_type(column.type))
+            for number, column in enumerate(table.columns)
+        ]
+        return _of_table(finished_plan(self.binder, self._row(Values((), ((),)), row, table), None), table)
 
     def _with_conflict(self, statement: Insert, conflict: OnConflict, table: Table, row: Relation) -> WritePlan:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""

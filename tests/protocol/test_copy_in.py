@@ -271,6 +271,8 @@ CASES: list[tuple[Pairs, bytes]] = [
     ((("header", "match"),), b""),
     ((*CSV, ("force_null", ["b"])), b'1,"",\n'),
     ((*CSV, ("force_not_null", ["b"])), b"1,,\n"),
+    ((*CSV, ("force_not_null", ["c"])), b"1,x,\n"),
+    ((*CSV, ("force_null", ["b"]), ("force_not_null", ["b", "c"])), b'1,,2020-01-01\n2,"",2020-01-01\n3,,\n'),
     ((*CSV, ("null", "N"), ("force_null", ["b", "c"])), b'1,"N",N\n'),
     ((("delimiter", "|"), ("null", "NUL")), b"1|NUL|NUL\n2|a\tb|2020-01-01\n3|\\||NUL\n"),
     *[

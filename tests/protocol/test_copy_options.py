@@ -54,6 +54,16 @@ CASES: list[tuple[bool, list[tuple[str, OptionValue]]]] = [
     (False, [("encoding", "xx")]),
     (False, [("encoding", "UTF8")]),
     (False, [("freeze", "x")]),
+    (False, [("default", "D")]),
+    (True, [("default", "D")]),
+    (True, [("default", None)]),
+    (True, [("default", "a\r")]),
+    (True, [("default", "a|b"), ("delimiter", "|")]),
+    (True, [("default", "\\N")]),
+    (True, [("default", ""), ("format", "csv")]),
+    (True, [("default", 'a"'), ("format", "csv")]),
+    (True, [("default", "D"), ("format", "binary")]),
+    (True, [("default", "D"), ("null", "\n"), ("format", "csv"), ("quote", "D")]),
 ]
 
 

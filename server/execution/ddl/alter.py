@@ -43,22 +43,32 @@ def rename(context: Context, statement: AlterRename) -> CatalogState:
         match found:
             case Database():
                 require_create_db(context, "rename")
+                _refuse_own_name(found, new)
                 return state.with_database(replace(found, name=new))
             case Schema():
                 assert found.database_id is not None
                 privileges.require(state, context.role, found.database_id, Privilege.CREATE)
+                _refuse_own_name(found, new)
                 state = state.with_schema(replace(found, name=new))
                 for item in [item for item in state.items_in(found.id) if isinstance(item, UserType)]:
                     state = with_type(state, item)  # messages name the schema
                 return state
             case EnumType() | Domain():
                 privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
+                _refuse_own_name(found, new)
                 return with_type(state, replace(found, name=new))
             case Item():
                 privileges.require(state, context.role, found.schema_id, Privilege.CREATE)
+                _refuse_own_name(found, new)
                 return state.with_item(replace(found, name=new))
     except NameTaken as error:
         raise name_taken(error, statement.new_name.position) from None
+
+
+def _refuse_own_name(found: Database | Schema | Item, new: str) -> None:
+    """NameTaken if an object would get the name that it has, as in PostgreSQL."""
+    if found.name == new:
+        raise NameTaken(found.kind, new)
 
 
 def set_schema(context: Context, statement: AlterSchema) -> CatalogState:

@@ -171,6 +171,8 @@ def _rename(context: Context, statement: RenameRole) -> CatalogState:
     _require_manage(context, "rename", role)
     check_is_not_materialize(role, "renamed")
     try:
+        if role.name == new:
+            raise NameTaken("role", new)
         return context.state.with_role(replace(role, name=new))
     except NameTaken:
         raise PgError(SqlState.DUPLICATE_OBJECT, f'role "{new}" already exists') from None

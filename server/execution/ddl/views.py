@@ -12,15 +12,17 @@ from catalog.objects.views import MaterializedView, View
 from catalog.roles import Privilege
 from catalog.state import CatalogState, InUse, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
+from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.execution.ddl.columns import check_columns, check_types
-from server.execution.ddl.named_objects import in_use, refuse_system_table, unless_exists
+from server.execution.ddl.named_objects import check_kind, in_use, refuse_system_table, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import system_table_in
 from server.session_state.context import Context
 from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Ident, Query
 from server.sql.grammar.statements.views import CreateMaterializedView, CreateView
 from server.sql.plan import QueryPlan, plan_query
@@ -42,6 +44,9 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
     if replaced is not None:
         privileges.require_owner(state, context.role, replaced)
         refuse_system_table(replaced)
+        check_kind(replaced, ObjectKind.MATERIALIZED_VIEW if materialized else ObjectKind.VIEW)
+        if isinstance(replaced, View):
+            _check_replaced_columns(replaced.columns, columns)
         try:
             state = state.without_item(replaced.id)
         except InUse as error:
@@ -61,6 +66,20 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
     return _with_rights_of(replaced, context.state, state, id) if replaced is not None else state
+
+
+def _check_replaced_columns(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
+    """PgError 42P16 unless the new columns of a view begin with the old ones, as in PostgreSQL."""
+    state = SqlState.INVALID_TABLE_DEFINITION
+    if len(new) < len(old):
+        raise PgError(state, "cannot drop columns from view")
+    for before, after in zip(old, new, strict=False):
+        if before.name != after.name:
+            hint = "Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."
+            raise PgError(state, f'cannot change name of view column "{before.name}" to "{after.name}"', hint=hint)
+        if before.type != after.type:
+            types = f"from {parse_type(before.type).display} to {parse_type(after.type).display}"
+            raise PgError(state, f'cannot change data type of view column "{before.name}" {types}')
 
 
 def _is_temporary(context: Context, statement: CreateView | CreateMaterializedView, uses: frozenset[ObjectId]) -> bool:

@@ -178,9 +178,11 @@ class Renderer(ExpressionRenderer):
     def _values(self, values: Values) -> Block:
         if not values.columns:
             return Block("" if len(values.rows) == 1 else "(SELECT 1 WHERE false)", select=None)
-        rows = ", ".join("(" + ", ".join(self.expression(cell) for cell in row) + ")" for row in values.rows)
+        rows = [", ".join(self.expression(cell) for cell in row) for row in values.rows]
         names = ", ".join(self.name(column) for column in values.columns)
-        return Block(f"(SELECT * FROM VALUES {rows} AS v({names}))")
+        if any("raise_error(" in row for row in rows):  # which Spark does not evaluate in VALUES
+            return Block(f"(SELECT stack({len(rows)}, {', '.join(rows)}) AS ({names}))")
+        return Block(f"(SELECT * FROM VALUES {', '.join(f'({row})' for row in rows)} AS v({names}))")
 
     def _series(self, series: Series) -> Block:
         start, stop, step = (self.expression(e) for e in (series.start, series.stop, series.step))
