@@ -43,9 +43,12 @@ class _DefaultMarker(str):
 
 @dataclass(slots=True)
 class _Record:
+    """`count`: the number of its fields. `fields` has one more than there are columns at most."""
+
     line: int
     text: str
     fields: list[str | None]
+    count: int
 
 
 class Lines:
@@ -313,7 +316,7 @@ class Lines:
         """Splits a line returned by `_next_line` into fields."""
         text = self._decoded(raw)
         try:
-            return _Record(self._line, text, self._csv_fields(text) if self._is_csv else self._text_fields(text))
+            return _Record(self._line, text, *(self._csv_fields(text) if self._is_csv else self._text_fields(text)))
         except PgError as error:
             raise self._where.at(error, self._line, shown=quoted(text)) from None
 
@@ -402,15 +405,16 @@ class Lines:
             message = "end-of-copy marker corrupt"
         raise self._where.at(bad_file(message), self._line)
 
-    def _text_fields(self, text: str) -> list[str | None]:
-        """CopyReadAttributesText()."""
+    def _text_fields(self, text: str) -> tuple[list[str | None], int]:
+        """CopyReadAttributesText(): `fields` and `count` of a record."""
         if "\\" not in text and self._options.default is None:
             texts = text.split(self._options.delimiter, len(self._columns))  # one more than columns is an error
-            return [None if field == self._options.null else field for field in texts]
+            fields = [None if field == self._options.null else field for field in texts]
+            return fields, text.count(self._options.delimiter) + 1
         if (len(text) - len(text.rstrip("\\"))) % 2:
             text = text[:-1]  # a trailing backslash at the end of the data is dropped
-        fields: list[str | None] = []
-        position = 0
+        fields = []
+        count = position = 0
         while True:
             end = self._end_of(self._text_field, text, position)
             field = text[position:end]
@@ -418,10 +422,11 @@ class Lines:
             if field != self._options.null:
                 marker = self._marker(field, len(fields))
                 value = _unescape(field, self._checkpoint) if marker is None else marker
-            if len(fields) <= len(self._columns):
+            count += 1
+            if count <= len(self._columns) + 1:
                 fields.append(value)
             if end == len(text):
-                return fields
+                return fields, count
             position = end + 1
 
     def _marker(self, field: str, index: int) -> _DefaultMarker | None:
@@ -433,16 +438,18 @@ class Lines:
             raise bad_file("unexpected default marker in COPY data", detail=detail)
         return _DefaultMarker(field)
 
-    def _csv_fields(self, text: str) -> list[str | None]:
-        """CopyReadAttributesCSV(): quotes may begin and end anywhere in a field."""
+    def _csv_fields(self, text: str) -> tuple[list[str | None], int]:
+        """CopyReadAttributesCSV(): `fields` and `count` of a record. Quotes may begin and end anywhere in a field."""
         options = self._options
         fields: list[str | None] = []
         blocks: list[str] = []
         parts: list[str] = []
-        start = position = 0
+        start = position = count = 0
         saw_quote = in_quote = False
 
         def add_field(end: int) -> None:
+            nonlocal count
+            count += 1
             if len(fields) > len(self._columns):
                 return
             field = text[start:end]
@@ -462,7 +469,7 @@ class Lines:
                 if in_quote:
                     raise bad_file("unterminated CSV quoted field")
                 add_field(end)
-                return fields
+                return fields, count
             mark, position = text[end], end + 1
             after = text[position : position + 1]
             if in_quote and mark == options.escape and after and after in options.escape + options.quote:
@@ -544,8 +551,8 @@ class Lines:
     def _match_header(self, record: _Record) -> None:
         names, fields = [name for name, _ in self._columns], record.fields
         error = None
-        if len(fields) != len(names):
-            error = f"wrong number of fields in header line: got {len(fields)}, expected {len(names)}"
+        if record.count != len(names):
+            error = f"wrong number of fields in header line: got {record.count}, expected {len(names)}"
         for number, (given, name) in enumerate(zip(fields, names, strict=False), start=1):
             if error is None and given != name:
                 got = f'null value ("{self._options.null}")' if given is None else f'"{given}"'

@@ -90,6 +90,7 @@ class PortalRunner:
     async def _execute(self, portal: Portal, *, describe: bool) -> Result:
         """Executes a portal. As in PostgreSQL, RowDescription precedes the error of a SELECT that has begun to run."""
         prepared, execute = portal.prepared, self._dispatcher.execute
+        portal.is_active = True
         try:
             return await self._context.described(lambda: execute(prepared, portal.parameters))
         except BaseException as error:
@@ -98,6 +99,8 @@ class PortalRunner:
             if describe and is_select and _is_runtime_error(error) and prepared.fields is not None:
                 self._sender.connection.send(row_description(prepared.fields, portal.column_formats()))
             raise
+        finally:
+            portal.is_active = False
 
     async def _send_rows(self, portal: Portal, result: Result, rows: Rows, limit: int) -> None:
         sender, style = self._sender, self._context.settings.output_style

@@ -38,6 +38,8 @@ class Portal:
     role: ObjectId | None = None
     """The role that opened the cursor. Its privileges are checked at each FETCH."""
     result: Result | None = None
+    is_active: bool = False
+    """Whether its statement is being executed. Such a portal cannot be closed by its own statement."""
     done: bool = False
     current: CurrentRows | None = None
     """The keys of the rows of a cursor that can be used in WHERE CURRENT OF."""
@@ -213,7 +215,8 @@ class Portals:
         return [*self._portals]
 
     def close_all(self) -> None:
-        for name in [*self._portals]:
+        """Closes all portals, except one whose statement does this."""
+        for name in [name for name, portal in self._portals.items() if not portal.is_active]:
             self.close(name)
 
     def roll_back(self, *, but: Set[str] = frozenset()) -> None:

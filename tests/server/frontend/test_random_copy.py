@@ -250,6 +250,8 @@ DEFAULTS: tuple[tuple[str, bytes], ...] = (
     ("COPY d (c, n) FROM STDIN (DEFAULT 'D')", b"x\t1\nx\tD\n"),
     ("COPY d (b) FROM STDIN (DEFAULT 'D', FORMAT csv, FORCE_NOT_NULL (b))", b"1\nD\n\n"),
     ("COPY d (b) FROM STDIN (DEFAULT 'D', HEADER match)", b"D\nD\n"),
+    ("COPY d (b) FROM STDIN (HEADER match)", b"b\tx\ty\tz\n1\n"),
+    ("COPY d (b) FROM STDIN (HEADER match, FORMAT csv)", b"b,x,y,z\n1\n"),
     ("COPY d (b) FROM STDIN (DEFAULT 'D')", b"D\nD\tD\n"),
     ("COPY d (e, id) FROM STDIN (DEFAULT 'D')", b"D\t100\n{3}\t101\n"),
 )

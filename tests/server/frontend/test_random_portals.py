@@ -119,6 +119,7 @@ def test_random_messages_have_the_answers_of_postgresql(postgres: str, passing_s
         )
         @example([[Parse("", "FETCH 2 FROM c"), Bind("c", ""), Execute("c"), Sync()]])
         @example([[Parse("", "DEALLOCATE ALL"), Bind("c", ""), Execute("c"), Execute("c"), Sync()]])
+        @example([[Parse("", "CLOSE ALL"), Bind("", ""), Execute(""), Execute(""), Sync()]])
         @example([[Parse("", "DELETE FROM v"), Bind("", "", (), (), (0, 1)), Execute(""), Execute(""), Sync()]])
         @example(
             [
