@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -55,13 +55,13 @@ class LogSink:
         old = rows.slice(0, 0) if stored is None else stored
         changes = await asyncio.to_thread(updates.difference, rows, old)
         if changes.num_rows:
-            await self.write(max(time, self.upper), changes)
+            await self.write([(max(time, self.upper), changes)])
         else:
             self.advance(max(Timestamp(time + 1), self.upper))
 
-    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+    async def write(self, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
         """As `Sink.write`."""
-        await self._writer.write(self._view.id, time, changes)
+        await self._writer.write(self._view.id, changes)
         self.is_new = False
 
     def advance(self, upper: Timestamp) -> None:

@@ -38,27 +38,33 @@ class LogWriter:
         self._backpressure = backpressure
         self._resting = resting
 
-    async def write(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
-        """Writes changes and the `upper` after them in one transaction. Nothing is written if the view was dropped.
+    async def write(self, id: ObjectId, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
+        """Writes changes at ascending times, and the `upper` after them, in one transaction.
+
+        Nothing is written if the view was dropped.
 
         Cancel safety: what has reached the disk has been made visible. A dataflow that is restarted continues after it.
         """
-        await to_the_end(self._write(id, time, changes))
+        await to_the_end(self._write(id, changes))
 
-    async def _write(self, id: ObjectId, time: Timestamp, changes: pa.Table) -> None:
-        upper = Timestamp(time + 1)
-        payload = await asyncio.to_thread(self._log.prepare, changes)
+    async def _write(self, id: ObjectId, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
+        upper = Timestamp(changes[-1][0] + 1)
+        payloads: list[Payload] = []
 
-        def act(tx: sqlite3.Connection) -> Batch:
+        def prepare() -> None:
+            payloads.extend(map(self._log.prepare, (table for _, table in changes)))
+
+        def act(tx: sqlite3.Connection) -> list[Batch]:
             self._log.advance_upper(tx, id, upper)
-            return self._log.insert(tx, id, time, payload)
+            return [self._log.insert(tx, id, at, own) for (at, _), own in zip(changes, payloads, strict=True)]
 
         try:
-            with self._log.discarding([payload]):
-                batch = await self._store.transaction(act)
+            with self._log.discarding(payloads):
+                await asyncio.to_thread(prepare)
+                batches = await self._store.transaction(act)
         except Dropped:
             return
-        self.written(id, upper, [(batch, payload)], are_read=True)
+        self.written(id, upper, list(zip(batches, payloads, strict=True)), are_read=True)
 
     def written(
         self, id: ObjectId, upper: Timestamp, written: Sequence[tuple[Batch, Payload]], *, are_read: bool

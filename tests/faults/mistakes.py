@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -169,9 +169,9 @@ def resume_too_early() -> None:
 def compute_late() -> None:
     write = Dataflow._write
 
-    async def late(self: Dataflow, time: Timestamp, changes: pa.Table) -> None:
-        computed = time if self.item is None else max(time, self._frontiers.least_upper(self.inputs) - 1)
-        await write(self, Timestamp(computed), changes)
+    async def late(self: Dataflow, times: Sequence[Timestamp], found: Sequence[pa.Table]) -> None:
+        last = times[-1] if self.item is None else max(times[-1], self._frontiers.least_upper(self.inputs) - 1)
+        await write(self, [*times[:-1], Timestamp(last)], found)
 
     Dataflow._write = late  # type: ignore[method-assign]
 

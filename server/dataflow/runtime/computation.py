@@ -158,9 +158,11 @@ class Ticks:
 
 async def advanced(
     computation: Computation, times: Sequence[Timestamp], present: Present, ticks: Ticks
-) -> AsyncIterator[tuple[Timestamp, pa.Table | Exception]]:
-    """Yields each time with its changes, or with the error of evaluating the query at that time. After an error, the
-    changes of the next successful time are relative to the last successful one."""
+) -> AsyncIterator[tuple[Sequence[Timestamp], list[pa.Table] | Exception]]:
+    """Yields the times of each step with the changes at each of them, or one time with the error of the query there.
+
+    After an error, the changes at the next successful time are relative to the last successful one.
+    """
     together = len(times)
     at = 0
     while at < len(times):
@@ -173,11 +175,10 @@ async def advanced(
             if len(part) > 1:
                 together = 1
                 continue
-            yield part[0], error
+            yield part, error
         else:
             ticks.add(monotonic() - begun)
-            for time, changes in zip(part, found, strict=True):
-                yield time, changes
+            yield part, found
         at += len(part)
 
 

@@ -78,8 +78,11 @@ class Sink(Protocol):
         """Makes `rows` the rows at `time`. `stored`: what `rows()` returned. Sets `upper` to at least `time + 1`."""
         ...
 
-    async def write(self, time: Timestamp, changes: pa.Table) -> None:
-        """Applies changes at `time >= upper`; at least one. Sets `upper` to `time + 1`. All or nothing."""
+    async def write(self, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
+        """Applies changes at ascending times from `upper` on; at least one at each. All or nothing.
+
+        Sets `upper` to the time after the last one.
+        """
         ...
 
     def advance(self, upper: Timestamp) -> None:
@@ -262,14 +265,14 @@ class Dataflow:
         taken = 0
         while times := self.computation.times(self.processed_upper, upper):
             taken += len(times)
-            async for time, changes in advanced(self.computation, times, self._rows, self.ticks):
-                if isinstance(changes, Exception):
+            async for step_times, found in advanced(self.computation, times, self._rows, self.ticks):
+                if isinstance(found, Exception):
                     if self.error is None:
-                        self.sink.advance(time)
-                    self._query_failed(changes, time)
+                        self.sink.advance(step_times[0])
+                    self._query_failed(found, step_times[0])
                 else:
-                    await self._write(time, changes)
-                    self._query_succeeded(time)
+                    await self._write(step_times, found)
+                    self._query_succeeded(step_times[-1])
             if self.error is None:
                 self.computation.restore_state(self._held_for_state, self._not_restored)
         self.processed_upper = upper
@@ -343,11 +346,13 @@ class Dataflow:
         assert rows is not None
         return rows
 
-    async def _write(self, time: Timestamp, changes: pa.Table) -> None:
-        if changes.num_rows:
-            await self._written(lambda: self.sink.write(time, changes))
-        else:
-            self.sink.advance(Timestamp(time + 1))
+    async def _write(self, times: Sequence[Timestamp], found: Sequence[pa.Table]) -> None:
+        """Writes the changes of a step, those at each of its times. They are written together: a lagging view would
+        otherwise wait for the disk once for each time."""
+        changes = [(time, table) for time, table in zip(times, found, strict=True) if table.num_rows]
+        if changes:
+            await self._written(lambda: self.sink.write(changes))
+        self.sink.advance(Timestamp(times[-1] + 1))
 
     async def _written(self, write: Callable[[], Awaitable[None]]) -> None:
         """Writes. Retries after an error when a frontier advances: a full disk may have room then."""

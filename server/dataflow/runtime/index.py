@@ -215,14 +215,18 @@ class IndexSink:
     async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
         """As `Sink.begin`."""
         changes = await in_thread(updates.difference, rows, rows.slice(0, 0) if stored is None else stored)
-        await self.write(time, changes)
+        await self.write([(time, changes)])
         await self._insert()  # executors probe what is in files
 
-    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+    async def write(self, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
         """As `Sink.write`. After an error of an insert, the arrangement may be incomplete: the index is replaced."""
         if self._lost:
             self._restart()
             return
+        for time, table in changes:
+            await self._write(time, table)
+
+    async def _write(self, time: Timestamp, changes: pa.Table) -> None:
         arrangement = self.arrangement or self._arranger.arrangement(self._layout.sorting, self._layout.schema, time)
         self.arrangement = arrangement
         if changes.num_rows:

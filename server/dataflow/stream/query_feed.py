@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from catalog.ids import Timestamp
@@ -40,14 +42,15 @@ class QueryFeed(Feed):
         self._accumulated = Accumulated(rows)
         self.advance(Timestamp(time + 1))
 
-    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+    async def write(self, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
         """As `Sink.write`."""
         accumulated = self._accumulated
         assert accumulated is not None
-        self.append(time, changes)  # the last reader may be overrun, so that the feed is released
-        accumulated.add(changes)
-        self.advance(Timestamp(time + 1))
-        await accumulated.fold()
+        for time, table in changes:
+            self.append(time, table)  # the last reader may be overrun, so that the feed is released
+            accumulated.add(table)
+            self.advance(Timestamp(time + 1))
+            await accumulated.fold()
 
     def failed(self, error: PgError, upper: Timestamp) -> None:
         """As `Sink.failed`."""

@@ -137,7 +137,7 @@ class FullSink:
         self.written.append((time, rows.num_rows))
         self.upper = Timestamp(time + 1)
 
-    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+    async def write(self, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
         raise AssertionError("the input does not change")
 
     def advance(self, upper: Timestamp) -> None:

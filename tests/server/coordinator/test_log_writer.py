@@ -1,4 +1,4 @@
-"""Writes of materialized views whose dataflows are restarted meanwhile."""
+"""Writes of materialized views: of many times together, and while their dataflows are restarted."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ class HeldTransactions:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.are_held = False
+        self.count = 0
         self.committed = threading.Event()
         self.released = asyncio.Event()
         transaction = Store.transaction
 
         async def held(store: Store, act: Callable[..., Any]) -> Any:
             result = await transaction(store, act)
-            if self.are_held and "LogWriter" in act.__qualname__:
+            is_of_view = "LogWriter" in act.__qualname__
+            self.count += is_of_view
+            if self.are_held and is_of_view:
                 self.committed.set()
                 await self.released.wait()
             return result
@@ -67,5 +70,42 @@ def test_changes_are_written_once_if_the_dataflow_is_restarted_during_the_write(
     try:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             assert connection.execute(VIEW.encode()).fetchall() == [(1, 1), (2, 1)]
+    finally:
+        server.stop()
+
+
+def test_a_lagging_view_writes_many_times_in_one_transaction(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions = HeldTransactions(monkeypatch)
+    server = ServerThread(tmp_path, engine)
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (k int)")
+            query = "SELECT k, count(*) AS n FROM t GROUP BY k"
+            connection.execute(f"CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY FOR '1 h') AS {query}".encode())
+            assert connection.execute(VIEW.encode()).fetchall() == []
+            transactions.are_held = True
+            connection.execute("INSERT INTO t VALUES (0)")
+            assert transactions.committed.wait(DEADLINE_S)
+            for number in range(1, 51):
+                connection.execute(f"INSERT INTO t VALUES ({number % 7})".encode())
+            transactions.are_held = False
+            transactions.count = 0
+
+            async def release() -> None:
+                transactions.released.set()
+
+            server.call(release())
+            expected = [(k, len([n for n in range(51) if n % 7 == k])) for k in range(7)]
+            assert connection.execute(VIEW.encode()).fetchall() == expected
+            assert transactions.count == 1
+            row = connection.execute("SELECT id FROM mz_materialized_views WHERE name = 'm'").fetchone()
+            assert row is not None
+
+            async def times() -> int:
+                return len(server.app.coordinator.log.times(row[0], 0, 1 << 62))
+
+            assert server.call(times()) == 51
     finally:
         server.stop()

@@ -184,12 +184,13 @@ class Log:
     async def begin(self, time: Timestamp, rows: pa.Table, stored: pa.Table | None) -> None:
         self.advance(Timestamp(time + 1))
 
-    async def write(self, time: Timestamp, changes: pa.Table) -> None:
+    async def write(self, changes: Sequence[tuple[Timestamp, pa.Table]]) -> None:
         await self._world.turns()
-        assert time >= self.upper
-        self._world.log[self._id][time] = Counter(dict(zip(*(c.to_pylist() for c in changes.columns), strict=True)))
-        self._world.resting.written(self._id, [changes], all=False)
-        self.advance(Timestamp(time + 1))
+        assert changes[0][0] >= self.upper
+        for time, table in changes:
+            self._world.log[self._id][time] = Counter(dict(zip(*(c.to_pylist() for c in table.columns), strict=True)))
+            self._world.resting.written(self._id, [table], all=False)
+        self.advance(Timestamp(changes[-1][0] + 1))
 
     def advance(self, upper: Timestamp) -> None:
         assert upper >= self.upper
