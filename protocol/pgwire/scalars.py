@@ -364,7 +364,9 @@ def _array_elements(text: str) -> list[str | None]:
             "arrays of more than one dimension are not supported",
             hint="Nest the arrays in a jsonb.",
         )
-    if re.fullmatch(r"\{[ \t\n\v\f\r]*\}", body):
+    if (empty := re.match(r"\{[ \t\n\v\f\r]*\}", body)) is not None:
+        if empty.end() != len(body):
+            raise malformed("Junk after closing right brace.")
         return []
     elements: list[str | None] = []
     position = 1

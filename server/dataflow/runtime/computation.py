@@ -173,7 +173,7 @@ async def advanced(
         except Exception as error:
             raise_if_cancelled()
             if len(part) > 1:
-                together = 1
+                together = len(part) // 2
                 continue
             yield part, error
         else:

@@ -273,8 +273,7 @@ class Dataflow:
                 else:
                     await self._write(step_times, found)
                     self._query_succeeded(step_times[-1])
-            if self.error is None:
-                self.computation.restore_state(self._held_for_state, self._not_restored)
+                    self.computation.restore_state(self._held_for_state, self._not_restored)
         self.processed_upper = upper
         if self.error is None:
             self.sink.advance(upper)

@@ -194,7 +194,7 @@ def test_random_writes_are_those_of_postgresql(theirs: Connection, dsn: str) -> 
         for connection in (theirs, ours):
             connection.prepare_threshold = None
 
-        @examples(20, suppress_health_check=[HealthCheck.too_slow])
+        @examples(20, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
         @given(st.lists(STATEMENTS, min_size=1, max_size=6), st.booleans())
         @example(["INSERT INTO t (e) VALUES ('abc')", "INSERT INTO t (e) VALUES ('abcd')"], False)
         def compare(statements: list[str], is_block: bool) -> None:
