@@ -137,14 +137,15 @@ class Following:
         """Processes all times before `upper`, as a dataflow does."""
         computation, had_state = self.computation, self.computation.has_state
         while times := computation.times(self.held.own + 1, upper):
-            async for time, changes in advanced(computation, times, self.present, Ticks()):
-                assert isinstance(changes, pa.Table), changes
-                self.changes.append(changes)
-                self.held.own = Timestamp(time)
-                assert await self.fault(time) is None
-            self.dropped += had_state and not computation.has_state
-            had_state = computation.has_state
-            computation.restore_state(self.held.hold, failed)
+            async for step_times, found in advanced(computation, times, self.present, Ticks()):
+                assert isinstance(found, list), found
+                for time, changes in zip(step_times, found, strict=True):
+                    self.changes.append(changes)
+                    self.held.own = time
+                    assert await self.fault(time) is None
+                self.dropped += had_state and not computation.has_state
+                had_state = computation.has_state
+                computation.restore_state(self.held.hold, failed)
         self.held.own = Timestamp(upper - 1)
 
     async def present(self) -> pa.Table:
