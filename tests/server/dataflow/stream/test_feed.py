@@ -76,7 +76,7 @@ async def test_a_query_feed_is_released_while_it_writes() -> None:
     reader = feed.join()
     await feed.begin(Timestamp(0), changes(10).drop_columns([DIFF]), None)
     reader.bound(100)
-    await feed.write(Timestamp(1), changes(1_000))
+    await feed.write([(Timestamp(1), changes(1_000))])
     assert reader.overrun
     assert await feed.rows() is None
 
