@@ -71,8 +71,10 @@ class Cursors:
         if statement.name is None:
             self._portals.close_all()
             return Result("CLOSE CURSOR ALL")
-        self._portals.cursor(statement.name.name)  # raises for an unknown name
-        self._portals.close(statement.name.name)
+        name = statement.name.name
+        if self._portals.cursor(name).is_active:
+            raise PgError(SqlState.INVALID_CURSOR_STATE, f'cannot drop active portal "{name}"')
+        self._portals.close(name)
         return Result("CLOSE CURSOR")
 
     def plan(self, cursor: Portal) -> None:

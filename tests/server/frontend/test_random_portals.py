@@ -39,8 +39,6 @@ TEXTS = st.sampled_from(
         *(
             "SET DateStyle = ISO",
             "COPY v TO STDOUT",
-            "CREATE TEMP TABLE w (a int)",
-            "DROP TABLE w",
             "SELECT nothing FROM v",
         ),
         *("EXPLAIN EXECUTE q", "FETCH 0 FROM c", "FETCH ALL FROM d", "SELECT a FROM v WHERE a = $1", "LOCK TABLE v"),
