@@ -166,7 +166,7 @@ def test_values_of_avro(own_server: ServerProcess, sql: psycopg.Connection[Any],
     file.write_bytes(encoded_header(CDC, SYNC) + varint_bytes(1, len(value)) + value + SYNC)
     with bounded(own_server):
         sql.execute(f"CREATE SOURCE s FROM FILE '{file}' {POLL} FORMAT AVRO ENVELOPE MATERIALIZE".encode())
-        until(lambda: is_judged(sql), 20)
+        until(lambda: is_judged(sql), 120)
         drop(sql)
 
 
@@ -214,13 +214,13 @@ LINES = {
     "numbers with large exponents": line('{"n": 1, "j": [' + "1e131071," * 100_000 + "1]}"),
     "numbers with exponents": line('{"n": 1, "j": [' + "1e999," * 100_000 + "1]}"),
     "many members": line('{"n": 1, ' + ",".join(f'"m{n}": 1' for n in range(100_000)) + "}"),
-    "a million equal members": line('{"n": 1, ' + ",".join(['"m": 1'] * 1_000_000) + "}"),
+    "many equal members": line('{"n": 1, ' + ",".join(['"m": 1'] * 200_000) + "}"),
     "many updates": '{"array": [' + ",".join(['{"data": {"n": 1}, "time": 5, "diff": 1}'] * 50_000) + "]}",
     "a million empty updates": '{"array": [' + ",".join(["{}"] * 1_000_000) + "]}",
     "half a character": line('{"n": 1, "j": "\\ud800"}'),
     "an empty character": line('{"n": 1, "j": "\\u0000"}'),
     "many times": '{"com.materialize.cdc.progress": {"lower": [0], "upper": [9], "counts": ['
-    + ",".join(f'{{"time": {n}, "count": 1}}' for n in range(50_000))
+    + ",".join(f'{{"time": {n}, "count": 1}}' for n in range(20_000))
     + "]}}",
     "all times": '{"com.materialize.cdc.progress": {"lower": [0], "upper": [9223372036854775807], "counts": []}}',
     "the greatest time": line('{"n": 1}', time="9223372036854775807"),
@@ -237,8 +237,8 @@ def test_lines_of_json(own_server: ServerProcess, sql: psycopg.Connection[Any], 
     with bounded(own_server):
         columns = "(n int8, j jsonb)"
         sql.execute(f"CREATE SOURCE s {columns} FROM FILE '{file}' {POLL} FORMAT JSON ENVELOPE MATERIALIZE".encode())
-        until(lambda: is_judged(sql), 20)
+        until(lambda: is_judged(sql), 120)
         drop(sql)
         sql.execute(f"CREATE SOURCE s FROM FILE '{file}' {POLL} FORMAT JSON".encode())
-        until(lambda: is_judged(sql), 20)
+        until(lambda: is_judged(sql), 120)
         drop(sql)

@@ -89,7 +89,8 @@ def refuse_missing(context: Context, kind: ObjectKind, name: Name, *, if_exists:
     relation.
     """
     shown = "relation" if kind in _RELATIONS and not dropping else _shown(kind)
-    message = f'{shown} "{name}" does not exist'
+    # DROP names a relation without its schema.
+    message = f'{shown} "{name.parts[-1] if kind in _RELATIONS and dropping else name}" does not exist'
     if not if_exists:
         is_index = dropping and kind is ObjectKind.INDEX
         state = SqlState.UNDEFINED_OBJECT if is_index else _undefined(kind)
