@@ -187,3 +187,18 @@ def test_on_conflict_follows_the_rules_as_in_postgresql(postgres: str, dsn: str)
     with own_schema(postgres, "conflict_rules") as theirs, psycopg.connect(dsn, autocommit=True) as ours:
         found = differences(ours, theirs, CONFLICTS)
         assert not found, found
+
+
+LENGTHS = (
+    "CREATE TABLE t (e varchar(3), g text GENERATED ALWAYS AS (coalesce(e, '-')) STORED)",
+    "INSERT INTO t (e) VALUES ('abc')",
+    "INSERT INTO t (e) VALUES ('abcd')",
+    "INSERT INTO t (e) VALUES ('ab'), (NULL), ('a  ' || ' ')",
+    "SELECT * FROM t ORDER BY e",
+)
+
+
+def test_lengths_of_rows_that_spark_computes_are_those_of_postgresql(postgres: str, dsn: str) -> None:
+    with own_schema(postgres, "lengths") as theirs, psycopg.connect(dsn, autocommit=True) as ours:
+        found = differences(ours, theirs, LENGTHS)
+        assert not found, found
