@@ -161,7 +161,8 @@ async def advanced(
 ) -> AsyncIterator[tuple[Sequence[Timestamp], list[pa.Table] | Exception]]:
     """Yields the times of each step with the changes at each of them, or one time with the error of the query there.
 
-    After an error, the changes at the next successful time are relative to the last successful one.
+    The caller continues with the times that are left, if any. After an error, the changes at the next successful time
+    are relative to the last successful one.
     """
     together = len(times)
     at = 0
@@ -179,6 +180,9 @@ async def advanced(
         else:
             ticks.add(monotonic() - begun)
             yield part, found
+            if len(part) == 1:
+                return  # with a state, the caller has more times again; without one, each step computes all rows
+            together *= 2  # what was refused may have been a single large change
         at += len(part)
 
 

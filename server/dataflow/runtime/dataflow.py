@@ -264,8 +264,8 @@ class Dataflow:
         """Processes the changes before `upper`. Returns the number of their timestamps."""
         taken = 0
         while times := self.computation.times(self.processed_upper, upper):
-            taken += len(times)
             async for step_times, found in advanced(self.computation, times, self._rows, self.ticks):
+                taken += len(step_times)
                 if isinstance(found, Exception):
                     if self.error is None:
                         self.sink.advance(step_times[0])

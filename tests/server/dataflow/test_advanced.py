@@ -37,19 +37,26 @@ async def present() -> Any:
 
 async def steps_of(steps: Steps) -> list[tuple[Timestamp, object]]:
     found: list[tuple[Timestamp, object]] = []
-    async for times, changes in advanced(cast(Computation, steps), TIMES, present, Ticks()):
-        if isinstance(changes, Exception):
-            found += [(time, type(changes)) for time in times]
-        else:
-            found += zip(times, [table["c0"][0].as_py() for table in changes], strict=True)
+    while left := TIMES[len(found) :]:
+        async for times, changes in advanced(cast(Computation, steps), left, present, Ticks()):
+            if isinstance(changes, Exception):
+                found += [(time, type(changes)) for time in times]
+            else:
+                found += zip(times, [table["c0"][0].as_py() for table in changes], strict=True)
     return found
 
 
-@pytest.mark.parametrize(("most", "sizes"), [(16, [16]), (8, [16, 8, 8]), (3, [16, 8, 4, *[2] * 8])])
-async def test_a_step_of_too_many_times_is_halved(most: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(("most", "sizes"), [(16, [16]), (8, [16, 8, 8]), (3, [16, 8, 4, 2, *[4, 2] * 6, 2])])
+async def test_a_step_of_too_many_times_is_halved_and_later_ones_grow_again(most: int, sizes: list[int]) -> None:
     steps = Steps(most)
     assert await steps_of(steps) == [(time, time) for time in TIMES]
     assert steps.sizes == sizes
+
+
+async def test_the_times_are_chosen_again_after_a_single_one() -> None:
+    steps = Steps(1)
+    await steps_of(steps)
+    assert steps.sizes[:7] == [16, 8, 4, 2, 1, 15, 7]
 
 
 async def test_only_the_faulty_time_has_an_error() -> None:
