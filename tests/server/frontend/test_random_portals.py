@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ def answers(client: RawClient, messages: list[Any]) -> list[tuple[str, Any]]:
     return [("E", None) if m[0] == "E" and has_failed else shown(*m) for m in found if m[0] not in ignored]
 
 
+@pytest.mark.slow
 def test_random_messages_have_the_answers_of_postgresql(postgres: str, passing_server: ServerThread) -> None:
     port = urlsplit(postgres).port
     assert port is not None
