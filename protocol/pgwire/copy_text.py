@@ -29,6 +29,9 @@ from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.utf8 import decode_utf8
 
 ORDINARY_BYTES_MAX = 4 << 20  # that are read at once by Arrow's parser
+LINES_MAX = 8 << 20
+"""The most rows of which the line is stored for each (64 MiB), because some records have several lines. An error of an
+earlier row, which only a duplicate key can have so late, has no CONTEXT."""
 RECORDS_MAX = 65_536  # that are read at once if Arrow's parser cannot be used
 WINDOW = 1 << 18
 """The bytes or characters that a regular expression examines before other threads may run."""
@@ -86,6 +89,7 @@ class Lines:
         self._rows = 0
         self._lines: list[tuple[int, int | NDArray[np.int64]]] = []
         """Numbers of rows, each with its line if the next rows are in consecutive lines, otherwise with all lines."""
+        self._kept_lines = 0  # in the arrays of `_lines`
         self._texts: list[tuple[int, Callable[[int], str]]] = []
         """Of the last call of `read`: the numbers of rows, and a function that returns the line of such a row."""
         self._end_of_line = b""  # of the first line; all others must be the same
@@ -140,7 +144,10 @@ class Lines:
 
     def located(self, error: PgError, row: int, *, shows_text: bool) -> PgError:
         """The error of a row, by its number, with CONTEXT. Its text is only known after the `read` that returned it."""
-        first, line = self._lines[bisect_right(self._lines, row, key=itemgetter(0)) - 1]
+        at = bisect_right(self._lines, row, key=itemgetter(0))
+        if not at:  # see LINES_MAX
+            return error
+        first, line = self._lines[at - 1]
         number = line + row - first if isinstance(line, int) else int(line[row - first])
         found = [(start, text) for start, text in self._texts if start <= row] if shows_text else []
         shown = quoted(found[-1][1](row - found[-1][0])) if found else ""
@@ -154,6 +161,10 @@ class Lines:
         known, before = self._lines[-1] if self._lines else (0, 0)
         if int(lines[-1]) - first + 1 != len(lines):
             self._lines.append((self._rows, lines))
+            self._kept_lines += len(lines)
+            while self._kept_lines > LINES_MAX:
+                _, oldest = self._lines.pop(0)
+                self._kept_lines -= 0 if isinstance(oldest, int) else len(oldest)
         elif not isinstance(before, int) or before + self._rows - known != first:
             self._lines.append((self._rows, first))
         self._texts.append((self._rows, text))

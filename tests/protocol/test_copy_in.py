@@ -18,7 +18,7 @@ from protocol.pgwire import copy_in, copy_text
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.copy_options import ALL_COLUMNS, CopyOptions, Header, OptionValue
 from protocol.pgwire.encode import CopyEncoder
-from protocol.pgwire.errors import PgError
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import DATE, FLOAT8, INT4, INT8, TEXT, TIMESTAMP, parse_type
 from tests.examples import examples
 from tests.protocol import columns
@@ -401,3 +401,21 @@ def test_a_record_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_unknown_columns_are_refused() -> None:
     with pytest.raises(PgError, match='column "z" of relation "t" does not exist'):
         CopyDecoder(COLUMNS, CopyOptions.csv(force_null=("z",)), "t")
+
+
+def test_the_lines_of_earlier_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a COPY does not grow with the number of its rows, also if records have several lines."""
+    monkeypatch.setattr(copy_text, "LINES_MAX", 100)
+    monkeypatch.setattr(copy_in, "GATHER_BYTES", 1_000)
+    decoder = CopyDecoder((("a", TEXT),), CopyOptions.csv(), "t")
+    rows = sum(batch.num_rows for _ in range(300) for batch in decoder.feed(b'"two\nlines"\n' * 10))
+    rows += sum(batch.num_rows for batch in decoder.finish())
+    assert rows == 3_000
+
+    def where(row: int) -> str | None:
+        error = PgError(SqlState.UNIQUE_VIOLATION, "duplicate")
+        return decoder.located(error, row, shows_text=False).where
+
+    # PostgreSQL does not count the line end in the first record, because it does not know the kind of line end yet.
+    assert where(rows - 1) == f"COPY t, line {2 * rows - 1}"
+    assert where(0) is None
