@@ -149,7 +149,7 @@ class VolatileFunctions:
         return {"last_value": found.value, "log_cnt": found.remaining, "is_called": found.is_called}[function]
 
     def _last_value(self, call: Volatile, arguments: Sequence[Any]) -> int | None:
-        """The value of currval(name) or lastval() beside calls that change it."""
+        """The value of currval(name) or lastval() in a query that also calls functions that change it."""
         return None if None in arguments else int(self.sequence_value(call.name, "".join(arguments)))
 
     # -- calls that may wait ------------------------------------------------------------------------------------

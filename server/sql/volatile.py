@@ -32,7 +32,7 @@ VOLATILE: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
 
 _MOVES = ("nextval", "setval")
 LAST_VALUES = ("currval", "lastval")
-"""The functions that return a value of the session. Beside calls of _MOVES they depend on the order of the calls."""
+"""The functions that return a value of the session. If a select list also calls _MOVES, they depend on the order."""
 SEQUENCE_FUNCTIONS = ("nextval", "setval", "currval")
 """The functions whose first argument names a sequence."""
 
@@ -47,7 +47,7 @@ def calls_in(node: Any) -> list[Volatile]:
 
 
 def ordered(relation: Relation) -> Relation:
-    """The relation with currval() and lastval() as volatile calls, if nextval() or setval() are called beside them.
+    """The relation with currval() and lastval() as volatile calls, if it also calls nextval() or setval().
 
     They are `SessionValue` elsewhere, such as in WHERE, where one value for the whole query is right.
     """

@@ -1,4 +1,4 @@
-"""A PostgreSQL that only logs in, and answers queries as it is told."""
+"""A fake PostgreSQL that accepts logins, and returns the answers that a test has prepared."""
 
 from __future__ import annotations
 

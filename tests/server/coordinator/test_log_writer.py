@@ -42,6 +42,14 @@ class HeldTransactions:
 
         monkeypatch.setattr(Store, "transaction", held)
 
+    def release(self, server: ServerThread) -> None:
+        """Lets the transaction that is held return."""
+
+        async def release() -> None:
+            self.released.set()
+
+        server.call(release())
+
 
 def test_changes_are_written_once_if_the_dataflow_is_restarted_during_the_write(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,11 +66,7 @@ def test_changes_are_written_once_if_the_dataflow_is_restarted_during_the_write(
             assert transactions.committed.wait(DEADLINE_S)
             transactions.are_held = False
             connection.execute("ALTER TABLE t ADD COLUMN w int")
-
-            async def release() -> None:
-                transactions.released.set()
-
-            server.call(release())
+            transactions.release(server)
             assert connection.execute(VIEW.encode()).fetchall() == [(1, 1), (2, 1)]
     finally:
         server.stop()
@@ -92,11 +96,7 @@ def test_a_lagging_view_writes_many_times_in_one_transaction(
                 connection.execute(f"INSERT INTO t VALUES ({number % 7})".encode())
             transactions.are_held = False
             transactions.count = 0
-
-            async def release() -> None:
-                transactions.released.set()
-
-            server.call(release())
+            transactions.release(server)
             expected = [(k, len([n for n in range(51) if n % 7 == k])) for k in range(7)]
             assert connection.execute(VIEW.encode()).fetchall() == expected
             assert transactions.count == 1
