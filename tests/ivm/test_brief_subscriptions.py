@@ -11,10 +11,8 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 import psycopg
@@ -24,7 +22,7 @@ from psycopg import errors
 pytestmark = pytest.mark.ivm
 
 SEED = int(os.environ.get("TIDEWIRE_SEED") or random.randrange(2**32))
-SECONDS = float(os.environ.get("TIDEWIRE_EXAMPLES", "1")) * 8
+COMPARISONS = max(1, int(3 * float(os.environ.get("TIDEWIRE_EXAMPLES", "1"))))  # of each subscriber
 SUBSCRIBERS, WRITERS = 8, 3
 
 QUERIES = (
@@ -40,9 +38,9 @@ QUERIES = (
 Row = tuple[Any, ...]
 
 
-def write(dsn: str, dice: random.Random, goes_on: Callable[[], bool]) -> int:
+def write(dsn: str, dice: random.Random, ended: threading.Event) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        while goes_on():
+        while not ended.is_set():
             k, v = dice.randrange(6), dice.randrange(9)
             statement = dice.choice(
                 (
@@ -56,21 +54,18 @@ def write(dsn: str, dice: random.Random, goes_on: Callable[[], bool]) -> int:
                 )
             )
             connection.execute(statement.encode())
-    return 0
 
 
-def define(dsn: str, goes_on: Callable[[], bool]) -> int:
+def define(dsn: str, ended: threading.Event) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        while goes_on():
+        while not ended.is_set():
             connection.execute("CREATE INDEX i ON a (k)")
             connection.execute("DROP INDEX i")
-    return 0
 
 
-def subscribe(dsn: str, dice: random.Random, goes_on: Callable[[], bool]) -> int:
-    """Returns the number of comparisons."""
+def subscribe(dsn: str, dice: random.Random, ended: threading.Event) -> None:
     compared = 0
-    while goes_on():
+    while compared < COMPARISONS and not ended.is_set():
         query = dice.choice(QUERIES)
         with psycopg.connect(dsn, autocommit=True) as connection:
             if dice.random() < 0.5:
@@ -85,7 +80,6 @@ def subscribe(dsn: str, dice: random.Random, goes_on: Callable[[], bool]) -> int
                 continue  # this time cannot be read any more
         assert rows == Counter(found), f"TIDEWIRE_SEED={SEED}: {query} at {end - 1}"
         compared += 1
-    return compared
 
 
 def received(connection: psycopg.Connection, query: str, dice: random.Random) -> tuple[Counter[Row], int]:
@@ -123,19 +117,19 @@ def test_each_subscription_receives_the_rows_of_its_query(dsn: str) -> None:
             "CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY FOR '1 ms') AS SELECT k, v FROM a WHERE v < 5"
         )
         connection.execute("INSERT INTO a SELECT n % 6, n % 9 FROM generate_series(1, 50) n")
-    deadline, failed = monotonic() + SECONDS, threading.Event()
+    ended = threading.Event()
 
-    def goes_on() -> bool:
-        return monotonic() < deadline and not failed.is_set()
-
-    def ended(task: Any) -> None:
+    def end_after_failure(task: Future[None]) -> None:
         if task.exception() is not None:
-            failed.set()
+            ended.set()
 
     with ThreadPoolExecutor(SUBSCRIBERS + WRITERS + 1) as threads:
-        tasks = [threads.submit(write, dsn, random.Random(f"{SEED} w{n}"), goes_on) for n in range(WRITERS)]
-        tasks.append(threads.submit(define, dsn, goes_on))
-        tasks += [threads.submit(subscribe, dsn, random.Random(f"{SEED} s{n}"), goes_on) for n in range(SUBSCRIBERS)]
-        for task in tasks:
-            task.add_done_callback(ended)
-    assert sum(task.result() for task in tasks) > SUBSCRIBERS
+        others = [threads.submit(write, dsn, random.Random(f"{SEED} w{n}"), ended) for n in range(WRITERS)]
+        others.append(threads.submit(define, dsn, ended))
+        subscribers = [threads.submit(subscribe, dsn, random.Random(f"{SEED} s{n}"), ended) for n in range(SUBSCRIBERS)]
+        for task in (*others, *subscribers):
+            task.add_done_callback(end_after_failure)
+        wait(subscribers)
+        ended.set()
+    for task in (*others, *subscribers):
+        task.result()
