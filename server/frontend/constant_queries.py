@@ -224,12 +224,13 @@ class ConstantQueries:
             portals.end()
             portals.keep()
 
-    def answer_execute(self, portal: Portal) -> bytes | None:
+    def answer_execute(self, portal: Portal, max_rows: int) -> bytes | None:
         """Runs a portal of one constant row or of an INSERT. Returns the answer to Execute. PgError."""
         context = self._dispatcher.context
         if portal.result is not None or context.transaction.failed:
             return None
-        if not self._answers_select and isinstance(portal.prepared.plan, QueryPlan):
+        is_select = isinstance(portal.prepared.plan, QueryPlan)
+        if is_select and (not self._answers_select or max_rows == 1):  # PortalSuspended follows a row that is the last
             return None
         execute = _execution(context, portal.prepared, portal.column_formats())
         if execute is None:

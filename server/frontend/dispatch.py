@@ -230,7 +230,7 @@ class Dispatcher:
                 message = "DISCARD ALL cannot run inside a transaction block"
                 raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
             self.portals.close_all()
-            self.statements.clear()
+            self.statements.remove_named()
             context.listening.end()
             context.advisory_locks.unlock_all(context.transaction.advisory)
             context.settings.reset(None)
@@ -254,7 +254,7 @@ class Dispatcher:
                 values = await execute_arguments(self.context, name.name, arguments, prepared.parameters)
                 return await self.execute(prepared, values)
             case s.Deallocate(name=None):
-                self.statements.clear()
+                self.statements.remove_named()
                 return Result("DEALLOCATE ALL")
             case s.Deallocate(name=ident):
                 assert ident is not None

@@ -120,6 +120,7 @@ class ExtendedQuery:
                 f"bind message supplies {given} parameters, "
                 f'but prepared statement "{message.statement}" requires {wanted}',
             )
+        self._dispatcher.portals.check_unused(message.portal)  # this error precedes those of values and formats
         if not all(map(is_short, message.parameters)):
             return self._bind_long(message, prepared)
         self._add_portal(message, prepared, self._decode(message, prepared))
@@ -201,7 +202,7 @@ class ExtendedQuery:
         portal = self._dispatcher.portals.get(message.portal)
         self._responses.kind = kind_of(portal.prepared.statement)
         self._context.query.begin(portal.prepared.text)
-        answer = self._constants.answer_execute(portal)
+        answer = self._constants.answer_execute(portal, message.max_rows)
         if answer is None:
             return self._run(portal, message.max_rows)
         self._sender.send_notices(self._context.notices)

@@ -212,10 +212,16 @@ class PreparedStatements:
             self._chars -= self._notes.pop(name).chars
         return removed
 
-    def clear(self) -> None:
-        self._by_name.clear()
+    def remove_named(self) -> None:
+        """Removes all statements except the unnamed one."""
+        for name in self._notes:
+            del self._by_name[name]
         self._notes.clear()
         self._chars = 0
+
+    def clear(self) -> None:
+        self.remove_named()
+        self._by_name.clear()
 
     def rows(self) -> list[dict[str, object]]:
         """The rows of pg_prepared_statements. The executions of a statement are not counted."""
