@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from time import monotonic
 
 import structlog
 
@@ -14,7 +15,7 @@ from protocol.pgwire.errors import PgError
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.tasks import BackgroundTasks
 from server.egress.kinds import KINDS
-from server.egress.sink_task import AS_OF, PROGRESS_S, SinkTask, held_from
+from server.egress.sink_task import AS_OF, PROGRESS_S, RETRY_S, SinkTask, held_from
 from server.ingest.upstream import UpstreamError
 
 DROP_TIMEOUT_S = 60.0  # how long a dropped sink may take to remove what it stored in the external system
@@ -90,11 +91,18 @@ class Sinks:
 
 
 async def _dropped(running: SinkTask) -> None:
-    """Lets the kind of sink remove what the sink stored in the external system."""
-    sink = running.sink
-    try:
-        await asyncio.wait_for(KINDS[sink.system].dropped(running.definition), DROP_TIMEOUT_S)
-    except (PgError, UpstreamError) as error:
-        log.warning("dropped sink not cleaned up", sink=sink.id, error=error.message, hint=error.hint)
-    except OSError as error:  # also of the timeout
-        log.warning("dropped sink not cleaned up", sink=sink.id, error=str(error) or "timeout")
+    """Lets the kind of sink remove what the sink stored in the external system. Repeats it for DROP_TIMEOUT_S."""
+    sink, end, retry_s = running.sink, monotonic() + DROP_TIMEOUT_S, RETRY_S
+    while True:
+        try:
+            await asyncio.wait_for(KINDS[sink.system].dropped(running.definition), max(0, end - monotonic()))
+            return
+        except (PgError, UpstreamError) as error:
+            text, hint = error.message, error.hint
+        except OSError as error:  # also of the timeout
+            text, hint = str(error) or "timeout", None
+        if monotonic() + retry_s > end:
+            log.warning("dropped sink not cleaned up", sink=sink.id, error=text, hint=hint)
+            return
+        await asyncio.sleep(retry_s)
+        retry_s *= 2
