@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from catalog.ids import ObjectId
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
 from server.sql.bind import Binder, PlanContext, assigned
@@ -118,6 +119,8 @@ class QueryPlan:
     """The columns that the text names, by relation and number."""
     tables: tuple[Table, ...] = ()
     """The tables among `inputs`, as they are defined."""
+    views: tuple[View, ...] = ()
+    """The views that the text names, and those that their queries name, as they are defined."""
     row_locks: RowLocks | None = None
     """Set if the query locks rows that it reads."""
     permitted: Permitted = field(default_factory=Permitted, init=False)
@@ -290,6 +293,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         row_locks=binder.row_locks,
         size=binder.size,
         tables=tuple(item for id in binder.inputs if isinstance(item := items.get(id), Table)),
+        views=tuple(binder.views.values()),
     )
     plan = _with_relation(plan, relation)
     if binder.maintained:

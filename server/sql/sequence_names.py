@@ -12,7 +12,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, quote_identifier, tokenize
 from server.sql.scope import ID_SCHEMA, find_relation
 
-_TYPE_BY_ID = re.compile(r"""(?<!')"\$id"\."(u\d+)"(?!')""")
+_TYPE_BY_ID = re.compile(r"""(?<!')"\$id"\."(u\d+)"(?:\."(?:[^"]|"")*")?(?!')""")
 _BY_ID = re.compile(r"""'"\$id"\.([us]\d+)'(?:::regclass)*""")
 
 

@@ -23,8 +23,8 @@ UserType = EnumType | Domain
 
 
 def find_type(state: CatalogState, parts: Sequence[str], database: str, search_path: Sequence[str]) -> UserType | None:
-    """The user-defined type of that name, or with that id (`"$id"."u12"`); None if there is none."""
-    if len(parts) == 2 and parts[0] == ID_SCHEMA:
+    """The user-defined type of that name, or with that id (see `by_id`); None if there is none."""
+    if len(parts) > 1 and parts[0] == ID_SCHEMA:
         named = state.items.get(ObjectId(parts[1]))
         return named if isinstance(named, UserType) else None
     candidates = [(schema, parts[0]) for schema in search_path] if len(parts) == 1 else [tuple(parts)]
@@ -103,6 +103,9 @@ def sql_name(type: PgType) -> str:
     return f"{name}[]" if type.element is not None else name
 
 
-def by_id(id: ObjectId) -> str:
-    """The name by which stored texts refer to a user-defined type."""
-    return f"{quoted(ID_SCHEMA)}.{quoted(id)}"
+def by_id(id: ObjectId, name: str | None = None) -> str:
+    """The name by which stored texts refer to a user-defined type: `"$id"."u12"`, or with a name `"$id"."u12"."mood"`.
+
+    With the name, columns that are named after the type keep their names when the type is renamed.
+    """
+    return ".".join(map(quoted, (ID_SCHEMA, id) if name is None else (ID_SCHEMA, id, name)))

@@ -126,3 +126,4 @@ WITH RECURSIVE r(m, k) AS (SELECT 'sad'::mood, 1 UNION ALL SELECT 'ok', k + 1 FR
 SELECT count(*) FROM moods GROUP BY ROLLUP (m) ORDER BY m, count(*);
 SELECT m, n, count(*) FROM moods GROUP BY GROUPING SETS ((m), (n)) ORDER BY 1, 2;
 SELECT v FROM (VALUES ('ok'::mood), ('sad'), (NULL)) AS t(v) ORDER BY v;
+SELECT mood FROM (SELECT 'ok'::mood) x;

@@ -216,3 +216,11 @@ SELECT f8 * (SELECT f8 FROM nums WHERE id < 4) FROM nums WHERE id < 4;
 SELECT id, EXISTS (SELECT 1 FROM depts d WHERE d.id = dept) IS NOT TRUE, EXISTS (SELECT 1 FROM people b WHERE b.boss = p.id) = active, EXISTS (SELECT 1 FROM depts d WHERE d.id = dept) IS NULL FROM people p ORDER BY id;
 SELECT id FROM people p WHERE EXISTS (SELECT 1 FROM people b WHERE b.boss = p.id) IS DISTINCT FROM active OR (EXISTS (SELECT 1 FROM depts d WHERE d.id = dept)) IS FALSE ORDER BY id;
 SELECT active IN (EXISTS (SELECT 1 FROM depts d WHERE d.id = dept), NULL), coalesce(active, EXISTS (SELECT 1 FROM depts d WHERE d.id = dept) IS UNKNOWN), (EXISTS (SELECT 1 FROM depts d WHERE d.id = dept))::text || 'x' FROM people ORDER BY id;
+
+-- queries that are not SELECT, and queries in parentheses
+SELECT EXISTS (TABLE people), EXISTS (VALUES (1)), EXISTS ((SELECT 1)), EXISTS (((SELECT 1)) OFFSET 1);
+SELECT EXISTS ((SELECT 1 WHERE false) UNION (VALUES (2))), NOT EXISTS (WITH x AS (SELECT 1) TABLE x);
+SELECT id FROM depts d WHERE EXISTS ((SELECT 1 FROM people p WHERE p.dept = d.id)) ORDER BY id;
+SELECT ARRAY(TABLE nope), EXISTS (1);
+SELECT EXISTS ((SELECT 1) x);
+SELECT count(*) FROM (TABLE depts ORDER BY depts.id LIMIT 2) x WHERE id IN (VALUES (1), (2));

@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import psycopg
 import pytest
 from psycopg.pq.abc import PGresult
 
-from protocol.pgwire.errors import PgError
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import format_text, parse_binary
 from protocol.pgwire.text_columns import OutputStyle
 from protocol.pgwire.types import BY_OID, PgType
 from server.spark.engine import SparkEngine
-from server.sql.plan import QueryPlan
+from server.sql.grammar.parse import parse_query
+from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.fix_server import ServerThread
 from tests.sql import answers, ours
 from tests.sql.answers import Answer
@@ -96,6 +98,29 @@ def planned(statement: Statement, expected: Answer) -> tuple[QueryPlan | None, s
     if expected.sqlstate is not None:
         return plan, None  # it may fail when it is executed
     return plan, columns_difference(expected.columns, ours.columns(plan))
+
+
+@pytest.mark.sql
+@pytest.mark.parametrize("chapter", chapters())
+def test_the_stored_text_of_a_query_has_the_columns_of_the_query(chapter: str) -> None:
+    """A view is planned from its stored text, in which ids replace the names of relations and types."""
+    faults = []
+    for statement in statements(chapter):
+        with suppress(PgError):
+            plan = ours.plan(statement)
+            if (fault := _difference_of_stored_text(plan, statement)) is not None:
+                faults.append((statement, f"{plan.stored_text}\n    {fault}"))
+    report(faults, len(statements(chapter)))
+
+
+def _difference_of_stored_text(plan: QueryPlan, statement: Statement) -> str | None:
+    context = PlanContext(ours.state(), "", (), "", statement.timezone)
+    try:
+        stored = plan_query(parse_query(plan.stored_text), context, None)
+    except PgError as error:
+        return None if error.sqlstate == SqlState.FEATURE_NOT_SUPPORTED else f"{error.sqlstate} {error.message}"
+    columns = [[(field.name, str(field.type)) for field in p.columns] for p in (plan, stored)]
+    return None if columns[0] == columns[1] else f"{columns[0]} became {columns[1]}"
 
 
 def test_every_known_difference_is_in_the_suite() -> None:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from catalog.ids import ObjectId
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
@@ -92,6 +93,7 @@ class Binder(Coercer):
         self.source, self.offset = text, offset
         self.inputs: set[ObjectId] = set()
         self.uses: set[ObjectId] = set()
+        self.views: dict[ObjectId, View] = {}
         self.types: set[ObjectId] = set()
         """The user-defined types that the text names."""
         self.reads: set[tuple[ObjectId, int]] = set()

@@ -93,7 +93,7 @@ def _user_defined_type(binder: Binder, tree: exp.Expr) -> PgType | None:
     if not binder.inside_view:
         binder.types.add(item.id)
         if isinstance(kind, exp.Expr):
-            replace_name(binder, [kind], by_id(item.id))
+            replace_name(binder, [kind], by_id(item.id, parts[-1]))
     return type_of_item(context.state, item)
 
 

@@ -39,6 +39,8 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
     )
     if not binder.inside_view:
         binder.uses.add(item.id)
+        if (keyword := _table_keyword(tree)) is not None:
+            replace_name(binder, [keyword], "SELECT * FROM")  # TABLE cannot be followed by an alias
         identifiers = [tree.args[k] for k in ("catalog", "db", "this") if tree.args.get(k) is not None]
         alias = "" if tree.alias else f" AS {quoted(item.name)}"
         replace_name(binder, identifiers, f'"$id".{quoted(item.id)}{alias}')
@@ -50,9 +52,20 @@ def named_relation(binder: Binder, tree: exp.Table, outer: Scope) -> Relation:
     return relation
 
 
+def _table_keyword(relation: exp.Table) -> exp.Star | None:
+    """The star that the parser made of the keyword of `TABLE relation`; None if that is not the query."""
+    query = relation.parent.parent if isinstance(relation.parent, exp.From) else None
+    items = query.expressions if isinstance(query, exp.Select) else []
+    if len(items) != 1 or not isinstance(items[0], exp.Star):
+        return None
+    star: exp.Star = items[0]
+    return star if star.meta.get("start") != star.meta.get("end") else None
+
+
 def relation_of(binder: Binder, item: CatalogRelation) -> Relation:
     """The rows of a catalog relation. A view is replaced by its query, unless an index has the view's rows."""
     if isinstance(item, View):
+        binder.views[item.id] = item
         context = binder.context
         inputs = context.state.collections(item.uses)
         indexed = bool(context.state.indexes_on(item.id)) and bool(inputs)

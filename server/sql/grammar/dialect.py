@@ -90,7 +90,8 @@ def _infix(kind: type[exp.Expr]) -> Callable[[Any, Any, Any], exp.Expr]:
 class _Parser(PostgresParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        name: PostgresParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR
+        **{name: PostgresParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR},
+        "EXISTS": lambda self: self.expression(exp.Exists(this=self._parse_exists_query())),
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: parser
@@ -111,6 +112,16 @@ class _Parser(PostgresParser):
         TokenType.PLUS: lambda self: self.expression(exp.Unary(this=self._parse_unary())),
         **{token: _prefix(kind) for token, kind in _PREFIX_OPERATORS.items()},
     }
+
+    def _parse_exists_query(self) -> exp.Expr:
+        """The argument of EXISTS. sqlglot supports neither VALUES nor TABLE nor more parentheses."""
+        query: exp.Expr | None = self._parse_query_modifiers(
+            self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
+        )
+        if query is None:
+            self.raise_error("expected a query")
+        assert query is not None
+        return query
 
     def _parse_bitwise(self) -> exp.Expr | None:
         """As in sqlglot, with the operators !~ and !~*, which are two tokens each."""

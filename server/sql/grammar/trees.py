@@ -155,6 +155,18 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             join.set("alias", self._parse_id_var())
         return join
 
+    def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """The star of TABLE has the position of that word, so that the words can be replaced by SELECT * FROM."""
+        keyword = self._curr if self._is_table_query() else None
+        query: exp.Expr | None = super()._parse_select(*args, **kwargs)
+        if keyword is not None:
+            first = query
+            while isinstance(first, exp.SetOperation):
+                first = first.this
+            assert isinstance(first, exp.Select)
+            first.expressions[0].update_positions(keyword)
+        return query
+
     def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:
         """ORDER BY, LIMIT and OFFSET after a query in parentheses become clauses of that query, as in PostgreSQL."""
         query: exp.Expr | None = super()._parse_query_modifiers(this)
