@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from catalog.objects.catalog_object import StoredItem
@@ -11,17 +11,26 @@ from catalog.objects.relations import Collection, DerivedRelation
 
 @dataclass(frozen=True)
 class View(DerivedRelation):
-    """A view is replaced by its query where it is read."""
+    """A view is expanded to its query where it is read.
+
+    `replacements`: how often CREATE OR REPLACE VIEW has given it another query.
+    """
+
+    replacements: int = field(default=0, kw_only=True)
 
     kind = "view"
     plural = "views"
     relkind = "v"
 
+    def stored(self) -> dict[str, object]:
+        replacements = {"replacements": self.replacements} if self.replacements else {}
+        return {**super().stored(), **replacements}
+
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         query, uses = row.definition["query"], frozenset(row.definition["uses"])
-        types = frozenset(row.definition.get("types", ()))
-        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, types=types)
+        types, replacements = frozenset(row.definition.get("types", ())), row.definition.get("replacements", 0)
+        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, types=types, replacements=replacements)
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ class Activity:
     subscriptions_revision: int = 0
     sessions_opened: int = 0
     subscription_checks: dict[str, Callable[[], None]] = field(default_factory=dict)
-    """By subscription: ends it if its role has lost a privilege or a view that it names was dropped. Called when roles,
-    privileges or views have changed.
+    """By subscription: ends it if its role has lost a privilege, or a view of its query was dropped or replaced. Called
+    when roles, privileges or views have changed.
     """
     subscriptions_started: Counter[str] = field(default_factory=Counter)
     """The number of subscriptions that have started, by output mode."""

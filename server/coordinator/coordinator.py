@@ -331,8 +331,7 @@ class Coordinator:
             self.sequences.forget(self._is_sequence)
             for listener in self.catalog_changed:
                 listener()
-            dropped = before.items.keys() - self.state.items.keys()
-            if _access(before) != _access(self.state) or any(isinstance(before.items[id], View) for id in dropped):
+            if _access(before) != _access(self.state) or _has_changed_views(before, self.state):
                 for check in list(self.activity.subscription_checks.values()):
                     check()
         self.system_tables.closed(time)
@@ -361,6 +360,13 @@ class Coordinator:
         return min(
             self.frontiers.log_start(reader) for reader in self.dataflows.dependent_views(id) if reader in floors
         )
+
+
+def _has_changed_views(before: CatalogState, after: CatalogState) -> bool:
+    """Whether a view was dropped or has another definition."""
+    dropped = before.items.keys() - after.items.keys()
+    changed = [id for id in after.changed_items(before) if id in before.items]
+    return any(isinstance(before.items[id], View) for id in (*dropped, *changed))
 
 
 def _access(state: CatalogState) -> tuple[object, ...]:

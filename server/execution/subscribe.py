@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,9 +14,11 @@ from catalog.ids import TIMESTAMP_MAX, ObjectId, Timestamp
 from catalog.objects.kinds import with_article
 from catalog.objects.relations import Collection, Relation
 from catalog.objects.views import View
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType
 from server.authorization import privileges
+from server.coordinator.reads import altered_error
 from server.coordinator.subscriptions import Joined
 from server.dataflow.stream.consolidation import ordered
 from server.dataflow.stream.envelope import DiffEnvelope, Envelope, KeyedEnvelope
@@ -236,18 +238,12 @@ async def _begun(context: Context, begin: _Begin) -> Subscription:
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
 
-    state = context.coordinator.state
-    views = {
-        id: ".".join(state.full_name(state.items[id])) for id in query.uses if isinstance(state.items.get(id), View)
-    }
+    names = _full_names(context.coordinator.state, query.views)
 
     def check() -> None:
-        items = context.coordinator.state.items
-        for id, name in views.items():
-            if id not in items and query.inputs <= items.keys():  # the feed fails if an input was dropped
-                subscription.end(PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped"))
-                return
-        if (error := privileges.refusal(context.coordinator.state, begin.role, query)) is not None:
+        state = context.coordinator.state
+        error = _changed_view_error(state, query, names) or privileges.refusal(state, begin.role, query)
+        if error is not None:
             subscription.end(error)
 
     activity = context.coordinator.activity
@@ -261,6 +257,23 @@ async def _begun(context: Context, begin: _Begin) -> Subscription:
         subscription.close()
         raise
     return subscription
+
+
+def _full_names(state: CatalogState, views: Iterable[View]) -> dict[ObjectId, str]:
+    return {view.id: ".".join(state.full_name(view)) for view in views if view.id in state.items}
+
+
+def _changed_view_error(state: CatalogState, query: QueryPlan, names: Mapping[ObjectId, str]) -> PgError | None:
+    """The error if a view of the query was dropped or replaced. `names`: the full names of the views."""
+    for view in query.views:
+        current = state.items.get(view.id)
+        name = names.get(view.id, view.name)
+        if isinstance(current, View):
+            if current.replacements != view.replacements:
+                return altered_error(name)
+        elif query.inputs <= state.items.keys():  # the feed fails if an input was dropped
+            return PgError(SqlState.UNDEFINED_OBJECT, f"relation '{name}' was dropped")
+    return None
 
 
 async def _snapshot_stream(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:

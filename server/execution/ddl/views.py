@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.clusters import QUICKSTART
@@ -46,7 +48,9 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
         refuse_system_table(replaced)
         check_kind(replaced, ObjectKind.MATERIALIZED_VIEW if materialized else ObjectKind.VIEW)
         if isinstance(replaced, View):
-            _check_replaced_columns(replaced.columns, columns)
+            count = replaced.replacements + 1
+            view = replace(replaced, columns=columns, query=text, uses=uses, types=types, replacements=count)
+            return _replaced_view(context, state, replaced, view)
         try:
             state = state.without_item(replaced.id)
         except InUse as error:
@@ -66,6 +70,27 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
     return _with_rights_of(replaced, context.state, state, id) if replaced is not None else state
+
+
+def _replaced_view(context: Context, state: CatalogState, old: View, new: View) -> CatalogState:
+    """The state in which a view has another query. What belongs to it and the views over it remain.
+
+    PgError 42P16, 42P17; 2BP01 if rows of the view are maintained.
+    """
+    _check_replaced_columns(old.columns, new.columns)
+    privileges.require_types(state, context.role, new)
+    users = state.dependents(old.id)
+    if not new.uses.isdisjoint((old.id, *(user.id for user in users))):
+        message = f'infinite recursion detected in rules for relation "{old.name}"'
+        raise PgError(SqlState.INVALID_OBJECT_DEFINITION, message)
+    if maintained := [user for user in users if not isinstance(user, View)]:
+        raise PgError(
+            SqlState.DEPENDENT_OBJECTS_STILL_EXIST,
+            f"cannot replace view {old.name} because other objects maintain its rows",
+            detail="\n".join(f"{user.kind} {user.name} depends on view {old.name}" for user in maintained),
+            hint="Drop these objects, and create them again afterwards.",
+        )
+    return state.with_item(new)
 
 
 def _check_replaced_columns(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
