@@ -61,6 +61,7 @@ def ended(connection: Connection) -> psycopg.Error:
     return raised.value
 
 
+@pytest.mark.ivm
 @pytest.mark.parametrize("bad", sorted({bad for _, bad, _ in FAILING.values()}))
 def test_a_row_on_which_operators_fail(dsn: str, bad: str) -> None:
     """Each query fails with its own SQLSTATE. Other dataflows continue. The views recover when the row is deleted."""

@@ -170,7 +170,7 @@ def test_distinct_and_filter(engine: SparkEngine, groups: list[list[float]]) -> 
             assert repr(total) == repr(sum_of(list(set(positive)) if distinct else positive)), positive
 
 
-@pytest.mark.parametrize("other", ["", PLAIN])
+@pytest.mark.parametrize("other", ["", pytest.param(PLAIN, marks=pytest.mark.ivm)])
 @pytest.mark.parametrize(
     ("values", "call", "total"),
     [

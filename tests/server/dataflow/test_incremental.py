@@ -319,7 +319,8 @@ async def first_fault_in_time(sql: str, history: History, engine: SparkEngine, s
     return None
 
 
-@pytest.mark.parametrize("seed", [SEED, pytest.param(SEED + 1, marks=pytest.mark.ivm)])
+@pytest.mark.ivm
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
 @pytest.mark.parametrize("sql", TEMPORAL)
 def test_a_temporal_filter_equals_the_query_from_scratch(
     sql: str, seed: int, engine: SparkEngine, storage: Arranger

@@ -49,6 +49,7 @@ class Recorder:
         return await self._engine.run(sql, views, **options)
 
 
+@pytest.mark.ivm
 @pytest.mark.parametrize("sql", QUERIES)
 async def test_the_first_step_runs_prepared_statements(sql: str, engine: SparkEngine) -> None:
     recorder = Recorder(engine)

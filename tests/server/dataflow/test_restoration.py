@@ -202,6 +202,7 @@ async def _followed(sql: str, chance: random.Random, engine: Any, shared: Shared
     return flow
 
 
+@pytest.mark.ivm
 @pytest.mark.parametrize("sql", QUERIES)
 def test_large_and_small_steps_have_the_rows_of_the_query_from_scratch(
     sql: str, chance: random.Random, engine: SparkEngine, shared: SharedArrangements
@@ -269,6 +270,7 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.mark.ivm
 def test_a_state_that_is_being_restored_leaves_nothing_behind_when_it_is_dropped(
     engine: SparkEngine, shared: SharedArrangements, chance: random.Random
 ) -> None:

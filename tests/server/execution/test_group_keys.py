@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 VIEWS = {
     "grouped": "SELECT j, count(*) AS n, max(id) AS last FROM t GROUP BY j",
@@ -21,6 +22,7 @@ CHANGES = (  # the views are compared after each line
 )
 
 
+@pytest.mark.ivm
 def test_views_follow_their_table(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (id int, j jsonb, i interval)")

@@ -90,6 +90,7 @@ def kind(found: object) -> object:
     return "failed" if error in ("21000", "23505", "23502") else found
 
 
+@pytest.mark.sql
 def test_merges_are_those_of_postgresql(theirs: Connection, dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as ours:
 

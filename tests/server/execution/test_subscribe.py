@@ -353,6 +353,7 @@ def test_a_shared_plan_follows_the_catalog(dsn: str, tables: psycopg.Connection[
         tables.execute("DROP TABLE IF EXISTS shared_plan")
 
 
+@pytest.mark.ivm
 def test_constants_without_a_dataflow_return_what_a_dataflow_returns(
     server: ServerThread, dsn: str, tables: psycopg.Connection[Row]
 ) -> None:

@@ -68,6 +68,7 @@ async def run(engine: SparkEngine, sql: str, views: Views) -> tuple[list[str], b
     return sorted(map(repr, rows.to_pylist())), running.parts["planning"] > 0
 
 
+@pytest.mark.ivm
 @pytest.mark.parametrize("sql", QUERIES + ELSEWHERE)
 async def test_rows_equal_those_of_a_new_plan(engine: SparkEngine, sql: str) -> None:
     seed = random.randrange(1 << 32)
