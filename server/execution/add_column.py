@@ -16,7 +16,7 @@ from server.execution.add_check import check_all
 from server.execution.add_key import add_to_table
 from server.execution.altered_columns import contains_nulls, has_rows, numbering_of, plan_default_row, replace_table
 from server.execution.ddl.checks import with_rules
-from server.execution.ddl.columns import COLUMNS_MAX
+from server.execution.ddl.columns import COLUMNS_MAX, check_column_name
 from server.execution.ddl.sequences import create_owned
 from server.execution.planning import plan_default
 from server.execution.row_rules import check_rows
@@ -37,6 +37,7 @@ async def add_column(context: Context, table: Table, action: AddColumn) -> None:
     """Adds a column to a locked table. Existing rows get the default, or a value of their own."""
     definition = known_column(context, action.column)
     name = definition.name.name
+    check_column_name(definition.name)
     if any(column.name == name for column in table.columns):
         message = f'column "{name}" of relation "{table.name}" already exists'
         if not action.if_not_exists:

@@ -153,7 +153,9 @@ class _Execution:
         if returning is None:
             return Result(f"INSERT 0 {count}")
         order = np.argsort(np.concatenate([inserted_at, updated.positions]), kind="stable")
-        given = gathered(pa.concat_tables([inserted, updated.after]), order)
+        xmax = np.repeat(np.array([0, 1], np.int64), [inserted.num_rows, updated.after.num_rows])
+        changed = pa.concat_tables([inserted, updated.after])
+        given = gathered(changed.append_column(f"c{changed.num_columns}", pa.array(xmax)), order)
         schema = updates.rows_schema([field.type.arrow for field in returning.columns])
         if count == 0:
             return Result("INSERT 0 {}", TableRows(returning.columns, schema.empty_table()))

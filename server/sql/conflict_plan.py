@@ -15,6 +15,7 @@ from server.sql.expressions import ColumnRef, Expression, walk
 from server.sql.grammar.statements.writes import OnConflict
 from server.sql.index_keys import bound_condition, bound_key, index_condition, index_keys
 from server.sql.plan import Field, QueryPlan
+from server.sql.scope import XMAX
 
 CONFLICTS, RETURNED = ObjectId("conflicts"), ObjectId("returned")
 """The relations that `update` and `returning` of a `ConflictPlan` read. They exist only in these plans."""
@@ -26,7 +27,7 @@ class ConflictPlan:
 
     `update`: over `CONFLICTS`, whose columns are the existing row, the row that was to be inserted, and a number. Its
     rows have the columns of the existing and of the updated row, and the number. None: DO NOTHING.
-    `returning`: over `RETURNED`, whose rows are the inserted and updated ones.
+    `returning`: over `RETURNED`, whose rows are the inserted and updated ones, and their `xmax`: 0 or 1.
     """
 
     keys: frozenset[str]
@@ -48,7 +49,7 @@ def conflicts_table(table: Table) -> Table:
 
 def returned_table(table: Table) -> Table:
     """The relation `RETURNED` for a table."""
-    return Table(RETURNED, table.schema_id, table.name, table.columns)
+    return Table(RETURNED, table.schema_id, table.name, (*table.columns, Column(XMAX, "int8", nullable=False)))
 
 
 def arbiter_columns(table: Table, conflict: OnConflict) -> frozenset[int]:

@@ -211,11 +211,12 @@ def no_table(scope: Scope, table: str, position: int | None) -> PgError:
 
 
 TABLE_OID = "tableoid"
-_SYSTEM_COLUMNS = frozenset(("ctid", "xmin", "xmax", "cmin", "cmax", TABLE_OID))
+XMAX = "xmax"
+SYSTEM_COLUMNS = frozenset(("ctid", "xmin", XMAX, "cmin", "cmax", TABLE_OID))
 
 
 def _no_column(scope: Scope, table: str | None, name: str, position: int | None) -> PgError:
-    if name in _SYSTEM_COLUMNS:
+    if name in SYSTEM_COLUMNS:
         return PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f'system column "{name}" is not supported',

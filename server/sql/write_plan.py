@@ -51,7 +51,7 @@ from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnC
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.row_rules import RowRules, Rule, over, rules_of
-from server.sql.scope import Entry, Scope, find_relation, in_clause
+from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,9 +531,10 @@ class WritePlanner:
     def _scanned(self, table: Table, alias: Ident | None, known: Table | None = None) -> tuple[Relation, Scope]:
         """`known`: the table whose columns these are, if it is another one."""
         scan = relation_of(self.binder, table)
-        self.binder.declare_columns((known or table).id, scan.columns)
+        self.binder.declare_columns((known or table).id, scan.columns[: len((known or table).columns)])
         name = alias.name if alias is not None else table.name
-        entries = [Entry(column.name, ColumnRef(column), name) for column in scan.columns]
+        listed = len((known or table).columns)
+        entries = [Entry(c.name, ColumnRef(c), name, is_listed=n < listed) for n, c in enumerate(scan.columns)]
         return scan, Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
 
     def _filtered(self, scan: Relation, where: Expr | None, scope: Scope) -> Relation:
@@ -559,6 +560,8 @@ class WritePlanner:
             entries = [
                 Entry(column.name, ColumnRef(shown), name) for column, shown in zip(table.columns, visible, strict=True)
             ]
+            if isinstance(statement, Insert):
+                entries.append(Entry(XMAX, Literal(0, INT8), name, is_listed=False))
             scope = Scope([*entries, *others], common_tables=self.common_tables, real_names={table.name: name})
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             width = max(old.stop, new.stop)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType
 from server.sql.grammar.statements.parts import Ident
+from server.sql.scope import SYSTEM_COLUMNS
 
 COLUMNS_MAX = 1_600  # as in PostgreSQL
 CHECKS_MAX = 500  # of a table or domain; each is planned by itself, on the event loop
@@ -14,9 +15,14 @@ NO_COLUMNS_HINT = "Give it one constant column, such as true AS present."
 
 
 def check_columns(columns: Sequence[Ident], kind: str) -> None:
-    """PgError 42701 for a repeated name, 54011 for too many columns, 0A000 for none. `kind`: table or view."""
+    """The rules for the names of all columns of a table or view, which `kind` tells.
+
+    PgError 42701 for a repeated name, or in a table that of a system column; 54011 for too many, 0A000 for none.
+    """
     seen: set[str] = set()
     for column in columns:
+        if kind == "table":
+            check_column_name(column)
         if column.name in seen:
             raise PgError(
                 SqlState.DUPLICATE_COLUMN,
@@ -30,6 +36,13 @@ def check_columns(columns: Sequence[Ident], kind: str) -> None:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED, f"{kind}s without columns are not supported", hint=NO_COLUMNS_HINT
         )
+
+
+def check_column_name(column: Ident) -> None:
+    """PgError 42701 if a column of a table has the name of a system column."""
+    if column.name in SYSTEM_COLUMNS:
+        message = f'column name "{column.name}" conflicts with a system column name'
+        raise PgError(SqlState.DUPLICATE_COLUMN, message, position=column.position or None)
 
 
 def check_types(names: Sequence[Ident], types: Iterable[PgType]) -> None:

@@ -11,6 +11,7 @@ from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.execution.ddl.columns import check_column_name
 from server.execution.ddl.named_objects import altered_object
 from server.session_state.context import Context
 from server.sql.grammar.statements.alter_table import RenameColumn
@@ -30,6 +31,8 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
     names = [column.name for column in relation.columns]
     if old not in names:
         raise PgError(SqlState.UNDEFINED_COLUMN, f'column "{old}" does not exist')
+    if isinstance(relation, Table):
+        check_column_name(statement.new_name)
     if new in names:
         message = f'column "{new}" of relation "{relation.name}" already exists'
         raise PgError(SqlState.DUPLICATE_COLUMN, message)

@@ -50,7 +50,9 @@ CLAUSES = st.sampled_from(
         "(n) WHERE n > 3 DO UPDATE SET id = NULL",
     )
 )
-RETURNING = st.sampled_from(("", "", " RETURNING *", " RETURNING id, n + 1, a || '!' AS x"))
+RETURNING = st.sampled_from(
+    ("", "", " RETURNING *", " RETURNING id, n + 1, a || '!' AS x", " RETURNING id, xmax = 0 AS added, row_to_json(k)")
+)
 STATEMENTS = st.one_of(
     st.builds("INSERT INTO k {} ON CONFLICT {}{}".format, SOURCES, CLAUSES, RETURNING),
     st.builds("INSERT INTO k {} ON CONFLICT {}{}".format, SOURCES, CLAUSES, RETURNING),
