@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from sqlglot import exp, parse_one
-
 from catalog.ids import ObjectId
 from catalog.objects.indexes import Index
 from catalog.objects.relations import DerivedRelation, Relation
 from catalog.state import CatalogState
-from server.sql.grammar.lexer import quote_identifier
+from server.sql.grammar.lexer import Kind, quote_identifier, tokenize
 from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements.parts import Query
 from server.sql.index_keys import index_keys
@@ -50,17 +48,22 @@ def definition(view: DerivedRelation, state: CatalogState) -> str:
 
 @functools.lru_cache(256)
 def definition_text(query: str, names: tuple[tuple[ObjectId, tuple[str, ...]], ...]) -> str:
-    """A stored query with names, of one to three parts, in place of ids."""
-    names_by_id: dict[str, tuple[str, ...]] = {str(id): full for id, full in names}
-    tree = parse_one(query, dialect="postgres")
-    for table in tree.find_all(exp.Table):
-        full = names_by_id.get(table.name) if table.db == ID_SCHEMA else None
-        if full is not None:
-            database, schema, name = ("", "", *full)[-3:]
-            table.set("this", exp.to_identifier(name))
-            table.set("db", exp.to_identifier(schema) if schema else None)
-            table.set("catalog", exp.to_identifier(database) if database else None)
-            if table.alias == name:
-                table.set("alias", None)
-    text = tree.sql(dialect="postgres")
-    return with_names(text, lambda id: ".".join(map(quote_identifier, names_by_id[id])))
+    """A stored query in one line without comments, with names, of one to three parts, in place of ids."""
+    names_by_id = dict(names)
+    tokens, parts, at, end = tokenize(query), list[str](), 0, 0
+    while (token := tokens[at]).kind is not Kind.END:
+        if at > 0 and token.start > end:
+            parts.append(" ")
+        name = names_by_id.get(ObjectId(tokens[at + 2].value)) if token[:2] == (Kind.IDENT, ID_SCHEMA) else None
+        if name is None:
+            parts.append(query[token.start : token.end])
+            at += 1
+        else:
+            parts.append(".".join(map(quote_identifier, name)))
+            at += 3
+            word, following = tokens[at : at + 2]
+            is_former_name = word.value == "." and following.kind is Kind.IDENT  # of a type, see `type_names.by_id`
+            if is_former_name or (word.value == "as" and following[:2] == (Kind.IDENT, name[-1])):
+                at += 2
+        end = tokens[at - 1].end
+    return with_names("".join(parts), lambda id: ".".join(map(quote_identifier, names_by_id[id])))

@@ -216,7 +216,7 @@ DIFFERENT = {
     r"\di+": " public | flights_carrier       | index | materialize | flights  | permanent ",
     r"\dm+": " public | per_carrier | materialized view | materialize | permanent ",
     r"\d+ cheap": "View definition:\n SELECT id, price FROM flights WHERE price < 10;\n",
-    r"\d+ per_carrier": "View definition:\n SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;\n",
+    r"\d+ per_carrier": "View definition:\n SELECT carrier, count(*) AS n FROM flights GROUP BY carrier;\n",
     r"\sv cheap": "CREATE OR REPLACE VIEW public.cheap AS\n SELECT id, price FROM flights WHERE price < 10\n",
     r"\sf upper": "CREATE OR REPLACE FUNCTION pg_catalog.upper(text)\n RETURNS text\n LANGUAGE internal\n",
     r"\dt mz_catalog.*": " mz_catalog | mz_objects            | table | materialize\n",
