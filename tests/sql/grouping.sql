@@ -190,3 +190,8 @@ SELECT id IN (SELECT boss FROM people), count(*) FROM people GROUP BY id IN (SEL
 SELECT EXISTS (SELECT 1 FROM depts d WHERE d.id = dept AND d.city = 'Paris'), sum(id) FROM people GROUP BY EXISTS (SELECT 1 FROM depts d WHERE d.id = dept AND d.city = 'Paris') HAVING EXISTS (SELECT 1 FROM depts d WHERE d.id = dept AND d.city = 'Paris');
 SELECT DISTINCT (SELECT city FROM depts d WHERE d.id = p.dept) FROM people p ORDER BY (SELECT city FROM depts d WHERE d.id = p.dept);
 SELECT DISTINCT (SELECT city FROM depts d WHERE d.id = p.dept) FROM people p ORDER BY (SELECT name FROM depts d WHERE d.id = p.dept);
+
+-- literals without a type as keys
+(SELECT 'x' AS k, count(*) FROM people GROUP BY k) UNION ALL SELECT 'y', 1;
+(SELECT NULL AS k FROM people GROUP BY 1) UNION ALL SELECT 'z';
+SELECT 'a' AS k, NULL AS n, count(*) FROM people GROUP BY ROLLUP (1, 2) ORDER BY 1, 3;

@@ -110,6 +110,8 @@ def _group_key(binder: Binder, tree: exp.Expr, items: Sequence[Item], scope: Sco
         )
     groupable(binder, expression, tree)
     item = next((n for n, i in enumerate(items) if i.expression is expression), None)
+    if item is not None:
+        items[item].expression = expression = binder.default_unknown(expression)
     if item is None:
         item = next((n for n, i in enumerate(items) if i.expression == expression), None)
     number = groups.outputs.get(item) if item is not None else None

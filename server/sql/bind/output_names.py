@@ -86,6 +86,9 @@ def _first_output(query: exp.Expr) -> tuple[str, _Strength]:
         query = query.this
     if isinstance(query, exp.Select) and query.expressions:
         first = query.expressions[0]
+        source = query.args.get("from_")
+        if isinstance(first, exp.Star) and source is not None and isinstance(source.this, exp.Values):
+            return "column1", _Strength.STRONG  # VALUES with ORDER BY or LIMIT
         return (first.alias, _Strength.STRONG) if isinstance(first, exp.Alias) else _named(first)
     return ("column1", _Strength.STRONG) if isinstance(query, exp.Values) else (_NAMELESS, _Strength.NONE)
 

@@ -165,7 +165,26 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
                 first = first.this
             assert isinstance(first, exp.Select)
             first.expressions[0].update_positions(keyword)
+        if isinstance(query, exp.Values) and self._curr.token_type in _AFTER_VALUES:
+            query = self._parse_query_modifiers(_select_from(query))
         return query
+
+    def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Expr | None:
+        """sqlglot supports no clauses and set operations after VALUES in parentheses, but an alias inside of them."""
+        if not self._match_pair(TokenType.L_PAREN, TokenType.VALUES, advance=False):
+            values: exp.Values | None = super()._parse_derived_table_values(allow_value_synonym)
+            if values is not None and values.args.get("alias"):
+                self.raise_error("unexpected alias")
+            return values
+        index = self._index
+        self._advance(2)
+        rows = self._parse_csv(self._parse_value)
+        if self._match(TokenType.R_PAREN):
+            return exp.Values(expressions=rows, alias=self._parse_table_alias())
+        self._retreat(index + 1)
+        query = self._parse_statement()
+        self._match_r_paren()
+        return self._parse_subquery(query)  # type: ignore[no-any-return]
 
     def _parse_query_modifiers(self, this: exp.Expr | None) -> exp.Expr | None:
         """ORDER BY, LIMIT and OFFSET after a query in parentheses become clauses of that query, as in PostgreSQL."""
@@ -261,8 +280,7 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         """Parses VALUES as SELECT * FROM (VALUES ...), because sqlglot does not support WITH before VALUES."""
         if not self._match(TokenType.VALUES, advance=False):
             return super()._parse_statement()  # type: ignore[no-any-return]
-        rows = exp.From(this=self._parse_derived_table_values())
-        select = exp.Select(expressions=[exp.Star()], from_=rows)
+        select = _select_from(self._parse_derived_table_values())
         return self._parse_query_modifiers(self._parse_set_operations(select))
 
     def _parse_value(self, values: bool = True) -> exp.Tuple:
@@ -301,6 +319,10 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
         return literal.update_positions(token)
 
 
+def _select_from(relation: exp.Expr | None) -> exp.Select:
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation))
+
+
 def _move_clauses(outer: exp.Subquery) -> None:
     """Moves the clauses after parentheses into them. 42601 if the query in them has such a clause."""
     query = outer.this
@@ -321,6 +343,7 @@ def _move_clauses(outer: exp.Subquery) -> None:
 
 _ITEM_ENDS = (TokenType.COMMA, TokenType.R_PAREN, TokenType.R_BRACKET)
 _PLAIN_LITERALS = (TokenType.NUMBER, TokenType.STRING)
+_AFTER_VALUES = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
 _QUERY = (exp.Query, exp.Values)
 
 
