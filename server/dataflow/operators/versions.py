@@ -25,7 +25,7 @@ from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, are_among, distinct_hashes, key_codes
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, cut, first_codes
-from server.dataflow.operators.operator import VERSION_FIELD, Tick, consolidated, names_of, sorting_of
+from server.dataflow.operators.operator import VERSION_FIELD, Step, consolidated, names_of, sorting_of
 from server.dataflow.plan.nodes import VERSION, TopK
 
 PAIRS_PER_VERSION = 2_000  # of an entry and a version: computing so many at once costs less than a version by itself
@@ -39,9 +39,9 @@ class Touched:
     key_hashes: Hashes | None
 
 
-def touched_keys(tick: Tick, keys: Sequence[tuple[int, ...]], inputs: Sequence[pa.Table]) -> list[Touched]:
+def touched_keys(step: Step, keys: Sequence[tuple[int, ...]], inputs: Sequence[pa.Table]) -> list[Touched]:
     """The versions with changes of one of the inputs, with the keys that they touch, by version."""
-    if len(tick.times) == 1:
+    if len(step.times) == 1:
         return [Touched(1, None)]
     versions = np.concatenate([changes[VERSION].to_numpy() for changes in inputs])
     hashes = np.concatenate([key_codes(changes, names_of(key)) for changes, key in zip(inputs, keys, strict=True)])
@@ -62,7 +62,7 @@ def changed_rows(
     changes: pa.Table,
     key: tuple[int, ...],
     touched: Sequence[Touched],
-    tick: Tick,
+    step: Step,
     top_k: TopK | None,
 ) -> Iterator[Changed]:
     """Yields for each version the rows of the keys that it touches. In hydration `before` of the first is empty.
@@ -79,9 +79,9 @@ def changed_rows(
         if key_hashes is not None:
             has_changed = are_among(key_codes(current, names_of(key)), key_hashes)
             old, rest = current.filter(pa.array(has_changed)), current.filter(pa.array(~has_changed))
-        changed = changes if len(tick.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
+        changed = changes if len(step.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
         new = pa.concat_tables([old, changed.drop_columns([VERSION])])
-        if tick.since is not None and changed.num_rows:
+        if step.since is not None and changed.num_rows:
             new = updates.consolidate(new)
         if top_k is None:
             check_counts(new)
@@ -97,7 +97,7 @@ def rows_by_version(
     changes: pa.Table,
     key: tuple[int, ...],
     touched: Sequence[Touched],
-    tick: Tick,
+    step: Step,
     top_k: TopK | None,
     *,
     with_before: bool = True,
@@ -106,13 +106,13 @@ def rows_by_version(
 
     In hydration, and if not `with_before`, only those in the version. The last column is the multiplicity.
     """
-    if len(tick.times) > 1:
+    if len(step.times) > 1:
         pairs = _Pairs.of(before, changes, key, touched)
         if pairs.count <= PAIRS_PER_VERSION * len(touched):
             return pairs.rows(key, top_k, with_before=with_before)
     parts = []
-    for one in changed_rows(before, changes, key, touched, tick, top_k):
-        if tick.since is not None and with_before:
+    for one in changed_rows(before, changes, key, touched, step, top_k):
+        if step.since is not None and with_before:
             parts.append(_with_version(one.before, -one.version))
         parts.append(_with_version(one.after, one.version))
     return pa.concat_tables(parts)
@@ -239,7 +239,7 @@ def _with_version(changes: pa.Table, version: int) -> pa.Table:
 
 
 def replacements(
-    found: pa.Table, old: pa.Table, key: tuple[int, ...], touched: Sequence[Touched], tick: Tick, schema: pa.Schema
+    found: pa.Table, old: pa.Table, key: tuple[int, ...], touched: Sequence[Touched], step: Step, schema: pa.Schema
 ) -> pa.Table:
     """The changes that follow from the results in each version, and the `old` ones of the step's keys, with `diff`.
 
@@ -247,14 +247,14 @@ def replacements(
     """
     rows, versions = found.drop_columns([VERSION]), found[VERSION].to_numpy()
     ended, ends, old_ends = rows.slice(0, 0), versions[:0], np.ones(len(old), np.int64)
-    if len(tick.times) > 1:
+    if len(step.times) > 1:
         names = names_of(key)
         each = [one.key_hashes for one in touched if one.key_hashes is not None]
         numbers = np.repeat(np.array([one.version for one in touched], np.uint64), list(map(len, each)))
         hashes = np.concatenate(each).astype(np.uint64)
         order = np.lexsort((numbers, hashes))
         hashes, numbers = hashes[order], numbers[order]
-        width = np.uint64(len(tick.times) + 1)
+        width = np.uint64(len(step.times) + 1)
         codes = hashes * width + numbers
         row_hashes = key_codes(rows, names).astype(np.uint64)
         later = np.searchsorted(codes, row_hashes * width + versions.astype(np.uint64), "right")
@@ -265,12 +265,12 @@ def replacements(
     every = pa.concat_tables([rows, ended, updates.rows_of(old)])
     diffs = np.concatenate([np.ones(len(rows), np.int64), np.full(len(ended), -1, np.int64), -old[DIFF].to_numpy()])
     columns = [*every.columns, pa.array(np.concatenate([versions, ends, old_ends])), pa.array(diffs)]
-    return consolidated(pa.table(columns, schema=schema), tick)
+    return consolidated(pa.table(columns, schema=schema), step)
 
 
-def signed_differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
+def signed_differences(found: pa.Table, step: Step, schema: pa.Schema) -> pa.Table:
     """The changes that follow from result rows with a signed version: -v before the version v, v after it."""
     versions = found[VERSION].to_numpy()
     rows = found.drop_columns([VERSION])
     columns = [*rows.columns, pa.array(np.abs(versions)), pa.array(np.sign(versions))]
-    return consolidated(pa.table(columns, schema=schema), tick)
+    return consolidated(pa.table(columns, schema=schema), step)

@@ -28,7 +28,7 @@ from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
 from server.dataflow.runtime.commit_rate import CommitRate
-from server.dataflow.runtime.computation import Ticks
+from server.dataflow.runtime.computation import StepDurations
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import in_thread, to_the_end
 from server.timeline.frontiers import Frontiers
@@ -87,7 +87,7 @@ class LogIndex:
         self, index: Index, layout: IndexLayout, inputs: Inputs, frontiers: Frontiers, shared: SharedArrangements
     ) -> None:
         self.index = index
-        self.ticks = Ticks()
+        self.steps = StepDurations()
         self.hydrated = False
         self._rate = CommitRate(monotonic())
         self._reads = inputs
@@ -118,7 +118,7 @@ class LogIndex:
                 begun, before = monotonic(), self.arrangement.upper
                 if await self._reached(Timestamp(upper - 1)):
                     if self.arrangement.upper > before:
-                        self.ticks.add(monotonic() - begun)
+                        self.steps.add(monotonic() - begun)
                     self.hydrated = True
                     self._holder.advance(upper - 1)
                     self._lease.advance(self._frontiers.since(self.index.id))
