@@ -180,7 +180,7 @@ async def test_a_cancelled_snapshot_is_an_error_and_not_empty() -> None:
     assert snapshot_stream._task is not None
     snapshot_stream._task.cancel()  # before its first step
     with pytest.raises(PgError, match="the subscription was closed"):
-        await snapshot_stream.begun()
+        await snapshot_stream.started()
     assert not snapshot_stream.finished
     assert released
 
