@@ -291,7 +291,7 @@ class Log:
         at = batches.bisect_left(lower, key=_time)
         return batches[at].times(lower, batches[at].time + 1)[0] if at < len(batches) else None
 
-    def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def row_count(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         """The number of log rows at times in [lower, upper), or >= `lower`. Reads no payload."""
         if upper is None:
             batches = self.batches(collection)

@@ -319,7 +319,7 @@ class Coordinator:
         for id, changes in tables.items():
             try:
                 # A retraction of a row that was not read may be invalid. Every reader of the table then fails.
-                resting.written(id, changes, all=not self._committer.has_read(id, time))
+                resting.written(id, changes, all=not self._committer.has_read_retractions(id, time))
             except Exception as error:  # the commit is on disk, so it must not fail
                 log.error("changes not examined", table=id, error=str(error), exc_info=error)
                 resting.written(id, (), all=True)

@@ -63,7 +63,7 @@ class Holds:
 
     def created(self, hold: Hold, position: HoldPosition) -> None:
         """Registers a hold at a time at which the history of its objects exists."""
-        self._holders[hold.id] = self.frontiers.take_over(hold.on, position.at)
+        self._holders[hold.id] = self.frontiers.hold_history(hold.on, position.at)
         self.positions[hold.id] = position
         for id in hold.on:
             self._on.setdefault(id, set()).add(hold.id)

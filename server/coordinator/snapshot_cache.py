@@ -202,7 +202,7 @@ class SnapshotCache:
         if recent.until < as_of:
             lower, upper = recent.until + 1, as_of + 1
             commits = len(self._log.times(id, lower, upper))
-            if commits > LOOP_COMMITS_MAX or self._log.lines(id, lower, upper) > ROWS_MAX:
+            if commits > LOOP_COMMITS_MAX or self._log.row_count(id, lower, upper) > ROWS_MAX:
                 return None
             try:
                 tables = log_tables(self._log, collection, lower, upper) if commits else []

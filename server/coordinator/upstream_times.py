@@ -96,7 +96,7 @@ class UpstreamTimes:
         async def write() -> None:
             written = await self._commit(id, source, (since, upper), payloads, state)
             self._frontiers.compacted(id, since)
-            are_read = not written or self._committer.has_read(id, written[0][0].first_time)
+            are_read = not written or self._committer.has_read_retractions(id, written[0][0].first_time)
             self._writer.written(id, upper, written, are_read=are_read)
             self.resume(id, frontier)
 
@@ -157,7 +157,7 @@ class UpstreamTimes:
         except Dropped:
             raise Conflict from None
         if unread:
-            self._committer.noted_unread(id, unread[-1])
+            self._committer.note_unread(id, unread[-1])
         return [(batch, payload) for batch, (_, payload) in zip(batches, payloads, strict=True)]
 
 

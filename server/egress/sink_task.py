@@ -222,7 +222,7 @@ class SinkTask:
             raise Conflict
         if text_columns(item.columns) != self.definition.columns:
             raise Altered
-        if log.are_cached(on, at, at + 1) and log.lines(on, at, at + 1) <= LOOP_ROWS:
+        if log.are_cached(on, at, at + 1) and log.row_count(on, at, at + 1) <= LOOP_ROWS:
             tables = log_tables(log, item, at, at + 1)
         else:
             tables = await asyncio.to_thread(log_tables, log, item, at, at + 1)

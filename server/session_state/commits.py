@@ -105,13 +105,13 @@ async def write(session: Session) -> None:
             key_changes=transaction.key_changes,
             new_keys=transaction.new_keys,
             catalog=transaction.catalog,
-            begins=transaction.begins,
+            history_starts=transaction.history_starts,
             source_state=of_generations({key: state.position for key, state in transaction.sequences.items()}),
         )
-        for holder in (transaction.holder, transaction.beginning):
+        for holder in (transaction.holder, transaction.history_holder):
             if holder is not None:  # the request may commit although this task is cancelled
                 request.done.add_done_callback(partial(_release, holder))
-        transaction.holder = transaction.beginning = None
+        transaction.holder = transaction.history_holder = None
         _notify_after(session, request, transaction.pending)
         await coordinator.commit(request)
     except (Conflict, Duplicate) as error:

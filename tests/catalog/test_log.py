@@ -579,7 +579,7 @@ def test_held_history_is_in_few_batches_and_each_time_is_readable(opened: Opened
     assert rewritten < commits * 12
     again = Log(opened.store, opened.payloads)
     assert again.times(T, 6, 10**9) == list(range(10, 10 + commits))
-    assert again.lines(T, 12, 112) == 100
+    assert again.row_count(T, 12, 112) == 100
     for time in (12, 13, 14):
         expected = [((time, "a"), 1)] if time % 3 else [((time - 1, "a"), -1)]
         assert pairs(again.changes(T, time, time + 1, SCHEMA)) == expected

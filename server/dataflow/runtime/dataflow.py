@@ -310,7 +310,7 @@ class Dataflow:
     @contextmanager
     def _held_for_state(self) -> Iterator[Holder]:
         """Holds the history that is held now."""
-        holder = self._restoring_holder = self._frontiers.also(self._holder)
+        holder = self._restoring_holder = self._frontiers.copy_of(self._holder)
         try:
             yield holder
         finally:

@@ -208,7 +208,7 @@ def test_history_on_disk_is_readable_after_a_restart() -> None:
     frontiers = Frontiers()
     frontiers.created(T, Timestamp(10), Timestamp(50_000), 5_000)
     frontiers.index_created(I, T, Timestamp(10), 2_000)
-    kept = frontiers.take_over((T, I), Timestamp(1_000))
+    kept = frontiers.hold_history((T, I), Timestamp(1_000))
     assert frontiers.since(T) == frontiers.since(I) == frontiers.readable(T) == 1_000
     kept.release()
     assert frontiers.since(T) == 50_000 - 1 - 5_000
