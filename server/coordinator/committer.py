@@ -126,7 +126,8 @@ class Request:
     @property
     def retracts_unread(self) -> list[ObjectId]:
         """The collections from which the request retracts rows that it had not read."""
-        return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
+        writes = ((id, payload.table) for id, payload in self.writes if id not in self.unchanged)
+        return [id for id, table in writes if updates.has_retractions(table)]
 
     @property
     def only_moves_holds(self) -> bool:

@@ -242,7 +242,7 @@ class SnapshotCache:
                 changes = self._log.changes(collection.id, snapshot.time + 1, as_of + 1, schema, snapshot.layout)
         except Compacted:  # these changes were merged with earlier ones
             return self._read(collection, as_of)
-        if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
+        if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.has_retractions(changes):
             return spill.applied(rows, changes, self._scratch)
         return updates.apply(rows, changes)
 

@@ -139,7 +139,7 @@ class UpstreamTimes:
     ) -> list[tuple[Batch, Payload]]:
         """Writes everything in one transaction. `frontiers`: `since` and `upper` after it."""
         since, upper = frontiers
-        unread = [time for time, payload in payloads if updates.takes_away(payload.table)]
+        unread = [time for time, payload in payloads if updates.has_retractions(payload.table)]
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
             if not tx.execute("SELECT 1 FROM collections WHERE id = ?", (id,)).fetchall():

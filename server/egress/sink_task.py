@@ -200,7 +200,7 @@ class SinkTask:
         rows = 0
         for at in times:
             tables += await self._tables(at)
-            if any(map(updates.takes_away, tables)):
+            if any(map(updates.has_retractions, tables)):
                 await coordinator.reads.check_multiplicities(on, lower, at)
             if tables and self._is_readable(at):  # else the changes belong to the next time that can be read
                 is_large = sum(table.num_rows for table in tables) > LOOP_ROWS

@@ -278,7 +278,7 @@ async def _entries_before(joined: Joined, bounds: Bounds, envelope: Envelope) ->
     try:
         if bounds.snapshot and not bounds.past(joined.as_of):
             async for changes in ordered(joined.tables, directory, envelope):
-                if updates.takes_away(changes):
+                if updates.has_retractions(changes):
                     raise updates.NegativeCount("of a row of the snapshot")
                 yield Entry(joined.as_of, changes, shared=False)
         for time in joined.times:

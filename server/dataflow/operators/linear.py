@@ -57,7 +57,7 @@ class SourceOperator(Operator):
             if times := self._inputs.change_times(id, lower, time + 1):
                 # From the first change on: the log may have no history of the times before it.
                 changes = await self._inputs.changes(id, times[0], time + 1)
-                retracts = updates.takes_away(changes)
+                retracts = updates.has_retractions(changes)
                 if retracts:
                     await self._inputs.check(id, step.since + 1, time)  # later operators do not check
                 parts.append(self._selected(changes, version))

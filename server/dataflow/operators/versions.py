@@ -198,7 +198,7 @@ class _Pairs:
         """
         sorting = sorting_of(top_k, key)
         assert not isinstance(sorting, ByKey)
-        codes = (sorting.order if isinstance(sorting, ByKeyAndOrder) else sorting).key_hashes(rows)
+        codes = (sorting.order if isinstance(sorting, ByKeyAndOrder) else sorting).codes(rows)
         order = np.lexsort((codes, group))
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         summed = np.cumsum(sums[order])
@@ -220,9 +220,9 @@ def first_rows(rows: pa.Table, key: tuple[int, ...], top_k: TopK | None) -> pa.T
         return rows
     sorting = sorting_of(top_k, key)
     if isinstance(sorting, ByOrder):
-        return rows.filter(pa.array(first_codes(sorting.key_hashes(rows), rows[DIFF].to_numpy(), top_k.count)))
+        return rows.filter(pa.array(first_codes(sorting.codes(rows), rows[DIFF].to_numpy(), top_k.count)))
     assert isinstance(sorting, ByKeyAndOrder)
-    key_hashes = distinct_hashes(sorting.key_hashes(rows))
+    key_hashes = distinct_hashes(sorting.codes(rows))
     return cut(sorting, rows, key_hashes, np.full(len(key_hashes), top_k.count, np.int64))
 
 
