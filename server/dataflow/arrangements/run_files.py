@@ -198,13 +198,13 @@ def written_sorted(
     """Writes changes of one time to files as a run. More than a file is sorted with a temporary file in `scratch`."""
     if changes.nbytes <= FILE_BYTES:
         return written(sorted_run(sorted_by, changes, time), directory, name)
-    codes = np.concatenate([sorted_by.codes(u.rows_of(part)) for part in spill.pieces(changes, FILE_BYTES)])
+    codes = np.concatenate([sorted_by.codes(u.rows_of(part)) for part in spill.slices(changes, FILE_BYTES)])
     count = min(spill.PARTITIONS_MAX, -(-changes.nbytes // FILE_BYTES))
     bounds = np.unique(np.sort(codes)[:: -(-len(codes) // count)])  # the first code of each partition
     partitions = spill.Partitions(changes.schema, len(bounds), scratch)
     try:
         done = 0
-        for part in spill.pieces(changes, FILE_BYTES):
+        for part in spill.slices(changes, FILE_BYTES):
             own = codes[done : done + part.num_rows]
             partitions.add(part, np.searchsorted(bounds, own, "right") - 1)
             done += part.num_rows

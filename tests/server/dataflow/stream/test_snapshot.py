@@ -46,7 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing fits into memory, and a partition has only a few rows."""
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
     monkeypatch.setattr(spill, "PARTITION_BYTES", 200)
-    monkeypatch.setattr(spill, "PIECE_BYTES", 300)
+    monkeypatch.setattr(spill, "SLICE_BYTES", 300)
     return
 
 
