@@ -321,7 +321,9 @@ class Coordinator:
                 # A retraction of a row that was not read may be invalid. Every reader of the table then fails.
                 resting.written(id, changes, all=not self._committer.has_read_retractions(id, time))
             except Exception as error:  # the commit is on disk, so it must not fail
-                log.error("changes not examined", table=id, error=str(error), exc_info=error)
+                log.error(
+                    "changes not compared with conditions of dataflows", table=id, error=str(error), exc_info=error
+                )
                 resting.written(id, (), all=True)
 
     def _committed(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:

@@ -121,7 +121,7 @@ class SinkTask:
                     self._report(SinkStatus.STALLED, str(error))
                 except Exception as error:
                     raise_if_cancelled()
-                    log.exception("unexpected error of a sink", sink=self.sink.id)
+                    log.exception("internal error in a sink", sink=self.sink.id)
                     self._report(SinkStatus.STALLED, f"internal error: {error}")
                 self.errors += 1
                 retry_s = RETRY_S if self.frontier != frontier else min(2 * retry_s, RETRY_S_MAX)

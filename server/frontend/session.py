@@ -288,7 +288,7 @@ class Session:
         except asyncio.CancelledError:  # a lost connection; the error of a CancelRequest was reported above
             self._responses.count(CANCELED)
         except Exception as error:
-            log.error("session failed", error=str(error), exc_info=error)
+            log.error("client session failed", error=str(error), exc_info=error)
             self._transport.close()
         finally:
             if self._task.end() or self._connection.phase is Phase.CLOSED:

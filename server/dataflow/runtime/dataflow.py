@@ -318,7 +318,7 @@ class Dataflow:
             self._restoring_holder = None
 
     def _not_restored(self, error: Exception) -> None:
-        self._log.warning(f"{self._kind} not hydrated again", error=str(error))
+        self._log.warning(f"state of {self._kind} not restored", error=str(error))
 
     async def _release_history(self) -> None:
         """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""
