@@ -14,6 +14,7 @@ from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl.named_objects import check_kind, find_object, in_use, refuse_missing, refuse_system_table
 from server.session_state.context import Context
+from server.session_state.signals import signal
 from server.sql.grammar.statements.objects import DropObjects, ObjectKind
 from server.sql.grammar.statements.parts import Name
 
@@ -79,7 +80,7 @@ def _end_sessions(context: Context, database: Database) -> None:
     """Ends the other sessions in a database. PgError 42501 if the role may not end one of them."""
     for process_id, observe in [*context.coordinator.activity.observers.items()]:
         if process_id != context.process_id and observe().database == database.name:
-            context.signal("pg_terminate_backend", process_id)
+            signal(context, "pg_terminate_backend", process_id)
 
 
 def _required(state: CatalogState, sequence: SequenceItem) -> PgError:
