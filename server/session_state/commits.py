@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from catalog.drops import without_items
 from catalog.ids import ObjectId
 from catalog.layout import Layout
 from catalog.objects.namespaces import Schema
@@ -137,7 +138,7 @@ def end_temporary(session: Session) -> None:
                 session.coordinator.log.discard(payload)
     if dropped:
         base = before if transaction.catalog is None else transaction.catalog[0]
-        state = before.without_items(dropped)
+        state = without_items(before, dropped)
         transaction.catalog = (base, replace(state.settled(before, session.role), version=base.version + 1))
 
 
