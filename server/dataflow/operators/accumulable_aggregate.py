@@ -60,7 +60,7 @@ class AccumulableAggregateOperator(Operator):
 
     @property
     def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
-        return [(sql, [self._row_schema]) for sql in (self._aggregate.at_once, self._aggregate.sql)]
+        return [(sql, [self._row_schema]) for sql in (self._aggregate.one_version_sql, self._aggregate.sql)]
 
     async def look_up(self, step: Step, changes: pa.Table) -> None:
         """Looks up the old state and first values of the touched keys.
@@ -83,23 +83,23 @@ class AccumulableAggregateOperator(Operator):
 
     async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         changes, *others = inputs
-        empty_at_first = step.since is None and not self._width
-        if changes.num_rows == 0 and not empty_at_first:
+        is_hydrated_without_key = step.since is None and not self._width
+        if changes.num_rows == 0 and not is_hydrated_without_key:
             return self.no_changes
         before, *top_rows = self._held
         self._held = ()
         distinct_changes, top_changes = others[: len(self._aggregate.distinct)], others[len(self._aggregate.distinct) :]
         for arranged, of_branch in zip(self._top_rows, top_changes, strict=True):
             self._pending += await arranged.inserts(of_branch, step)
-        if step.since is None and self._aggregate.at_first is not None and changes.num_rows:
+        if step.since is None and self._aggregate.hydration_sql is not None and changes.num_rows:
             rows = (
                 updates.expand(changes.drop_columns([VERSION]))
                 if self._aggregate.input.schema
                 else changes.select([VERSION])
             )
-            return await self._computed(self._aggregate.at_first, rows, step, before)
-        rows = await in_thread(self._read, step, before, changes, distinct_changes, top_rows, top_changes)
-        statement = self._aggregate.at_once if len(step.times) == 1 else self._aggregate.sql
+            return await self._computed(self._aggregate.hydration_sql, rows, step, before)
+        rows = await in_thread(self._statement_rows, step, before, changes, distinct_changes, top_rows, top_changes)
+        statement = self._aggregate.one_version_sql if len(step.times) == 1 else self._aggregate.sql
         return await self._computed(statement, rows, step, before)
 
     async def _computed(self, statement: Statement, rows: pa.Table, step: Step, before: pa.Table) -> pa.Table:
@@ -118,7 +118,7 @@ class AccumulableAggregateOperator(Operator):
         ]
         return [(column_names(self._aggregate.input, self._aggregate.key), self._state), *of_values]
 
-    def _read(
+    def _statement_rows(
         self,
         step: Step,
         before: pa.Table,
@@ -135,7 +135,7 @@ class AccumulableAggregateOperator(Operator):
             state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
         of_state = [] if step.since is None else [0]
-        if len(step.times) == 1:  # `at_once` computes no running totals
+        if len(step.times) == 1:  # `one_version_sql` computes no running totals
             of_state.append(1)
         parts = [
             *(

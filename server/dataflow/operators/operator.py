@@ -46,7 +46,7 @@ class Step:
     times: tuple[Timestamp, ...]
 
     @property
-    def new(self) -> range:
+    def versions(self) -> range:
         """The versions at `times`: 1, ..., m."""
         return range(1, len(self.times) + 1)
 

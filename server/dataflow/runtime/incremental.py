@@ -405,7 +405,7 @@ def _by_version(changes: pa.Table, step: Step) -> list[pa.Table]:
     versions, inserted = changes[VERSION].to_numpy(), changes[DIFF].to_numpy() > 0
     order = np.lexsort((inserted, versions))
     rows = rows_at(changes.drop_columns([VERSION]), order)
-    ends = np.searchsorted(versions[order], step.new, "right").tolist()
+    ends = np.searchsorted(versions[order], step.versions, "right").tolist()
     return [rows.slice(first, end - first) for first, end in itertools.pairwise([0, *ends])]
 
 

@@ -704,20 +704,22 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("join uses the diff of one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
     ("sum ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
      "SELECT k, sum(v) FROM t GROUP BY k"),
-    ("sum of one version ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x", "at_once"),
+    ("sum of one version ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x", "one_version_sql"),
      "SELECT k, sum(v) FROM t GROUP BY k"),
     ("count counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("count of one version counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL", "at_once"),
+    ("count of one version counts NULLs",
+     _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL", "one_version_sql"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("rows before a version are not retracted", _text(nodes.AccumulableAggregate, "= 0L, 1L", "= 1L, 1L", "at_once"),
+    ("rows before a version are not retracted",
+     _text(nodes.AccumulableAggregate, "= 0L, 1L", "= 1L, 1L", "one_version_sql"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("hydration counts NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+    ("hydration counts NULLs", _field(nodes.AccumulableAggregate, "hydration_sql", lambda sql: nodes.Statement(
         sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
-    ("hydration computes max for min", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+    ("hydration computes max for min", _field(nodes.AccumulableAggregate, "hydration_sql", lambda sql: nodes.Statement(
         sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
     ("groups stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
-    ("groups of one version stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)", "at_once"),
+    ("groups of one version stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)", "one_version_sql"),
      "SELECT k, count(*) FROM t GROUP BY k"),
     ("left join uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
