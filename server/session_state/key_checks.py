@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -66,46 +66,63 @@ async def check_keys(
         if assigned is not None and assigned.isdisjoint(key.inputs):
             continue
         values = await key_tables(context.coordinator.engine, key, tables)
-        changes = changes_in(key.layout, values) if not many else await asyncio.to_thread(
-            changes_in, key.layout, values
-        )  # fmt: skip
+        if many:
+            changes = await asyncio.to_thread(changes_in, key.layout, values)
+        else:
+            changes = changes_in(key.layout, values)
         base, version = _base(context, table.id, key)
         mine = own[key.id]
         if many:
-            found = await asyncio.to_thread(violation, base.snapshot(), mine.counts, changes)
+            code = await asyncio.to_thread(violation, base.snapshot(), mine.counts, changes)
         else:
-            found = violation(base, mine.counts, changes)
-        if found is not None:
+            code = violation(base, mine.counts, changes)
+        if code is not None:
             compared = []
             for later in keys[at:]:
                 values = await key_tables(context.coordinator.engine, later, tables)
                 base, _ = _base(context, table.id, later)
-                compared.append((later, base.snapshot(), own[later.id].counts.snapshot(), values))
-            number, position, key, taken, place = await asyncio.to_thread(_first_duplicate, compared)
-            row = sum(part.num_rows for part in tables[:number]) + position
-            raise located(duplicate_key(context, table, key, taken, place), row)
+                compared.append(_Compared(later, base.snapshot(), own[later.id].counts.snapshot(), values))
+            found = await asyncio.to_thread(_first_duplicate, compared)
+            row = sum(part.num_rows for part in tables[: found.table]) + found.row
+            raise located(duplicate_key(context, table, found.key, found.values, found.position), row)
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
 
 
-def _first_duplicate(
-    compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts, Sequence[pa.Table]]],
-) -> tuple[int, int, EnforcedKey, pa.Table, int]:
-    """The first row that has a key of another one: the numbers of its table and of the row in it, and its key.
+class _Compared(NamedTuple):
+    """A key, the rows of others by it, the transaction's earlier changes, and the key tables of the new rows."""
 
-    The last two are its place in a key table.
+    key: EnforcedKey
+    base: KeyCounts
+    own: KeyCounts
+    tables: Sequence[pa.Table]
 
-    `compared`: each key with the rows of others, the own changes, and its key tables.
+
+class _FirstDuplicate(NamedTuple):
+    """The first new row that has the key of another row.
+
+    `table`, `row`: the number of its table, and its position there. `values`, `position`: a key table, and the position
+    of its key there.
     """
+
+    table: int
+    row: int
+    key: EnforcedKey
+    values: pa.Table
+    position: int
+
+
+def _first_duplicate(compared: Sequence[_Compared]) -> _FirstDuplicate:
+    """There must be a duplicate of one of the keys."""
     found = []
-    for at, (key, base, own, tables) in enumerate(compared):
-        if (place := first_duplicate(key.layout, base, own, tables)) is not None:
-            number, row = place
-            found.append((number, position_of(key, tables[number], row), at, row))
-    number, position, at, row = min(found)
-    key, _, _, tables = compared[at]
-    return number, position, key, tables[number], row
+    for number, (key, base, own, tables) in enumerate(compared):
+        if (duplicate := first_duplicate(key.layout, base, own, tables)) is not None:
+            table, position = duplicate
+            found.append((table, position_of(key, tables[table], position), number, position))
+    table, row, number, position = min(found)
+    key, _, _, tables = compared[number]
+    return _FirstDuplicate(table, row, key, tables[table], position)
 
 
 async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
@@ -190,9 +207,9 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
             for other in keys:
                 known, tables = _find_base(context, id, other), cheap_key_tables(other, [table])
                 if known is not None and tables is not None:
-                    compared.append((other, known[0], own[other.id].counts, tables))
-            _, _, key, taken, place = _first_duplicate(compared)
-            raise duplicate_key(context, item, key, taken, place)
+                    compared.append(_Compared(other, known[0], own[other.id].counts, tables))
+            first = _first_duplicate(compared)
+            raise duplicate_key(context, item, first.key, first.values, first.position)
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
