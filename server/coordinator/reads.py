@@ -73,7 +73,7 @@ class Reads:
                 raise _dropped()
 
     async def decoded_rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """As `rows`, also if the collection has an error: the rows that could be decoded."""
+        """As `rows`, even if the collection has an error: the rows that could be decoded."""
         item = self._committer.state.items.get(id)
         if not isinstance(item, Collection):
             return await self.rows(id, as_of)
