@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -127,47 +127,59 @@ class AccumulableAggregateOperator(Operator):
         top_rows: Sequence[pa.Table],
         top_changes: Sequence[pa.Table],
     ) -> pa.Table:
-        """The rows that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
-        node = self._aggregate
+        """The rows d0 that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
+        state = self._state_rows(step, before)
+        changed = self._changed_rows(0, range(len(self._aggregate.input.schema)), changes)
+        distinct = self._distinct_rows(distinct_changes)
+        extremes = self._extreme_rows(step, changes, top_rows, top_changes)
+        return pa.concat_tables([*state, changed, *distinct, *extremes])
+
+    def _state_rows(self, step: Step, before: pa.Table) -> list[pa.Table]:
+        """The old state, in version 0, and also in version 1 if the statement computes no running totals."""
         check_counts(before)
+        schema = self._aggregate.state
         state = updates.rows_of(before)
         if not self._width and step.since is None:
-            state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
+            state = pa.table([pa.array([0], field.type) for field in schema], schema=schema)
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
-        of_state = [] if step.since is None else [0]
+        versions = [] if step.since is None else [0]
         if len(step.times) == 1:  # `one_version_sql` computes no running totals
-            of_state.append(1)
-        parts = [
-            *(
-                self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers)
-                for version in of_state
-            ),
-            self._changed_rows(0, range(len(node.input.schema)), changes),
+            versions.append(1)
+        key = state.columns[: self._width]
+        return [
+            self._tagged(0, self._aggregate.key, key, np.zeros(len(state)), version, numbers) for version in versions
         ]
+
+    def _distinct_rows(self, distinct_changes: Sequence[pa.Table]) -> list[pa.Table]:
+        """The changes of distinct values, by branch, and those of their counts."""
+        parts = []
         counted: list[tuple[pa.Table, NDArray[np.int64]]] = []
-        for (_, branches), of_values in zip(node.distinct, distinct_changes, strict=True):
-            rows, members = _by_member(of_values, len(branches))
+        for (_, branches), changes in zip(self._aggregate.distinct, distinct_changes, strict=True):
+            rows, members = _by_member(changes, len(branches))
             counts = np.array([-1 if branch.count is None else branch.count for branch in branches])[members]
             if (is_counted := counts >= 0).any():
                 counted.append((_filtered(rows, is_counted), counts[is_counted]))
-            for number, branch in enumerate(branches):
-                if branch.count is None:
-                    parts.append(
-                        self._changed_rows(branch.number, branch.positions, _filtered(rows, members == number))
-                    )
-        if counted:
-            parts.append(self._counted(counted))
+            parts += [
+                self._changed_rows(branch.number, branch.positions, _filtered(rows, members == number))
+                for number, branch in enumerate(branches)
+                if branch.count is None
+            ]
+        return [*parts, self._counted(counted)] if counted else parts
+
+    def _extreme_rows(
+        self, step: Step, changes: pa.Table, top_rows: Sequence[pa.Table], top_changes: Sequence[pa.Table]
+    ) -> Iterator[pa.Table]:
+        """The first values of the touched keys in each version, and, except in hydration, in version 0."""
+        node = self._aggregate
         touched = touched_keys(step, [node.key], [changes])
         first_branch = 1 + sum(len(branches) for _, branches in node.distinct)
-        of_extremes = zip(node.top_rows, top_rows, top_changes, strict=True)
-        for number, ((distinct, top_k), held, new) in enumerate(of_extremes, first_branch):
-            rows = rows_by_version(held, new, self._key, touched, step, top_k)
-            rows = updates.rows_of(rows.filter(pc.greater(rows[VERSION], 0)))
-            parts.append(self._looked_up(number, distinct.positions, rows.drop_columns([VERSION]), rows[VERSION]))
+        each = zip(node.top_rows, top_rows, top_changes, strict=True)
+        for branch, ((distinct, top_k), held, new) in enumerate(each, first_branch):
+            rows = updates.rows_of(rows_by_version(held, new, self._key, touched, step, top_k, with_before=False))
+            yield self._looked_up(branch, distinct.positions, rows.drop_columns([VERSION]), rows[VERSION])
             if step.since is not None:
                 old = updates.rows_of(first_rows(held, self._key, top_k))
-                parts.append(self._looked_up(number, distinct.positions, old, np.zeros(len(old), np.int64)))
-        return pa.concat_tables(parts)
+                yield self._looked_up(branch, distinct.positions, old, np.zeros(len(old), np.int64))
 
     def _looked_up(
         self, branch: int, positions: Sequence[int], rows: pa.Table, versions: pa.ChunkedArray | NDArray[np.int64]

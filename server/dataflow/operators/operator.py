@@ -63,7 +63,7 @@ class OperatorContext:
 
 
 class Operator(ABC):
-    """The operator of one node. A step of the dataflow calls `step`, and then either `commit` or `roll_back`.
+    """The operator of one node. A step of the dataflow calls `compute`, and then either `commit` or `roll_back`.
 
     `row_cost`: the cost of a row that a statement of a step reads, including looking it up and storing it, in units of
     `StepCost`. `rows_per_change`: the least number of rows that a step reads for one changed row. Both are measured
@@ -119,7 +119,7 @@ class Operator(ABC):
         """Does look-ups for `step` that need only the changes of the first input, while other inputs are computed."""
 
     async def compute_after(self, step: Step, awaited: Sequence[Awaitable[pa.Table]]) -> pa.Table:
-        """Awaits the inputs and runs `step`. The recorded time begins when all inputs are available."""
+        """Awaits the inputs, and computes the changes. The recorded time begins when all inputs are available."""
         inputs, begun = [], monotonic()
         if awaited:
             first = await awaited[0]
