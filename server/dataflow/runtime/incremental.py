@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -228,7 +229,7 @@ class IncrementalComputation:
         self._step_cost.begin(self._changed_rows(since + 1, time), limited=limited)
 
     async def _changes_without_state(self, time: Timestamp, present: Present) -> pa.Table | None:
-        """The changes up to a time, from all rows. None if the state was restored first: the step can use it."""
+        """The changes up to a time, from all rows. None if the state is restored first: the step can use it."""
         assert self._time is not None
         if self._is_temporal:
             return await self._changes_by_hydrating(time, present)
@@ -238,22 +239,30 @@ class IncrementalComputation:
             await self._restoration.make_way(self._times_waiting, self._all_rows_s, self.hydration.seconds or 0.0)
             if self._has_state:
                 return None
-        computing = asyncio.create_task(self._all_rows(time, present))
-        restoring = self._restoration.task
-        try:
-            awaited = {computing} if restoring is None else {computing, restoring}
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if not self._has_state:
-                await asyncio.wait({computing})
-        finally:
-            computing.cancel()
-            await asyncio.wait({computing})
-        if self._has_state:
-            _ = computing.cancelled() or computing.exception()  # marks the exception as retrieved
+        found = await self._unless_restored(self._all_rows(time, present))
+        if found is None:
             return None
-        rows, changes = computing.result()
-        self._time, self._rows = time, rows
+        self._rows, changes = found
+        self._time = time
         return changes
+
+    async def _unless_restored(
+        self, work: Coroutine[Any, Any, tuple[pa.Table, pa.Table]]
+    ) -> tuple[pa.Table, pa.Table] | None:
+        """The work's result. If the state is restored before the work ends: cancels the work, and returns None."""
+        working, restoring = asyncio.create_task(work), self._restoration.task
+        try:
+            awaited = {working} if restoring is None else {working, restoring}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if not self._has_state:  # the restoration failed, or was not first
+                await asyncio.wait({working})
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
+        if self._has_state:
+            _ = working.cancelled() or working.exception()  # marks the exception as retrieved
+            return None
+        return working.result()
 
     async def _changes_by_recomputing(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time: computes all rows and subtracts the present rows. Drops the state, if there is any.
