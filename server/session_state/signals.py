@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
-
-from catalog.ids import ObjectId
-from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
-from server.coordinator.coordinator import Coordinator
+from server.session_state.session_state import SessionState
 
 
-class Session(Protocol):
-    """The session that calls the functions."""
-
-    coordinator: Coordinator
-    process_id: int
-    signals: Mapping[str, Callable[[int], bool]]
-
-    @property
-    def state(self) -> CatalogState: ...
-    @property
-    def role(self) -> ObjectId: ...
-    def notice(self, notice: Notice) -> None: ...
-
-
-def signal(session: Session, function: str, process_id: int) -> bool:
+def signal(session: SessionState, function: str, process_id: int) -> bool:
     """Implements pg_cancel_backend and pg_terminate_backend, which require `privileges.require_signal`.
 
     pg_reload_conf, which ignores the process id, needs a superuser.
