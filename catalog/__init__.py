@@ -7,7 +7,8 @@
 - `source_state`: the position of each source, and the frontier of each sink, in its external system. `sequence_state`:
   the values of sequences.
 - `holds`: the time of each hold. `collection_errors`: the errors of collections, by time.
-- `state`: `CatalogState`, an immutable snapshot of all objects. DDL computes a new one.
+- `state`: `CatalogState`, an immutable snapshot of all objects. DDL computes a new one. `drops`: a state without some
+  objects, and what depends on them. `references`: the foreign keys of a state, and the keys on which they rely.
 - `store`: the SQLite file: one writer thread, one transaction per commit, an epoch fence, numbered `migrations`.
 - `oracle`: timestamps. Each is reserved on disk before use, so that none is issued twice, even after a crash or when
   the clock steps back.

@@ -65,8 +65,8 @@ from catalog.store import Store, StoreError, Undecided
 from catalog.table_cache import TableCache
 
 INLINE_BYTES = 64 * 1024  # smaller payloads are cheaper in SQLite than the two syncs of a file
-PIECE_BYTES = 8 * 1024 * 1024  # copied at a time while a payload file is written
-PIECE_ROWS = 64 * 1024  # in a record batch of a payload file
+COPIED_BYTES = 8 * 1024 * 1024  # copied at a time while a payload file is written
+BATCH_ROWS = 64 * 1024  # in a record batch of a payload file
 
 
 # Passed explicitly because Arrow's default is read from the environment each time.
@@ -174,7 +174,7 @@ class Log:
         """
         # `nbytes` takes 10 microseconds and is at most the size of the buffers, unless columns share some.
         if table.get_total_buffer_size() > INLINE_BYTES and table.nbytes > INLINE_BYTES:
-            return self.prepare_stream(table.schema, _pieces(table), layout)
+            return self.prepare_stream(table.schema, _record_batches(table), layout)
         table = table.combine_chunks()
         inline = _stream(table if layout is None else with_names(table, layout.stored(table.schema)))
         if table.get_total_buffer_size() > 2 * len(inline):  # a slice, which keeps its parent in memory
@@ -291,7 +291,7 @@ class Log:
         at = batches.bisect_left(lower, key=_time)
         return batches[at].times(lower, batches[at].time + 1)[0] if at < len(batches) else None
 
-    def lines(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
+    def row_count(self, collection: ObjectId, lower: int = 0, upper: int | None = None) -> int:
         """The number of log rows at times in [lower, upper), or >= `lower`. Reads no payload."""
         if upper is None:
             batches = self.batches(collection)
@@ -315,7 +315,7 @@ class Log:
         tables = [schema.empty_table(), *tables]
         if spill.size_of(tables) <= spill.MEMORY_BYTES_MAX:
             return spill.rows(tables, self._scratch)
-        return spill.kept(merging.rows(tables, self._scratch), self._scratch)
+        return spill.collected(merging.rows(tables, self._scratch), self._scratch)
 
     def changes(
         self, collection: ObjectId, lower: int, upper: int, schema: pa.Schema, layout: Layout | None = None
@@ -480,7 +480,7 @@ class Log:
         if found.bytes <= spill.MEMORY_BYTES_MAX:
             return self.prepare(pa.concat_tables([found.schema.empty_table(), *found.tables()]), layout)
         return self.prepare_stream(
-            found.schema, (batch for table in found.tables() for batch in _pieces(table)), layout
+            found.schema, (batch for table in found.tables() for batch in _record_batches(table)), layout
         )
 
     def replace(self, tx: sqlite3.Connection, run: tuple[Batch, ...], merged: Payload, since: int) -> Batch | None:
@@ -552,11 +552,11 @@ def _stream(table: pa.Table) -> bytes:
     return b"".join((table.schema.serialize(), *(part.serialize() for part in table.to_batches()), _END_OF_STREAM))
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The table in record batches of at most PIECE_ROWS rows and about PIECE_BYTES bytes.
+def _record_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The table in record batches of at most BATCH_ROWS rows and about COPIED_BYTES bytes.
 
     Each is a copy made on demand, which combines the chunks of small commits into few large batches.
     """
-    for piece in spill.pieces(table, PIECE_BYTES):
-        for start in range(0, piece.num_rows, PIECE_ROWS):
-            yield from piece.slice(start, PIECE_ROWS).combine_chunks().to_batches()
+    for part in spill.slices(table, COPIED_BYTES):
+        for start in range(0, part.num_rows, BATCH_ROWS):
+            yield from part.slice(start, BATCH_ROWS).combine_chunks().to_batches()

@@ -40,7 +40,7 @@ Mask = NDArray[np.bool_]
 class Sum:
     """The sum of tables.
 
-    `parts`: pieces of the tables, each with the packed mask of its rows that were not compared; None: all rows.
+    `parts`: slices of the tables, each with the packed mask of its rows that were not compared; None: all rows.
     `compared`: the consolidated changes of the other rows. `is_rows`: all diffs are 1. `bytes`: the approximate size.
     """
 
@@ -57,34 +57,34 @@ class Sum:
     def tables(self) -> Iterator[pa.Table]:
         """The sum as rows or changes. No other row equals a retraction. The diffs of other equal rows are not added."""
         shaped = _as_rows if self.is_rows else u.as_changes
-        for piece, mask in self.parts:
-            yield shaped(piece if mask is None else piece.filter(pa.array(_unpacked(mask, piece))))
+        for part, mask in self.parts:
+            yield shaped(part if mask is None else part.filter(pa.array(_unpacked(mask, part))))
         yield shaped(self.compared)
 
 
 def summed(tables: list[pa.Table], directory: Path | None) -> Sum:
     """The sum of `tables` (rows or changes, at least one). Memory is bounded as in `spill.consolidated`."""
-    pieces = [piece for table in _gathered(tables) for piece in spill.pieces(table, spill.PARTITION_BYTES)]
-    cancelling = _Cancelling(pieces)
+    slices = [part for table in _gathered(tables) for part in spill.slices(table, spill.PARTITION_BYTES)]
+    cancelling = _Cancelling(slices)
     parts: list[tuple[pa.Table, NDArray[np.uint8] | None]] = []
     numbers: list[NDArray[np.uint8]] = []  # the range of each row that is compared; incomplete if they are very many
     copied = compared = 0
     is_rows = True
-    for piece in pieces:
-        likely, ranges = cancelling.likely(piece)
-        share = np.count_nonzero(likely) / piece.num_rows
-        parts.append((piece, np.packbits(~likely) if share else None))
-        copied += int(piece.nbytes * (1 - share))
-        compared += int(piece.nbytes * share)
+    for part in slices:
+        likely, ranges = cancelling.likely(part)
+        share = np.count_nonzero(likely) / part.num_rows
+        parts.append((part, np.packbits(~likely) if share else None))
+        copied += int(part.nbytes * (1 - share))
+        compared += int(part.nbytes * share)
         if share and compared <= RANGES_MAX * COMPARED_BYTES_MAX:
             numbers.append(ranges)
-        is_rows = is_rows and (u.DIFF not in piece.column_names or bool((_diffs(piece)[~likely] == 1).all()))
+        is_rows = is_rows and (u.DIFF not in part.column_names or bool((_diffs(part)[~likely] == 1).all()))
     schema = u.as_changes(tables[0].slice(0, 0)).schema
-    likely_parts = [(piece, mask) for piece, mask in parts if mask is not None]
+    likely_parts = [(part, mask) for part, mask in parts if mask is not None]
     if compared > COMPARED_BYTES_MAX and _are_even(numbers, len(likely_parts)):
-        changes = spill.kept(_by_range(schema, likely_parts, numbers), directory)
+        changes = spill.collected(_by_range(schema, likely_parts, numbers), directory)
     else:
-        others = (u.as_changes(piece.filter(pa.array(~_unpacked(mask, piece)))) for piece, mask in likely_parts)
+        others = (u.as_changes(part.filter(pa.array(~_unpacked(mask, part)))) for part, mask in likely_parts)
         changes = _consolidated(schema, others, compared, directory)
     is_rows = is_rows and bool((_diffs(changes) == 1).all())
     return Sum(parts, changes, is_rows, copied + changes.nbytes)
@@ -118,8 +118,8 @@ def _consolidated(schema: pa.Schema, tables: Iterator[pa.Table], size: int, dire
     """The consolidated sum of changes of about `size` bytes."""
     if size <= COMPARED_BYTES_MAX:
         return u.consolidate(pa.concat_tables([schema.empty_table(), *tables]))
-    found = spill.partitioned_pieces(schema, tables, size, directory)
-    return spill.kept((table for table in found if table is not None), directory)
+    found = spill.partitioned_slices(schema, tables, size, directory)
+    return spill.collected((table for table in found if table is not None), directory)
 
 
 def _are_even(numbers: Sequence[NDArray[np.uint8]], parts: int) -> bool:
@@ -138,58 +138,58 @@ def _by_range(
     """The consolidated sum of the rows that are not in the masks. Reads those of one range of hashes at a time."""
     for number in range(RANGES_MAX):
         found = [schema.empty_table()]
-        for (piece, mask), own in zip(parts, numbers, strict=True):
-            positions = np.flatnonzero(~_unpacked(mask, piece))[own == number]
+        for (part, mask), own in zip(parts, numbers, strict=True):
+            positions = np.flatnonzero(~_unpacked(mask, part))[own == number]
             if len(positions):
-                found.append(u.as_changes(rows_at(piece, positions)))
+                found.append(u.as_changes(rows_at(part, positions)))
         yield u.consolidate(pa.concat_tables(found))
 
 
 class _Cancelling:
     """A bitmap of the hashes that a retracted row shares with another row."""
 
-    def __init__(self, pieces: Sequence[pa.Table]) -> None:
-        changes = [piece for piece in pieces if u.DIFF in piece.column_names]
-        count = sum(int(np.count_nonzero(_diffs(piece) <= 0)) for piece in changes)
+    def __init__(self, slices: Sequence[pa.Table]) -> None:
+        changes = [part for part in slices if u.DIFF in part.column_names]
+        count = sum(int(np.count_nonzero(_diffs(part) <= 0)) for part in changes)
         bits = min(max((count * BITS_PER_RETRACTION).bit_length(), BITS_MIN), BITS_MAX)
         self._columns = _hashed_columns(changes)
         self._shift = np.uint64(64 - bits)
         self._range_shift = max(0, bits - (RANGES_MAX - 1).bit_length())
         self._found = np.zeros(1 << bits if count else 0, np.bool_)
         if count:
-            self._find(pieces, changes)
+            self._find(slices, changes)
 
-    def _find(self, pieces: Sequence[pa.Table], changes: Sequence[pa.Table]) -> None:
+    def _find(self, slices: Sequence[pa.Table], changes: Sequence[pa.Table]) -> None:
         retracted = np.zeros(len(self._found), np.bool_)
-        for piece in changes:
-            diffs = _diffs(piece)
+        for part in changes:
+            diffs = _diffs(part)
             if (diffs <= 0).any():
-                numbers = np.sort(self._numbers(piece.filter(pa.array(diffs <= 0))))
+                numbers = np.sort(self._numbers(part.filter(pa.array(diffs <= 0))))
                 self._found[numbers[retracted[numbers]]] = True
                 self._found[numbers[1:][numbers[1:] == numbers[:-1]]] = True
                 retracted[numbers] = True
             if not diffs.all():  # rows without effect are compared, and thereby removed
-                self._found[self._numbers(piece.filter(pa.array(diffs == 0)))] = True
-        for piece in pieces:
-            numbers = self._numbers(piece)
-            if u.DIFF in piece.column_names:
-                numbers = numbers[_diffs(piece) > 0]
+                self._found[self._numbers(part.filter(pa.array(diffs == 0)))] = True
+        for part in slices:
+            numbers = self._numbers(part)
+            if u.DIFF in part.column_names:
+                numbers = numbers[_diffs(part) > 0]
             self._found[numbers[retracted[numbers]]] = True
 
-    def likely(self, piece: pa.Table) -> tuple[Mask, NDArray[np.uint8]]:
+    def likely(self, part: pa.Table) -> tuple[Mask, NDArray[np.uint8]]:
         """A mask of the rows that may cancel or may be retracted twice, and the range of the hash of each of them.
 
         The mask includes all that do.
         """
         if not len(self._found):
-            return np.zeros(piece.num_rows, np.bool_), np.empty(0, np.uint8)
-        numbers = self._numbers(piece)
+            return np.zeros(part.num_rows, np.bool_), np.empty(0, np.uint8)
+        numbers = self._numbers(part)
         found: Mask = self._found[numbers]
         return found, (numbers[found] >> self._range_shift).astype(np.uint8)
 
-    def _numbers(self, piece: pa.Table) -> NDArray[np.int64]:
+    def _numbers(self, part: pa.Table) -> NDArray[np.int64]:
         """The entry of each row in the bitmap."""
-        return (_SPREAD * _hashes(piece, self._columns) >> self._shift).view(np.int64)
+        return (_SPREAD * _hashes(part, self._columns) >> self._shift).view(np.int64)
 
 
 def _hashed_columns(changes: Sequence[pa.Table]) -> list[str]:
@@ -198,22 +198,20 @@ def _hashed_columns(changes: Sequence[pa.Table]) -> list[str]:
         return []
     columns = [field for field in changes[0].schema if field.name != u.DIFF]
     every, fixed = ([field.name for field in columns if all or u.has_fixed_width(field.type)] for all in (True, False))
-    some = pa.concat_tables(
-        [piece.slice(0, SAMPLED_ROWS) for piece in changes[:: max(1, len(changes) // SAMPLED_PARTS)]]
-    )
+    some = pa.concat_tables([part.slice(0, SAMPLED_ROWS) for part in changes[:: max(1, len(changes) // SAMPLED_PARTS)]])
     counts = [spill.distinct(_hashes(some, names)) for names in (every, fixed)]
     return fixed if fixed and counts[1] * 2 >= counts[0] else every
 
 
-def _hashes(piece: pa.Table, columns: Sequence[str]) -> Hashes:
-    hashes = np.zeros(piece.num_rows, np.uint64)
+def _hashes(part: pa.Table, columns: Sequence[str]) -> Hashes:
+    hashes = np.zeros(part.num_rows, np.uint64)
     for name in columns:
-        hashes = _SPREAD * (hashes ^ (hashes >> np.uint64(32))) + quick_hashes(piece[name])
+        hashes = _SPREAD * (hashes ^ (hashes >> np.uint64(32))) + quick_hashes(part[name])
     return hashes
 
 
-def _unpacked(mask: NDArray[np.uint8], piece: pa.Table) -> Mask:
-    return np.unpackbits(mask, count=piece.num_rows).view(np.bool_)
+def _unpacked(mask: NDArray[np.uint8], part: pa.Table) -> Mask:
+    return np.unpackbits(mask, count=part.num_rows).view(np.bool_)
 
 
 def _diffs(changes: pa.Table) -> NDArray[np.int64]:

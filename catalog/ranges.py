@@ -1,7 +1,7 @@
 """Groups of rows that are equal to no row of another group, found by the ranges of one column's values.
 
 Rows are often stored in the order of a serial number or a time. The least and greatest values of such a column in each
-piece of a table then tell which pieces can have equal rows, so that consolidation needs no partitions on disk.
+slice of a table then tell which slices can have equal rows, so that consolidation needs no partitions on disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from catalog import updates
 from protocol.columnar.buffers import fixed_values
 
-WORK_MAX = 4  # a piece may be in several groups: the groups' pieces have at most this many times the bytes of all rows
+WORK_MAX = 4  # a slice may be in several groups: the groups' slices have at most this many times the bytes of all rows
 
 Values = NDArray[np.signedinteger[Any]]
 
@@ -26,11 +26,11 @@ Values = NDArray[np.signedinteger[Any]]
 class Ranges:
     """Pieces of tables, and half-open ranges of a column. A group consists of the rows in one range.
 
-    `groups`: for each range the numbers of the pieces that can have rows in it. `least`, `greatest`: per piece.
+    `groups`: for each range the numbers of the slices that can have rows in it. `least`, `greatest`: per slice.
     """
 
     column: str
-    pieces: Sequence[pa.Table]
+    slices: Sequence[pa.Table]
     least: NDArray[np.int64]
     greatest: NDArray[np.int64]
     groups: Sequence[tuple[int | None, int | None, NDArray[np.intp]]]
@@ -43,17 +43,17 @@ class Ranges:
             yield changes if self._is_consolidated(changes) else updates.consolidate(changes)
 
     def _part(self, number: int, lower: int | None, upper: int | None) -> pa.Table:
-        """The rows of a piece with `lower <= value < upper`."""
-        piece = self.pieces[number]
+        """The rows of a slice with `lower <= value < upper`."""
+        part = self.slices[number]
         if (lower is None or self.least[number] >= lower) and (upper is None or self.greatest[number] < upper):
-            return piece
-        values = _values(piece[self.column])
+            return part
+        values = _values(part[self.column])
         wanted = np.ones(len(values), np.bool_)
         if lower is not None:
             wanted &= values >= lower
         if upper is not None:
             wanted &= values < upper
-        return piece.filter(pa.array(wanted))
+        return part.filter(pa.array(wanted))
 
     def _is_consolidated(self, changes: pa.Table) -> bool:
         """Whether the column's values are strictly increasing, so that all rows are different, and no diff is 0."""
@@ -61,22 +61,22 @@ class Ranges:
         return bool((values[1:] > values[:-1]).all() and changes[updates.DIFF].to_numpy().all())
 
 
-def ranges(pieces: Sequence[pa.Table], group_bytes: int, bytes_max: int) -> Generator[None, None, Ranges | None]:
+def ranges(slices: Sequence[pa.Table], group_bytes: int, bytes_max: int) -> Generator[None, None, Ranges | None]:
     """Returns the ranges of the first column that divides the rows into groups of at most `bytes_max` bytes.
 
     `group_bytes`: the approximate size of a group, as long as rows are stored in the column's order. None if no column
-    does, or the groups' pieces overlap too much. Yields after each column, so that the caller can stop.
+    does, or the groups' slices overlap too much. Yields after each column, so that the caller can stop.
     """
-    sizes = np.array([piece.nbytes for piece in pieces])
-    for field in pieces[0].schema if pieces else ():
+    sizes = np.array([part.nbytes for part in slices])
+    for field in slices[0].schema if slices else ():
         if field.name == updates.DIFF or not _is_ordered(field.type):
             continue
-        bounds = [_bounds(piece[field.name]) for piece in pieces]
+        bounds = [_bounds(part[field.name]) for part in slices]
         if all(bound is not None for bound in bounds):
             least, greatest = np.array(bounds, np.int64).T
             groups = _groups(least, greatest, sizes, group_bytes, bytes_max)
             if groups is not None:
-                return Ranges(field.name, pieces, least, greatest, groups)
+                return Ranges(field.name, slices, least, greatest, groups)
         yield None
     return None
 

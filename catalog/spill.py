@@ -27,8 +27,8 @@ from protocol.columnar.hashing import Hashes, key_hashes, quick_hashes
 MEMORY_BYTES_MAX = 32 << 20  # consolidated in memory, which needs about four times as much
 Reader: TypeAlias = pa.ipc.RecordBatchFileReader
 PARTITION_BYTES = 8 << 20
-PARTITIONS_MAX = 512  # a piece is split into at most so many batches; beyond that partitions grow
-PIECE_BYTES = 16 << 20  # read, split and written at a time
+PARTITIONS_MAX = 512  # of a table on disk; larger ones have larger partitions
+SLICE_BYTES = 16 << 20  # divided into partitions at a time
 HASHED_BYTES = 1 << 20  # hashed at a time
 RANGE_PARTITIONS_MAX = 4  # the rows of a range, or of a sample, that are in memory at a time, in PARTITION_BYTES
 SAMPLED_PARTS, SAMPLED_ROWS = 16, 256  # by which the column of a sample is chosen
@@ -94,7 +94,7 @@ class Partitions:
             self._file.close()
 
 
-def pieces(table: pa.Table, bytes_max: int) -> Iterator[pa.Table]:
+def slices(table: pa.Table, bytes_max: int) -> Iterator[pa.Table]:
     """Consecutive slices of a table of at most about `bytes_max` bytes each."""
     rows = max(1, int(table.num_rows * bytes_max / max(table.nbytes, 1)))
     for start in range(0, table.num_rows, rows):
@@ -120,7 +120,7 @@ def consolidated(tables: list[pa.Table], directory: Path | None) -> Generator[pa
     if size_of(tables) <= MEMORY_BYTES_MAX:
         yield updates.consolidate(pa.concat_tables([updates.as_changes(table) for table in tables]))
         return
-    parts = [piece for table in tables for piece in pieces(table, PARTITION_BYTES)]
+    parts = [part for table in tables for part in slices(table, PARTITION_BYTES)]
     divided = yield from ranges(parts, PARTITION_BYTES, RANGE_PARTITIONS_MAX * PARTITION_BYTES)
     if divided is not None:
         yield from divided.consolidated()
@@ -182,21 +182,21 @@ def partitioned(
     columns whose values select the partition of a row; None: all.
     """
     schema = updates.as_changes(tables[0].slice(0, 0)).schema
-    parts = (piece for table in tables for piece in pieces(table, PIECE_BYTES))
+    parts = (part for table in tables for part in slices(table, SLICE_BYTES))
     if omitted is not None:
-        parts = (piece.filter(pa.array(~omitted.mask(piece))) for piece in parts)
-    yield from partitioned_pieces(schema, parts, size_of(tables), directory, by)
+        parts = (part.filter(pa.array(~omitted.mask(part))) for part in parts)
+    yield from partitioned_slices(schema, parts, size_of(tables), directory, by)
 
 
-def partitioned_pieces(
+def partitioned_slices(
     schema: pa.Schema, parts: Iterable[pa.Table], size: int, directory: Path | None, by: Sequence[str] | None = None
 ) -> Generator[pa.Table | None, None, None]:
-    """As `partitioned`, of pieces that are in memory one at a time. `schema`: of changes. `size`: of all, in bytes."""
+    """As `partitioned`, of slices that are in memory one at a time. `schema`: of changes. `size`: of all, in bytes."""
     partitions = Partitions(schema, partitions_for(size), directory)
     bytes_per_partition = max(PARTITION_BYTES, size // partitions.count)
     try:
-        for piece in parts:
-            changes = updates.as_changes(piece)
+        for part in parts:
+            changes = updates.as_changes(part)
             hashes = hashes_of(_selecting(changes, by))
             if distinct(hashes) * 2 < changes.num_rows:  # else copies of one row overfill a partition
                 changes = updates.consolidate(changes)
@@ -229,7 +229,7 @@ def _sum(schema: pa.Schema, tables: Iterator[pa.Table], bytes_per_partition: int
 
 def hashes_of(rows: pa.Table) -> Hashes:
     """Hashes of whole rows, computed HASHED_BYTES at a time."""
-    found = [key_hashes(piece, piece.column_names) for piece in pieces(rows, HASHED_BYTES)]
+    found = [key_hashes(part, part.column_names) for part in slices(rows, HASHED_BYTES)]
     return np.concatenate(found) if found else np.zeros(0, np.uint64)
 
 
@@ -241,22 +241,22 @@ def distinct(hashes: Hashes) -> int:
 
 def rows(tables: list[pa.Table], directory: Path | None) -> pa.Table:
     """The sum of `tables` as one table of rows, on disk if it is large. NegativeCount if a multiplicity is negative."""
-    return kept((updates.expand(piece) for piece in consolidated(tables, directory) if piece is not None), directory)
+    return collected((updates.expand(part) for part in consolidated(tables, directory) if part is not None), directory)
 
 
 def applied(old: pa.Table, changes: pa.Table, directory: Path | None) -> pa.Table:
-    """The rows `old` after `changes`, as `updates.apply`. Holds one piece of `old` and the touched rows in memory."""
-    going = changes.filter(pc.less(changes[updates.DIFF], 0))
-    if old.num_rows < updates.SOUGHT_SHARE * going.num_rows:
+    """The rows `old` after `changes`, as `updates.apply`. Holds one slice of `old` and the touched rows in memory."""
+    retracted = changes.filter(pc.less(changes[updates.DIFF], 0))
+    if old.num_rows < updates.SOUGHT_SHARE * retracted.num_rows:
         return rows([old, changes], directory)
-    likely = [pa.array(updates.like(piece, going)) for piece in pieces(old, PIECE_BYTES)]
-    masked = zip(pieces(old, PIECE_BYTES), likely, strict=True)
-    touched = pa.concat_tables([old.slice(0, 0), *(piece.filter(mask) for piece, mask in masked)])
+    likely = [pa.array(updates.like(part, retracted)) for part in slices(old, SLICE_BYTES)]
+    masked = zip(slices(old, SLICE_BYTES), likely, strict=True)
+    touched = pa.concat_tables([old.slice(0, 0), *(part.filter(mask) for part, mask in masked)])
     if size_of([touched, changes]) > MEMORY_BYTES_MAX:
         return rows([old, changes], directory)
-    others = zip(pieces(old, PIECE_BYTES), likely, strict=True)
-    left = (piece.filter(pc.invert(mask)) for piece, mask in others)
-    return kept(itertools.chain(left, [updates.apply(touched, changes)]), directory)
+    others = zip(slices(old, SLICE_BYTES), likely, strict=True)
+    left = (part.filter(pc.invert(mask)) for part, mask in others)
+    return collected(itertools.chain(left, [updates.apply(touched, changes)]), directory)
 
 
 def on_disk(table: pa.Table, directory: Path | None) -> pa.Table:
@@ -264,7 +264,7 @@ def on_disk(table: pa.Table, directory: Path | None) -> pa.Table:
     return mapped(table.schema, table.combine_chunks().to_batches(), directory).read_all()
 
 
-def kept(tables: Iterator[pa.Table], directory: Path | None) -> pa.Table:
+def collected(tables: Iterator[pa.Table], directory: Path | None) -> pa.Table:
     """Concatenates tables, at least one: in memory if they are small, else on disk."""
     gathered: list[pa.Table] = []
     size = 0

@@ -3,30 +3,25 @@
 A statement is planned against one `CatalogState`. DDL computes a new one with pure functions; the store writes the
 difference in the transaction that commits it.
 
-The errors `NameTaken` and `InUse` are internal; the session translates them for the client.
+The modules `drops` and `references` have further functions of a state. The error `NameTaken` is internal; the session
+translates it for the client.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, KeysView, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
 from catalog.acls import NONE, Acl, Privileges, built_in_acl, in_order, role_order, with_items, with_new_owner
-from catalog.foreign_keys import ForeignKey
-from catalog.ids import ObjectId, types_in
-from catalog.keys import Key
+from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.clusters import QUICKSTART, Cluster
 from catalog.objects.indexes import Index
 from catalog.objects.namespaces import TEMPORARY, Database, Schema, is_temporary
 from catalog.objects.relations import Collection, DerivedRelation, Relation
-from catalog.objects.sequences import Sequence
-from catalog.objects.tables import Table
-from catalog.objects.types import Domain, EnumType
 from catalog.objects.views import View
 from catalog.roles import MATERIALIZE, DefaultAclKey, Membership, MembershipKey, Role, Through
 
@@ -44,30 +39,6 @@ class CatalogError(Exception):
 
 class NameTaken(CatalogError):
     """The name is in use; `kind` is the kind of the existing object."""
-
-
-class InUse(CatalogError):
-    """Other objects depend on the object. `dependents` has the kind and the name of each, and of what it uses.
-
-    `drops_columns`: some are columns, which CASCADE does not drop.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        name: str,
-        dependents: tuple[tuple[tuple[str, str], tuple[str, str]], ...],
-        *,
-        drops_columns: bool = False,
-    ) -> None:
-        super().__init__(kind, name)
-        self.dependents = dependents
-        self.drops_columns = drops_columns
-
-
-def _use(user: Item, used: Item) -> tuple[tuple[str, str], tuple[str, str]]:
-    """A dependent of InUse."""
-    return (user.kind, user.name), (used.kind, used.name)
 
 
 @dataclass(frozen=True)
@@ -233,9 +204,9 @@ class CatalogState:
 
     def dependents(self, *ids: ObjectId) -> list[Item]:
         """Everything that uses one of `ids`, directly or through others, nearest first."""
-        return [user for user, _ in self._uses(*ids)]
+        return [user for user, _ in self.uses_of(*ids)]
 
-    def _uses(self, *ids: ObjectId) -> list[tuple[Item, Item]]:
+    def uses_of(self, *ids: ObjectId) -> list[tuple[Item, Item]]:
         """`dependents`, each with the first object that it uses: one of `ids` or an earlier dependent."""
         found: dict[ObjectId, tuple[Item, Item]] = {}
         queue = deque((user, id) for id in ids for user in self._users.get(id, ()))
@@ -482,158 +453,3 @@ class CatalogState:
         if other is not None and other.id != item.id:
             raise NameTaken(other.kind, item.name)
         return replace(self, items={**self.items, item.id: item})
-
-    def without_item(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops an item and its parts. Other dependents are dropped with `cascade`, otherwise raises InUse.
-
-        A column whose default calls a dropped sequence loses the default. Other tables lose the foreign keys that
-        reference a dropped table or unique index.
-        """
-        return self._without((id,), cascade=cascade)
-
-    def without_items(self, ids: Iterable[ObjectId]) -> CatalogState:
-        """As `without_item` of each item with `cascade`, in time linear in the size of the catalog.
-
-        Types are dropped after the others, so that a column of a type is no obstacle if its table is dropped.
-        """
-        items = [self.items[id] for id in ids]
-        state = self._without(tuple(i.id for i in items if not isinstance(i, EnumType | Domain)), cascade=True)
-        return state._without(tuple(i.id for i in items if i.id in state.items), cascade=True)
-
-    def _without(self, ids: tuple[ObjectId, ...], *, cascade: bool) -> CatalogState:
-        """As `without_item`. Several items need `cascade`."""
-        uses = self._uses(*ids)
-        types = [item for id in ids if isinstance(item := self.items[id], EnumType | Domain)]
-        used = self._columns_of_types({type.id for type in types})
-        for type in types:
-            if type.id in used:
-                # PostgreSQL's CASCADE would drop the columns
-                others = [
-                    _use(user, through)
-                    for user, through in self._uses(type.id)
-                    if user.part_of is None and not isinstance(user, Table)
-                ]
-                of_type = [(column, (type.kind, type.name)) for column in used[type.id]]
-                raise InUse(type.kind, type.name, (*of_type, *others), drops_columns=True)
-        gone = {*ids, *(user.id for user, _ in uses)}
-        callers = self._callers([key for key in gone if isinstance(self.items[key], Sequence)])
-        defaults = [(table, column) for table, column in callers if table.id not in gone]
-        references = [(table, key) for table, key in self.references_to(gone) if table.id not in gone]
-        if not cascade:
-            (item,) = (self.items[id] for id in ids)
-            on = (item.kind, item.name)
-            blocking = [
-                *(_use(user, used) for user, used in uses if user.part_of is None),
-                *(((f"default value for column {column} of", f"table {table.name}"), on) for table, column in defaults),
-                *((("constraint", f"{key.name} on table {table.name}"), on) for table, key in references),
-            ]
-            if blocking:
-                raise InUse(*on, tuple(blocking))
-        items = {k: v for k, v in self.without_references(references).items.items() if k not in gone}
-        for table, _ in defaults:
-            columns = (c if gone.isdisjoint(c.sequences) else c.without_default() for c in table.columns)
-            left = items[table.id]
-            assert isinstance(left, Table)
-            items[table.id] = replace(left, columns=tuple(columns))
-        return replace(self, items=items)._without_comments(gone)
-
-    def referenced_key(self, foreign_key: ForeignKey) -> Key | Index | None:
-        """The key or the unique index of the referenced table that a foreign key relies on."""
-        table = self.items[foreign_key.referenced]
-        assert isinstance(table, Table)
-        return key_of_columns(self, table, foreign_key.others)
-
-    def references_to(self, gone: AbstractSet[ObjectId]) -> list[tuple[Table, ForeignKey]]:
-        """The foreign keys that reference one of these tables, or rely on one of these unique indexes."""
-        indexed = {item.on for id in gone if isinstance(item := self.items[id], Index)} - gone
-        found = []
-        for table in self.items_of(Table):
-            for key in table.foreign_keys:
-                if key.referenced in gone:
-                    found.append((table, key))
-                elif key.referenced in indexed:
-                    relied = self.referenced_key(key)
-                    if isinstance(relied, Index) and relied.id in gone:
-                        found.append((table, key))
-        return found
-
-    def without_references(self, references: Iterable[tuple[Table, ForeignKey]]) -> CatalogState:
-        """The state without these foreign keys of these tables."""
-        if not (references := list(references)):
-            return self
-        items = dict(self.items)
-        for owner, foreign_key in references:
-            table = items[owner.id]
-            assert isinstance(table, Table)
-            left = tuple(key for key in table.foreign_keys if key.number != foreign_key.number)
-            items[table.id] = replace(table, foreign_keys=left)
-        return replace(self, items=items)
-
-    def _columns_of_types(self, ids: AbstractSet[ObjectId]) -> dict[ObjectId, list[tuple[str, str]]]:
-        """The columns of tables that have a type, or that use it in a default, each as (column c of table, t)."""
-        found: dict[ObjectId, list[tuple[str, str]]] = {}
-        for table in self.items_of(Table) if ids else ():
-            for column in table.columns:
-                named = {*types_in(f"{column.type} {column.default} {column.generated}")}
-                if column.domain is not None:
-                    named.add(column.domain.id)
-                for id in named & ids:
-                    found.setdefault(id, []).append((f"column {column.name} of table", table.name))
-            for check in table.checks:
-                for id in ids & {*types_in(check.expression)}:
-                    found.setdefault(id, []).append((f"constraint {check.name} on table", table.name))
-        return found
-
-    def _callers(self, sequences: Iterable[ObjectId]) -> list[tuple[Table, str]]:
-        """The tables and the names of their columns whose defaults call one of the sequences."""
-        called = frozenset(sequences)
-        if not called:
-            return []
-        return [(t, c.name) for t in self.items_of(Table) for c in t.columns if not called.isdisjoint(c.sequences)]
-
-    def _without_comments(self, gone: Container[ObjectId]) -> CatalogState:
-        return replace(self, comments={key: text for key, text in self.comments.items() if key[0] not in gone})
-
-    def without_schema(self, id: ObjectId, *, cascade: bool = False) -> CatalogState:
-        """Drops a schema. InUse if it is not empty, unless `cascade`, which also drops dependents in other schemas."""
-        schema = self.schemas[id]
-        inside = list(self.items_in(id))
-        if inside and not cascade:
-            raise InUse("schema", schema.name, tuple(((i.kind, i.name), ("schema", schema.name)) for i in inside))
-        state = self.without_items([item.id for item in inside])
-        state = replace(state, schemas={k: v for k, v in state.schemas.items() if k != id})
-        return state._without_comments({id})
-
-    def without_database(self, id: ObjectId, *, cascade: bool = True) -> CatalogState:
-        """Drops a database and its schemas. InUse if one of its schemas contains items, unless `cascade`."""
-        database = self.databases[id]
-        inside = [s for s in self.schemas.values() if s.database_id == id]
-        items = [i for s in inside for i in self.items_in(s.id)]
-        if items and not cascade:
-            uses = tuple(((i.kind, i.name), ("database", database.name)) for i in items)
-            raise InUse("database", database.name, uses)
-        gone = {id, *(schema.id for schema in inside)}
-        state = self.without_items([item.id for item in items])
-        state = replace(
-            state,
-            schemas={k: v for k, v in state.schemas.items() if k not in gone},
-            databases={k: v for k, v in state.databases.items() if k != id},
-        )
-        return state._without_comments(gone)
-
-
-def key_of_columns(state: CatalogState, table: Table, columns: Iterable[str]) -> Key | Index | None:
-    """The first key or unique index of a table whose columns are these, in any order."""
-    wanted = set(columns)
-    for key in table.keys:
-        if set(key.columns) == wanted:
-            return key
-    quoted = {'"' + name.replace('"', '""') + '"': name for name in wanted}
-    for index in state.indexes_on(table.id):
-        if (
-            index.is_unique
-            and not index.condition
-            and {quoted.get(key.strip(), key.strip()) for key in index.keys} == wanted
-        ):
-            return index
-    return None

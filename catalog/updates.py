@@ -73,7 +73,7 @@ def as_changes(table: pa.Table) -> pa.Table:
     return table if DIFF in table.column_names else with_diff(table, 1)
 
 
-def takes_away(table: pa.Table) -> bool:
+def has_retractions(table: pa.Table) -> bool:
     """Whether the table has a negative diff."""
     return DIFF in table.column_names and table.num_rows > 0 and bool(pc.min(table[DIFF]).as_py() < 0)
 
@@ -86,7 +86,7 @@ def consolidate(table: pa.Table) -> pa.Table:
         return _consolidate_few(table)
     keys = [name for name in table.column_names if name != DIFF]
     # The rows before and after updates often share their identifiers.
-    if not takes_away(table) and _are_distinct(table, keys):
+    if not has_retractions(table) and _are_distinct(table, keys):
         is_change = pc.not_equal(table[DIFF], 0)
         return table if pc.all(is_change).as_py() else table.filter(is_change)
     sums = sums_of_equal(table.select(keys), table[DIFF].to_numpy())
@@ -272,7 +272,7 @@ def apply(rows: pa.Table, changes: pa.Table) -> pa.Table:
     """
     if changes.num_rows == 0:
         return rows
-    if not takes_away(changes):
+    if not has_retractions(changes):
         return pa.concat_tables([rows, expand(changes)])
     if rows.num_rows + changes.num_rows <= FEW_ROWS:
         return expand(consolidate(pa.concat_tables([with_diff(rows, 1), changes])))

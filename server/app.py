@@ -121,7 +121,7 @@ class App:
             except EngineUnavailable:
                 pass  # the engine has logged the cause and tries again
             except PgError as error:  # Spark was lost during the warm-up and several restarts failed
-                log.warning("engine not warmed up", reason=error.message)
+                log.warning("Spark not warmed up", reason=error.message)
                 return
 
     async def listen(self) -> tuple[str, int]:

@@ -26,7 +26,7 @@ _DECIMAL_BYTES = 16
 _UNAVAILABLE = UNAVAILABLE.decode()
 _SCALE_MIN = 2 - NUMERIC_PRECISION_MAX  # of variable scales: the product then has at most 76 digits
 _PLUS_US, _MINUS_US = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
-"""Debezium's infinite timestamps in microseconds, also after a conversion from milliseconds. They are those of
+"""Debezium's infinite timestamps in microseconds, even after a conversion from milliseconds. They are those of
 PostgreSQL's JDBC driver, and finite for PostgreSQL (year 294247). Nanoseconds have the limits of int64."""
 _INFINITE_DATES = {
     -2_147_472_692: DATE_INFINITY,  # of changes: PostgreSQL's int32 plus the days from 1970 to 2000, which overflows

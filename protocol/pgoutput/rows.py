@@ -67,7 +67,7 @@ def decode(data: NDArray[np.uint8], starts: Positions, ends: Positions, width: i
     """Decodes messages `data[start:end]` of one relation with `width` columns.
 
     The texts are UTF-8, or BadText is raised. BadMessage if a message is malformed, ends early or has another width.
-    Takes memory in proportion to the size of the messages, also if their lengths are not true.
+    Takes memory in proportion to the size of the messages, even if their lengths are not true.
     """
     kinds = _bytes(data, starts)
     if not ((kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE)).all():

@@ -296,7 +296,7 @@ def _timestamptz_text(style: OutputStyle, array: pa.Array) -> pa.Array:
     naive = pa.Array.from_buffers(pa.timestamp("us"), len(array), [validity(array), pa.py_buffer(local)])
     suffix = pa.scalar(texts[0]) if len(texts) == 1 else pa.array(texts).take(pa.array(which))
     text = joined(_without_zeros(_cast(naive)), suffix)
-    odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # also if local time overflows int64
+    odd = (utc < _YEAR_1_US + DAY_US) | (utc >= _YEAR_10000_US - DAY_US)  # even if local time overflows int64
     return _patched(
         array,
         text,

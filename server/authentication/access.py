@@ -72,7 +72,7 @@ def check_config(config: AccessConfig) -> None:
     _Loaded.of(config)
 
 
-class Client(NamedTuple):
+class ConnectingClient(NamedTuple):
     """A client before its authentication. `certificate_name`: the CN of its verified certificate.
 
     `has_certificate`: whether it has a verified certificate.
@@ -133,7 +133,7 @@ class Access:
             self.loaded()
             log.info("configuration reloaded")
 
-    def rule(self, client: Client, database: str, user: str, state: CatalogState) -> Rule:
+    def rule(self, client: ConnectingClient, database: str, user: str, state: CatalogState) -> Rule:
         """Returns the rule for a client, which has the certificate that the rule requires. PgError 28000."""
         peer = Peer(address_of(client.address), client.is_encrypted, database, user)
         rule = self._loaded.rules.find(peer, state)
@@ -169,7 +169,7 @@ class Access:
     def _is_expired(self, role: Role) -> bool:
         return role.valid_until is not None and role.valid_until < self._now_us()
 
-    def check_rate(self, client: Client) -> None:
+    def check_rate(self, client: ConnectingClient) -> None:
         """PgError 28000 if too many logins from this address have failed."""
         wait_s = self.failures.wait_s(client.address)
         if wait_s:
@@ -179,13 +179,13 @@ class Access:
                 hint=f"Try again in {wait_s} s.",
             )
 
-    def failed(self, client: Client, user: str, reason: str | None) -> PgError:
+    def failed(self, client: ConnectingClient, user: str, reason: str | None) -> PgError:
         """Counts and logs a failed login. Returns its error, 28P01."""
         self.failures.failed(client.address)
         self._log(client, user, reason or "wrong password")
         return PgError(SqlState.INVALID_PASSWORD, f'password authentication failed for user "{user}"')
 
-    async def check_password(self, client: Client, user: str, password: str, state: CatalogState) -> None:
+    async def check_password(self, client: ConnectingClient, user: str, password: str, state: CatalogState) -> None:
         """Checks a password, in the thread for passwords. PgError 28P01, or 28000 after too many failures."""
         self.check_rate(client)
         verifier, reason = self.verifier(user, state)
@@ -195,7 +195,7 @@ class Access:
             raise self.failed(client, user, reason)
 
     @staticmethod
-    def _log(client: Client, user: str, reason: str) -> None:
+    def _log(client: ConnectingClient, user: str, reason: str) -> None:
         unauthenticated.info("login failed", client=client.address, user=user, reason=reason)
 
 

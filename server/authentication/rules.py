@@ -183,7 +183,7 @@ class _Fault(Exception):
 
 
 def read_rules(path: Path) -> Rules:
-    """RulesError with all faults of the file, also if it cannot be read."""
+    """RulesError with all faults of the file, even if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -48,7 +48,7 @@ class CollectionFeeds:
                 for time in dict.fromkeys(batch.times(0, batch.time + 1)):
                     tables.setdefault((id, time), []).append(batch.part(payload.table, time, time + 1))
         for (id, time), changes in tables.items():
-            check = None if self._committer.has_read(id, time) else partial(self._check, id)
+            check = None if self._committer.has_read_retractions(id, time) else partial(self._check, id)
             self._feeds[id].committed(time, changes, check)
 
     async def _check(self, id: ObjectId, time: Timestamp) -> None:

@@ -86,8 +86,8 @@ class Request:
     `key_changes`: the changes of enforced keys by table. Those that are missing are computed by the committer.
     `new_keys`: the rows of enforced keys that `catalog` adds to a table in `unchanged`, without the request's changes.
     `catalog`: the states before and after DDL. The state before must still be the current one.
-    `begins`: the time at which the history of a new materialized view, index or hold begins, if it is not the commit's.
-    The requester holds the required history until the commit is done.
+    `history_starts`: the times at which the history of new materialized views, indexes and holds starts, if they are
+    not that of the commit. The requester holds the required history until the commit is done.
     `advances`, `overdue`: moves of holds.
     `source_state`: the state of sources after the changes in `writes`.
     `errors`: collections whose error changes; None: they can be read again.
@@ -103,7 +103,7 @@ class Request:
     key_changes: Mapping[ObjectId, KeyChanges] = field(default_factory=dict)
     new_keys: Mapping[str, KeyCounts] = field(default_factory=dict)
     catalog: tuple[CatalogState, CatalogState] | None = None
-    begins: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
+    history_starts: Mapping[ObjectId, Timestamp] = field(default_factory=dict)
     advances: Sequence[Advance] = ()
     overdue: Sequence[Overdue] = ()
     source_state: Mapping[ObjectId, source_state.State] = field(default_factory=dict)
@@ -124,9 +124,10 @@ class Request:
         yield from ((id, None) for id in self.errors)
 
     @property
-    def unread(self) -> list[ObjectId]:
+    def retracts_unread(self) -> list[ObjectId]:
         """The collections from which the request retracts rows that it had not read."""
-        return [id for id, payload in self.writes if id not in self.unchanged and updates.takes_away(payload.table)]
+        writes = ((id, payload.table) for id, payload in self.writes if id not in self.unchanged)
+        return [id for id, table in writes if updates.has_retractions(table)]
 
     @property
     def only_moves_holds(self) -> bool:
@@ -138,7 +139,8 @@ class Request:
 class _Group:
     """The accepted requests of one commit, and the positions of holds that each replaces.
 
-    `state`: the catalog after them. `begins`: the times at which new history begins. `rows`, `changes`: by collection.
+    `state`: the catalog after them. `history_starts`, `rows`, `changes`: as in `Request`; the
+    last two of all requests, by collection.
     `errors`: the new errors of collections.
     """
 
@@ -146,7 +148,7 @@ class _Group:
     moves: Moves
     accepted: list[Request] = field(default_factory=list)
     replaced: list[Mapping[ObjectId, HoldPosition]] = field(default_factory=list)
-    begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    history_starts: dict[ObjectId, Timestamp] = field(default_factory=dict)
     rows: dict[ObjectId, list[RowBuffer]] = field(default_factory=dict)
     changes: dict[ObjectId, list[pa.Table]] = field(default_factory=dict)
     errors: dict[ObjectId, CollectionError | None] = field(default_factory=dict)
@@ -248,7 +250,7 @@ class Committer:
             if isinstance(error, MustEnd):
                 self.failed.set_result(error)
 
-    def has_read(self, collection: ObjectId, lower: int) -> bool:
+    def has_read_retractions(self, collection: ObjectId, lower: int) -> bool:
         """Whether all retractions at times >= `lower` were of rows that had been read.
 
         If so, they have made no multiplicity negative.
@@ -256,13 +258,13 @@ class Committer:
         return lower > self._unread.get(collection, self._unread_before_start)
 
     def save_unread(self, tx: sqlite3.Connection, time: Timestamp) -> None:
-        """Stores, in a transaction, that it retracts rows at `time` that were not read. Then call `noted_unread`."""
+        """Stores, in a transaction, that it retracts rows at `time` that were not read. Then call `note_unread`."""
         tx.execute(
             "INSERT INTO meta VALUES ('unread', ?) ON CONFLICT (key) DO UPDATE SET value = max(value, ?)", (time, time)
         )
 
-    def noted_unread(self, id: ObjectId, time: Timestamp) -> None:
-        """See `has_read`."""
+    def note_unread(self, id: ObjectId, time: Timestamp) -> None:
+        """Records what `save_unread` has stored, after its transaction."""
         self._unread[id] = max(time, self._unread.get(id, time))
 
     async def close_times(self) -> None:
@@ -319,7 +321,7 @@ class Committer:
             writes += [(id, payload) for payload in payloads_of(self._log, buffers, layout_of(new.items[id]))]
         for id, tables in group.changes.items():
             writes += [(id, payload) for payload in shared_payloads(self._log, tables, layout_of(new.items[id]))]
-        unread = {id for request in group.accepted for id in request.unread}
+        unread = {id for request in group.accepted for id in request.retracts_unread}
         sources = [
             (id, state) for request in group.accepted for id, state in request.source_state.items() if id in new.items
         ]
@@ -379,7 +381,7 @@ class Committer:
             for id, table in request.changes.items():
                 group.changes.setdefault(id, []).append(table)
             group.errors.update(request.errors)
-            group.begins.update(request.begins)
+            group.history_starts.update(request.history_starts)
             if request.catalog is not None:
                 before, after = group.state, request.catalog[1]
                 group.state = _with_times(before, after, time)
@@ -445,16 +447,16 @@ class Committer:
         """Writes the frontiers and times of new items, and deletes those of dropped items."""
         new = group.state
         for id in new.items.keys() - old.items.keys():
-            begin = group.begins.get(id, time)
+            start = group.history_starts.get(id, time)
             match new.items[id]:
                 case WrittenCollection(has_upstream_times=True):
                     self._log.create(tx, id, DurableFrontiers(Timestamp(0), Timestamp(0)))
                 case WrittenCollection():
                     self._log.create(tx, id, DurableFrontiers(time, None))
                 case MaterializedView():
-                    self._log.create(tx, id, DurableFrontiers(begin, begin))
+                    self._log.create(tx, id, DurableFrontiers(start, start))
                 case Hold():
-                    holds.save(tx, [(id, HoldPosition(begin))])
+                    holds.save(tx, [(id, HoldPosition(start))])
                 case _:
                     pass
         gone = old.items.keys() - new.items.keys()
@@ -477,16 +479,16 @@ class Committer:
                 case WrittenCollection():
                     self._frontiers.created(item.id, time, None, item.retain_ms)
                 case MaterializedView():
-                    begin = group.begins.get(item.id, time)
-                    self._frontiers.created(item.id, begin, begin, item.retain_ms)
+                    start = group.history_starts.get(item.id, time)
+                    self._frontiers.created(item.id, start, start, item.retain_ms)
         for item in created:
             if isinstance(item, Index):
                 on_view = isinstance(new.items[item.on], View)
-                since = group.begins.get(item.id, time) if on_view else self._frontiers.readable(item.on)
+                since = group.history_starts.get(item.id, time) if on_view else self._frontiers.readable(item.on)
                 index_created(self._frontiers, new, item, since)
         for item in created:
             if isinstance(item, Hold):
-                self._holds.created(item, HoldPosition(group.begins.get(item.id, time)))
+                self._holds.created(item, HoldPosition(group.history_starts.get(item.id, time)))
         for id in altered_tables(old, new):
             self._wrote(id, time, Write(None))
         for id in changed:

@@ -21,6 +21,7 @@ from catalog import holds, persistence
 from catalog.batches import Batch, Payload
 from catalog.collection_errors import CollectionErrors
 from catalog.directory import DIRECTORY_MODE
+from catalog.drops import without_schema
 from catalog.ids import ObjectId, Timestamp
 from catalog.layout import Layout
 from catalog.log import Log
@@ -225,7 +226,7 @@ class Coordinator:
         while gone := [schema for schema in self.state.schemas.values() if is_temporary(schema) and selected(schema)]:
             before = after = self.state
             for schema in gone:
-                after = after.without_schema(schema.id, cascade=True)
+                after = without_schema(after, schema.id, cascade=True)
             after = replace(after.settled(before, MATERIALIZE.id), version=before.version + 1)
             try:
                 await self.commit(Request(catalog=(before, after)))
@@ -319,9 +320,11 @@ class Coordinator:
         for id, changes in tables.items():
             try:
                 # A retraction of a row that was not read may be invalid. Every reader of the table then fails.
-                resting.written(id, changes, all=not self._committer.has_read(id, time))
+                resting.written(id, changes, all=not self._committer.has_read_retractions(id, time))
             except Exception as error:  # the commit is on disk, so it must not fail
-                log.error("changes not examined", table=id, error=str(error), exc_info=error)
+                log.error(
+                    "changes not compared with conditions of dataflows", table=id, error=str(error), exc_info=error
+                )
                 resting.written(id, (), all=True)
 
     def _committed(self, time: Timestamp, written: Items[tuple[Batch, Payload]]) -> None:

@@ -78,7 +78,7 @@ class Dataflows:
 
     def restart(self, id: str, start: Callable[[], None]) -> None:
         """Stops a dataflow, and calls `start` when its task has ended. The history of its inputs is held until then."""
-        kept, task = self._frontiers.also(self.running.pop(id).holder), self._task_of.pop(id)
+        kept, task = self._frontiers.copy_of(self.running.pop(id).holder), self._task_of.pop(id)
         self.restarting.add(id)
 
         def ended(_: asyncio.Task[None]) -> None:

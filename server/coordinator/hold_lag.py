@@ -1,6 +1,6 @@
 """MAX LAG: advances the holds that lag too far.
 
-The lag of a hold grows with the clock, also while there is no server. So that a restart never takes history from a
+The lag of a hold grows with the clock, even while there is no server. So that a restart never takes history from a
 client that could not connect, the downtime does not count until the server has been up for a while (`Holds.overdue`).
 The downtimes of servers that were up for a shorter time are added up in the catalog.
 """

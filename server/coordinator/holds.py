@@ -13,7 +13,7 @@ A hold may be created at, or advanced by its owner to, a time t if
     lag(h) > MAX LAG  =>  at(h) becomes min(upper(o)) - MAX LAG     once per interval
 
 When a hold advances, its old time is released only after the new time is held and is on disk. The history from the
-acknowledged time on therefore always exists, also after a crash at any moment.
+acknowledged time on therefore always exists, even after a crash at any moment.
 
 The committer decides moves in the order of its queue. All moves of a group are part of its transaction: `Moves`
 collects them and is committed or rolled back together with it. No clock and no disk access.
@@ -63,7 +63,7 @@ class Holds:
 
     def created(self, hold: Hold, position: HoldPosition) -> None:
         """Registers a hold at a time at which the history of its objects exists."""
-        self._holders[hold.id] = self.frontiers.take_over(hold.on, position.at)
+        self._holders[hold.id] = self.frontiers.hold_history(hold.on, position.at)
         self.positions[hold.id] = position
         for id in hold.on:
             self._on.setdefault(id, set()).add(hold.id)

@@ -66,7 +66,7 @@ class Indexes:
         computation, frontiers = self._computations.of_item(index), self._frontiers
         sink = IndexSink(index, layout, computation.inputs, frontiers, self._arrangements.arranger, restart)
         # The logs of the inputs begin at the index's `since` or earlier, even if their own `since` is later.
-        holder = frontiers.take_over(computation.inputs, sink.upper)
+        holder = frontiers.hold_history(computation.inputs, sink.upper)
         self.arranged[index.id] = sink
         self._dataflows.start(index.id, computation, sink, holder, index)
 

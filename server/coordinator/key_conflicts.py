@@ -1,7 +1,7 @@
 """Conflicts between statements that read rows with given keys, and concurrent commits to the same table.
 
 A request that read only rows whose column has one of some values depends on no other rows. It is invalidated by a
-commit that adds or removes a row with one of these values, also if the row gets or loses the value by an UPDATE: both
+commit that adds or removes a row with one of these values, even if the row gets or loses the value by an UPDATE: both
 versions of the row are in the commit.
 """
 

@@ -69,7 +69,10 @@ class LogWriter:
     def written(
         self, id: ObjectId, upper: Timestamp, written: Sequence[tuple[Batch, Payload]], *, are_read: bool
     ) -> None:
-        """Makes changes that are on disk visible, and advances `upper`. `are_read`: as `Committer.has_read`."""
+        """Makes changes that are on disk visible, and advances `upper`.
+
+        `are_read`: whether all retractions are of rows that had been read (`Committer.has_read_retractions`).
+        """
         self._log.committed(written)
         self._backpressure.written(written)
         self._feeds.append(written)

@@ -73,7 +73,7 @@ class Reads:
                 raise _dropped()
 
     async def decoded_rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """As `rows`, also if the collection has an error: the rows that could be decoded."""
+        """As `rows`, even if the collection has an error: the rows that could be decoded."""
         item = self._committer.state.items.get(id)
         if not isinstance(item, Collection):
             return await self.rows(id, as_of)
@@ -119,7 +119,7 @@ class Reads:
         retracted rows that it had not read, at `lower` or later.
         """
         item = self._committer.state.items.get(id)
-        if isinstance(item, WrittenCollection) and not self._committer.has_read(id, lower):
+        if isinstance(item, WrittenCollection) and not self._committer.has_read_retractions(id, lower):
             await self._snapshots.rows(item, time)
 
     def check_errors(self, ids: Iterable[ObjectId], time: int) -> None:
@@ -146,7 +146,7 @@ class Reads:
 
         `upper` None means all times from `lower` on. The number for all times approximates the number of rows.
         """
-        return self._log.lines(id, lower, upper) if self.is_logged(id) else 0
+        return self._log.row_count(id, lower, upper) if self.is_logged(id) else 0
 
     def sizes(self, ids: Iterable[ObjectId]) -> dict[ObjectId, int]:
         """Returns the number of log rows per collection. Relations that are not in the log are omitted."""
@@ -159,7 +159,7 @@ class Reads:
             raise _dropped()
         await self.final(item, Timestamp(upper - 1))
         schema, layout, log = collection_schema(item), layout_of(item), self._log
-        if log.lines(id, lower, upper) <= LOOP_ROWS_MAX and log.are_cached(id, lower, upper):
+        if log.row_count(id, lower, upper) <= LOOP_ROWS_MAX and log.are_cached(id, lower, upper):
             return log.changes(id, lower, upper, schema, layout)
         return await asyncio.to_thread(log.changes, id, lower, upper, schema, layout)
 

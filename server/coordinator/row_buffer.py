@@ -80,7 +80,7 @@ class RowBuffer:
         return self._converted[0] if len(self._converted) == 1 else pa.concat_tables(self._converted)
 
     def so_far(self) -> pa.Table:
-        """All rows, of which later ones still count as few."""
+        """All rows, without converting the buffer: as `table`, but `is_few` does not change."""
         rows = [table_of(self.rows, self.schema)] if self.rows else []
         return pa.concat_tables([*self._converted, *rows])
 

@@ -202,7 +202,7 @@ class SnapshotCache:
         if recent.until < as_of:
             lower, upper = recent.until + 1, as_of + 1
             commits = len(self._log.times(id, lower, upper))
-            if commits > LOOP_COMMITS_MAX or self._log.lines(id, lower, upper) > ROWS_MAX:
+            if commits > LOOP_COMMITS_MAX or self._log.row_count(id, lower, upper) > ROWS_MAX:
                 return None
             try:
                 tables = log_tables(self._log, collection, lower, upper) if commits else []
@@ -242,7 +242,7 @@ class SnapshotCache:
                 changes = self._log.changes(collection.id, snapshot.time + 1, as_of + 1, schema, snapshot.layout)
         except Compacted:  # these changes were merged with earlier ones
             return self._read(collection, as_of)
-        if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.takes_away(changes):
+        if rows.nbytes > spill.MEMORY_BYTES_MAX and updates.has_retractions(changes):
             return spill.applied(rows, changes, self._scratch)
         return updates.apply(rows, changes)
 

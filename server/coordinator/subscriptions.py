@@ -96,7 +96,7 @@ class Subscriptions:
         async def changes(time: Timestamp) -> list[pa.Table]:
             self._reads.check_errors((id,), time)
             found = await self._tables(item, time, time + 1)
-            if any(map(updates.takes_away, found)):
+            if any(map(updates.has_retractions, found)):
                 await self._reads.check_multiplicities(id, as_of + 1, time)
             holder.advance(time)
             return found if selection is None else [await _selected(selection, table) for table in found]

@@ -96,7 +96,7 @@ class UpstreamTimes:
         async def write() -> None:
             written = await self._commit(id, source, (since, upper), payloads, state)
             self._frontiers.compacted(id, since)
-            are_read = not written or self._committer.has_read(id, written[0][0].first_time)
+            are_read = not written or self._committer.has_read_retractions(id, written[0][0].first_time)
             self._writer.written(id, upper, written, are_read=are_read)
             self.resume(id, frontier)
 
@@ -139,7 +139,7 @@ class UpstreamTimes:
     ) -> list[tuple[Batch, Payload]]:
         """Writes everything in one transaction. `frontiers`: `since` and `upper` after it."""
         since, upper = frontiers
-        unread = [time for time, payload in payloads if updates.takes_away(payload.table)]
+        unread = [time for time, payload in payloads if updates.has_retractions(payload.table)]
 
         def act(tx: sqlite3.Connection) -> list[Batch]:
             if not tx.execute("SELECT 1 FROM collections WHERE id = ?", (id,)).fetchall():
@@ -157,7 +157,7 @@ class UpstreamTimes:
         except Dropped:
             raise Conflict from None
         if unread:
-            self._committer.noted_unread(id, unread[-1])
+            self._committer.note_unread(id, unread[-1])
         return [(batch, payload) for batch, (_, payload) in zip(batches, payloads, strict=True)]
 
 

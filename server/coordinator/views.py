@@ -45,7 +45,7 @@ class Views:
         sink = LogSink(view, self._writer, self._snapshots, frontiers, self._failed)
         inputs = [id for id in computation.inputs if id in frontiers.floors]
         start = Timestamp(sink.upper - (0 if sink.is_new else 1))
-        holder = frontiers.take_over(inputs, max([start, *(frontiers.floors[id] for id in inputs)]))
+        holder = frontiers.hold_history(inputs, max([start, *(frontiers.floors[id] for id in inputs)]))
         self._dataflows.start(view.id, computation, sink, holder, view)
 
     def _failed(self, view: MaterializedView, error: PgError) -> None:

@@ -18,7 +18,7 @@ class Inputs(Protocol):
         ...
 
     async def rows(self, id: ObjectId, as_of: Timestamp) -> pa.Table:
-        """The rows at a time, also if the collection has an error then."""
+        """The rows at a time, even if the collection has an error then."""
         ...
 
     def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:

@@ -52,5 +52,5 @@ class Downstream(Protocol):
         ...
 
     async def close(self) -> None:
-        """Disconnects. Called after each `open`, also after one that failed."""
+        """Disconnects. Called after each `open`, even after one that failed."""
         ...

@@ -43,7 +43,7 @@ class MessageOutput(Protocol):
         ...
 
     async def close(self) -> None:
-        """Disconnects. Called after each `open`, also after one that failed."""
+        """Disconnects. Called after each `open`, even after one that failed."""
         ...
 
 

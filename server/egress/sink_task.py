@@ -121,7 +121,7 @@ class SinkTask:
                     self._report(SinkStatus.STALLED, str(error))
                 except Exception as error:
                     raise_if_cancelled()
-                    log.exception("unexpected error of a sink", sink=self.sink.id)
+                    log.exception("internal error in a sink", sink=self.sink.id)
                     self._report(SinkStatus.STALLED, f"internal error: {error}")
                 self.errors += 1
                 retry_s = RETRY_S if self.frontier != frontier else min(2 * retry_s, RETRY_S_MAX)
@@ -200,7 +200,7 @@ class SinkTask:
         rows = 0
         for at in times:
             tables += await self._tables(at)
-            if any(map(updates.takes_away, tables)):
+            if any(map(updates.has_retractions, tables)):
                 await coordinator.reads.check_multiplicities(on, lower, at)
             if tables and self._is_readable(at):  # else the changes belong to the next time that can be read
                 is_large = sum(table.num_rows for table in tables) > LOOP_ROWS
@@ -222,7 +222,7 @@ class SinkTask:
             raise Conflict
         if text_columns(item.columns) != self.definition.columns:
             raise Altered
-        if log.are_cached(on, at, at + 1) and log.lines(on, at, at + 1) <= LOOP_ROWS:
+        if log.are_cached(on, at, at + 1) and log.row_count(on, at, at + 1) <= LOOP_ROWS:
             tables = log_tables(log, item, at, at + 1)
         else:
             tables = await asyncio.to_thread(log_tables, log, item, at, at + 1)

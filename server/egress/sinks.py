@@ -46,7 +46,7 @@ class Sinks:
                 time = Timestamp(int(sink.options[AS_OF]))
             if time is not None:
                 floor = frontiers.floors[sink.on]  # not after `time`, or the task reports that history is missing
-                holder = frontiers.take_over((sink.on,), max(time, floor))
+                holder = frontiers.hold_history((sink.on,), max(time, floor))
                 self._running[sink.id] = SinkTask(sink, self._coordinator, holder, progress_s=self._progress_s)
 
     def start(self) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from catalog.drops import InUse, without_item
 from catalog.ids import ObjectId
 from catalog.objects.tables import Table
-from catalog.state import InUse
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
@@ -196,7 +196,7 @@ async def _change_identity(context: Context, table: Table, action: AddIdentity |
         return
     after = with_column(table, at, replace(column, default=None, identity="", sequences=()))
     try:
-        state = state.with_item(after).without_item(sequence.id, cascade=False)
+        state = without_item(state.with_item(after), sequence.id, cascade=False)
     except InUse as error:
         raise in_use(error) from None
     await replace_table(context, table, after, state=state)

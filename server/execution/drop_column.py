@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from catalog.drops import InUse, without_item
 from catalog.objects.catalog_object import Item
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.sequences import Sequence
 from catalog.objects.sinks import Sink
 from catalog.objects.tables import Table
-from catalog.state import CatalogState, InUse
+from catalog.references import without_references
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.coordinator.snapshot_cache import collection_schema
 from server.execution.altered_columns import column_position, numbering_of, plan_of_view, replace_table
@@ -82,16 +84,16 @@ async def _without_dependents(context: Context, table: Table, name: str, *, casc
         raise _depended_on(state, table, name, users)
     for user in users:
         if user.id in state.items:
-            state = state.without_item(user.id, cascade=True)
+            state = without_item(state, user.id, cascade=True)
     for index in state.indexes_on(table.id):
         if any(name in key_columns(key) for key in (*index.keys, *index.included, index.condition) if key):
             try:
-                state = state.without_item(index.id, cascade=cascade)
+                state = without_item(state, index.id, cascade=cascade)
             except InUse as error:
                 raise in_use(error) from None
     indexes = {index.id for index in before.indexes_on(table.id)}
     gone = [item for id, item in before.items.items() if id not in state.items and id not in indexes]
-    state = state.without_references(referenced_column_users(state, table.id, name))
+    state = without_references(state, referenced_column_users(state, table.id, name))
     report_cascade(context, gone, before, state)
     return state
 
@@ -114,7 +116,7 @@ def _without_sequences(state: CatalogState, table: Table, name: str, *, cascade:
     for sequence in [*state.items_of(Sequence)]:
         if sequence.owner_table == table.id and sequence.owner_column == name:
             try:
-                state = state.without_item(sequence.id, cascade=cascade)
+                state = without_item(state, sequence.id, cascade=cascade)
             except InUse as error:
                 raise in_use(error) from None
     return state

@@ -203,7 +203,7 @@ def _plan_changes(
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"subqueries cannot read relations in {_ORDER_BY}",
-            hint="Order by a column that the query joins to the rows.",
+            hint="Join the relation in the query, and order by a column of the result.",
         )
     return planned
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,9 +27,10 @@ from server.dataflow.stream.order import Order
 from server.dataflow.stream.selection import selection_of
 from server.dataflow.stream.snapshot_stream import SnapshotStream
 from server.dataflow.stream.subscription import (
+    AnySubscription,
     Bounds,
-    ComingSubscription,
     ConstantSubscription,
+    PendingSubscription,
     Subscription,
 )
 from server.execution.names import find_item
@@ -116,8 +117,8 @@ _OUTPUT_NAMES: dict[type, str] = {
 OUTPUTS = tuple(_OUTPUT_NAMES.values())
 """The names of the output modes in metrics."""
 
-BEGIN_S = 10.0
-"""A first FETCH waits for the snapshot at least so long, however short its timeout is."""
+START_S = 10.0
+"""How long a statement waits for its subscription to start. A first FETCH may wait as long, despite its timeout."""
 
 _SWITCHES: dict[type[Output], tuple[str, str]] = {
     WithinTimestampOrderBy: ("enable_within_timestamp_order_by_in_subscribe", "WITHIN TIMESTAMP ORDER BY .."),
@@ -161,8 +162,8 @@ def _key_columns(keys: tuple[Ident, ...], relation: tuple[Field, ...], envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begin:
-    """How a subscription to a query over relations begins.
+class _Start:
+    """What starts a subscription to a query over relations.
 
     `is_exact`: `as_of` was given by the statement. `role`: the one that executes it.
     """
@@ -185,8 +186,9 @@ async def subscribe(
     up_to = await timestamp_of(context, statement.up_to) if statement.up_to is not None else None
     as_of = await _start_time(context, statement, query.inputs)
     output = _OUTPUT_NAMES[type(statement.output)]
-    subscription: ConstantSubscription | ComingSubscription | Subscription
-    if not query.inputs and not query.uses_session:  # a temporal filter sets uses_session: its result changes with time
+    subscription: AnySubscription
+    # A temporal filter sets `uses_session`: its result changes with time, although it may read no relation.
+    if not query.inputs and not query.uses_session:
         _check_bounds(context, TIMESTAMP_MAX, up_to)  # whatever AS OF is: constant rows do not depend on time
         with _evaluation():
             rows = await rows_without_inputs(context, query, ())
@@ -200,8 +202,8 @@ async def subscribe(
         else:
             bounds = Bounds(up_to, statement.snapshot, statement.progress)
             is_exact = statement.as_of is not None
-            begin = _Begin(query, plan.envelope, Timestamp(as_of), is_exact, bounds, output, context.role)
-            subscription = await _coming(context, begin)
+            start = _Start(query, plan.envelope, Timestamp(as_of), is_exact, bounds, output, context.role)
+            subscription = await _started_or_pending(context, start)
     context.coordinator.activity.subscriptions_started[output] += 1
     return Result("SELECT {}", SubscriptionRows(subscription, plan.envelope))
 
@@ -216,51 +218,53 @@ async def _start_time(context: Context, statement: Subscribe, inputs: frozenset[
     return frontiers.next_readable(inputs, as_of) if statement.as_of.at_least else as_of
 
 
-async def _coming(context: Context, begin: _Begin) -> ComingSubscription | Subscription:
-    """The subscription if it begins within BEGIN_S, else one that waits for it."""
-    holder = hold_at(context, begin.query.inputs, begin.as_of)  # at once: the next commit may move `since` beyond it
-    beginning = asyncio.create_task(_begun(context, begin))
-    beginning.add_done_callback(lambda _: holder.release())
-    coming = ComingSubscription(beginning, begin.as_of, progress=begin.bounds.progress)
-    is_past = begin.as_of <= context.coordinator.latest_time()
-    return await coming.begun_within(BEGIN_S) if is_past else coming
+async def _started_or_pending(context: Context, start: _Start) -> PendingSubscription | Subscription:
+    """The subscription, or a pending one if AS OF is in the future or the start takes longer than START_S."""
+    holder = hold_at(context, start.query.inputs, start.as_of)  # at once: the next commit may move `since` beyond it
+    starting = asyncio.create_task(_started(context, start))
+    starting.add_done_callback(lambda _: holder.release())
+    pending = PendingSubscription(starting, start.as_of, progress=start.bounds.progress)
+    is_past = start.as_of <= context.coordinator.latest_time()
+    return await pending.started_within(START_S) if is_past else pending
 
 
-async def _begun(context: Context, begin: _Begin) -> Subscription:
+async def _started(context: Context, start: _Start) -> Subscription:
     """Joins a feed and starts reading the snapshot. Waits until the time of AS OF has been reached.
 
     The caller holds the inputs at this time.
     """
-    query, bounds = begin.query, begin.bounds
+    query, bounds = start.query, start.bounds
     with reporting(context, lambda: preparation_of(context, query)):
-        joined = await _join(context, query, begin.as_of, exact=begin.is_exact)
-    snapshot_stream = SnapshotStream(_snapshot_stream(joined, bounds, begin.envelope), joined.release)
+        joined = await _join(context, query, start.as_of, exact=start.is_exact)
+    snapshot_stream = SnapshotStream(_entries_before(joined, bounds, start.envelope), joined.release)
     buffered_bytes_max = int(context.settings["subscription_waiting_bytes_max"])
     subscription = Subscription(joined.feed, joined.reader, snapshot_stream, joined.as_of, bounds, buffered_bytes_max)
-
-    names = _full_names(context.coordinator.state, query.views)
-
-    def check() -> None:
-        state = context.coordinator.state
-        error = _changed_view_error(state, query, names) or privileges.refusal(state, begin.role, query)
-        if error is not None:
-            subscription.end(error)
-
+    check = _check(context, query, start.role, subscription)
     activity = context.coordinator.activity
-    joined.reader.on_close = activity.subscribed(context.process_id, begin.output, query.uses, check)
+    joined.reader.on_close = activity.subscribed(context.process_id, start.output, query.uses, check)
     check()  # AS OF may be much later than the statement
     snapshot_stream.start()
     try:
         if spill.size_of(joined.tables) <= spill.MEMORY_BYTES_MAX:
-            await snapshot_stream.begun()  # so that the first FETCH returns it, however short its timeout is
+            await snapshot_stream.started()  # so that the first FETCH returns it, however short its timeout is
     except BaseException:
         subscription.close()
         raise
     return subscription
 
 
-def _full_names(state: CatalogState, views: Iterable[View]) -> dict[ObjectId, str]:
-    return {view.id: ".".join(state.full_name(view)) for view in views if view.id in state.items}
+def _check(context: Context, query: QueryPlan, role: ObjectId, subscription: Subscription) -> Callable[[], None]:
+    """Returns a function that ends the subscription if `role` may not run the query any more, or a view has changed."""
+    state = context.coordinator.state
+    names = {view.id: ".".join(state.full_name(view)) for view in query.views if view.id in state.items}
+
+    def check() -> None:
+        state = context.coordinator.state
+        error = _changed_view_error(state, query, names) or privileges.refusal(state, role, query)
+        if error is not None:
+            subscription.end(error)
+
+    return check
 
 
 def _changed_view_error(state: CatalogState, query: QueryPlan, names: Mapping[ObjectId, str]) -> PgError | None:
@@ -276,13 +280,13 @@ def _changed_view_error(state: CatalogState, query: QueryPlan, names: Mapping[Ob
     return None
 
 
-async def _snapshot_stream(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
-    """The snapshot, then the changes up to the reader's position in the feed; per timestamp in the envelope's order."""
+async def _entries_before(joined: Joined, bounds: Bounds, envelope: Envelope) -> AsyncGenerator[Entry]:
+    """The snapshot, then the changes before the reader's position in the feed; of one time in the envelope's order."""
     directory = joined.feed.directory
     try:
         if bounds.snapshot and not bounds.past(joined.as_of):
             async for changes in ordered(joined.tables, directory, envelope):
-                if updates.takes_away(changes):
+                if updates.has_retractions(changes):
                     raise updates.NegativeCount("of a row of the snapshot")
                 yield Entry(joined.as_of, changes, shared=False)
         for time in joined.times:

@@ -281,7 +281,7 @@ async def _check_changed_once(
 
     `removed`: the rows that earlier parts have removed from each table, to which those of this part are added.
     """
-    tables = [table for table in mark.changes_of(plan.table) if updates.takes_away(table)]
+    tables = [table for table in mark.changes_of(plan.table) if updates.has_retractions(table)]
     if not tables:
         return
     changes = pa.concat_tables([updates.as_changes(table) for table in tables])

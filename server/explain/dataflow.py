@@ -63,8 +63,8 @@ def probing(coordinator: Coordinator) -> list[Section]:
 
 
 def progress(coordinator: Coordinator, flow: Dataflow, *, times: bool) -> Iterator[Section]:
-    """A dataflow's identity, its hydration, the durations of its ticks and its error."""
-    hydration, ticks = flow.computation.hydration, flow.ticks
+    """A dataflow's identity, its hydration, the durations of its steps and its error."""
+    hydration, steps = flow.computation.hydration, flow.steps
     yield Section("Dataflow", _title(coordinator, flow))
     took = f", {ms_text(hydration.seconds * 1e3)}" if times and hydration.seconds is not None else ""
     at = f" as of {hydration.as_of}" if hydration.as_of is not None else ""
@@ -73,11 +73,11 @@ def progress(coordinator: Coordinator, flow: Dataflow, *, times: bool) -> Iterat
         f"{hydration.state.value}{at}: {hydration.rows_read} of {hydration.rows_there} rows read, "
         f"{hydration.operators_done} of {hydration.operators} operators done{took}",
     )
-    text = str(ticks.count)
-    if times and ticks.count:
-        seconds = {"last": ticks.last_s, "mean": ticks.total_s / ticks.count, "most": ticks.max_s}
+    text = str(steps.count)
+    if times and steps.count:
+        seconds = {"last": steps.last_s, "mean": steps.total_s / steps.count, "most": steps.max_s}
         text += "".join(f", {name} {ms_text(second * 1e3)}" for name, second in seconds.items())
-    yield Section("Ticks", text)
+    yield Section("Steps", text)
     if flow.error is not None:
         yield Section("Error", flow.error.message)
 
@@ -149,15 +149,15 @@ class _Notes:
     def _work(self, operator: Operator, lines: list[str], figures: dict[str, object]) -> None:
         record = operator.record
         records = [("hydration", "Hydration", record.hydration)]
-        if record.ticks:
-            records += [("last tick", "Last Tick", record.last), (f"all {record.ticks}", "All Ticks", record.total)]
+        if record.steps:
+            records += [("last step", "Last Step", record.last), (f"all {record.steps}", "All Steps", record.total)]
         for name, title, work in records:
             if work is None:
                 continue
             figures[title] = self._figures(work)
             if name != "all 1":
                 lines.append(f"{name}: {self._text(work)}")
-        figures["Ticks"] = record.ticks
+        figures["Steps"] = record.steps
 
     def _text(self, work: Work) -> str:
         text = f"rows {work.rows_in} in, {work.rows_out} out"

@@ -99,7 +99,7 @@ def _frontiers(context: Context, plan: QueryPlan) -> Iterator[tuple[str, int, in
     """The name and the frontiers of each input, and of each index through which the input can be read."""
     frontiers, state = context.coordinator.frontiers, context.state
     for input in sorted(plan.inputs):
-        for id in frontiers.ways(input):
+        for id in frontiers.readable_through(input):
             if id in frontiers.floors:
                 item = state.items[id]
                 kind = "storage" if isinstance(item, Collection) else "compute"

@@ -36,7 +36,7 @@ class Authentication:
         access: access.Access,
         coordinator: Coordinator,
         connection: Connection,
-        client: access.Client,
+        client: access.ConnectingClient,
         tls: Tls | None,
     ) -> None:
         """`tls`: the certificates that the connection uses."""

@@ -24,8 +24,7 @@ from protocol.pgwire.messages.startup import (
     SSLRequest,
     StartupMessage,
 )
-from server.authentication.access import Access
-from server.authentication.access import Client as Peer
+from server.authentication.access import Access, ConnectingClient
 from server.authentication.tls import ALPN, Tls, common_name
 from server.coordinator.endpoints import Endpoints
 from server.dataflow.stream.encoding import Data
@@ -319,7 +318,7 @@ class Client(asyncio.Protocol):
 
     def _new_authentication(self) -> Authentication:
         certificate = self._tls.certificate if self._tls is not None else None
-        peer = Peer(self.address, self._tls is not None, certificate is not None, common_name(certificate))
+        peer = ConnectingClient(self.address, self._tls is not None, certificate is not None, common_name(certificate))
         return Authentication(self._access, self._sessions.coordinator, self._connection, peer, self._certificates)
 
     def _open_if_authenticated(self) -> None:

@@ -170,7 +170,7 @@ async def _copy_data(sender: Sender, arrival: asyncio.Event) -> AsyncIterator[by
         if time.monotonic() > turn_end:  # the messages may be small
             await asyncio.sleep(0)
             turn_end = time.monotonic() + TURN_S
-        arrival.clear()  # what arrives from here on, also while the caller decodes data, ends the wait below
+        arrival.clear()  # what arrives from here on, even while the caller decodes data, ends the wait below
         event = sender.connection.next_event()
         if isinstance(event, CopyData):
             if event.data:

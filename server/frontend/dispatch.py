@@ -53,6 +53,7 @@ from server.session_state.prepared import (
     plan_key,
 )
 from server.session_state.results import Result
+from server.session_state.setting_changes import reset_setting
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.parts import Definition, Ident
 from server.sql.plan import QueryPlan
@@ -182,7 +183,7 @@ class Dispatcher:
             case s.SetRole(), _:
                 return set_role(context, statement)
             case s.ResetVariable(name=variable), _:
-                context.reset(variable)
+                reset_setting(context, variable)
                 return Result("RESET")
             case ((s.ShowVariable() | s.ShowObjects() | s.ShowColumns() | s.ShowCreate()), _):
                 return show.show(context, statement)

@@ -64,7 +64,7 @@ class ExtendedQuery:
         self._context.query.begin(message.text)
         self._dispatcher.statements.check_unused(message.name)
         if not message.name:
-            self._dispatcher.drop_unnamed_statement()  # as in PostgreSQL, also if Parse fails
+            self._dispatcher.drop_unnamed_statement()  # as in PostgreSQL, even if Parse fails
         prepared = None
         if not self._context.transaction.failed:
             prepared = self._cache.plan(self._context, message.text, message.parameter_oids)

@@ -1,4 +1,4 @@
-"""Sends a session's notifications to its client: between transactions, also while the session is idle."""
+"""Sends a session's notifications to its client: between transactions, even while the session is idle."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from server.frontend.portal_runner import PortalRunner
 from server.frontend.query_cache import QueryCache
 from server.frontend.responses import COMMIT, SELECT, UNKNOWN, Responses
 from server.frontend.simple_query import SimpleQuery
-from server.frontend.statement_task import Committing, StatementTask, Work
+from server.frontend.statement_task import PendingCommit, StatementTask, Work
 from server.pg_catalog.engine import Undescribed
 from server.runtime.errors import to_pg_error
 from server.runtime.metrics import CANCELED
@@ -87,7 +87,7 @@ class Session:
         extended = ExtendedQuery(
             dispatcher, self._sender, self._responses, runner=runner, constants=self._constants, cache=cache
         )
-        self._handlers: dict[type[FrontendMessage], Callable[[Any], Work | Committing | None]] = {
+        self._handlers: dict[type[FrontendMessage], Callable[[Any], Work | PendingCommit | None]] = {
             Query: self._query,
             Parse: extended.parse,
             Bind: extended.bind,
@@ -223,7 +223,7 @@ class Session:
         elif self._connection.phase is Phase.READY:
             self._responses.ready()
 
-    def _handle(self, message: FrontendMessage) -> Work | Committing | None:
+    def _handle(self, message: FrontendMessage) -> Work | PendingCommit | None:
         """Handles a message and reports its errors, or returns the work that needs waiting."""
         self._responses.kind = UNKNOWN
         try:
@@ -247,18 +247,18 @@ class Session:
         except Undescribed as another:
             work = self._handle_described(another, message)
         if work is not None:
-            assert not isinstance(work, Committing)  # no column of it must be described
+            assert not isinstance(work, PendingCommit)  # no column of it must be described
             await work
 
-    def _wait_for(self, work: Work | Committing, message: FrontendMessage) -> None:
+    def _wait_for(self, work: Work | PendingCommit, message: FrontendMessage) -> None:
         """Makes the work of a message the session's task, or waits for its commit."""
-        if isinstance(work, Committing):
+        if isinstance(work, PendingCommit):
             timeout_s = self.context.settings.timeout_s("statement_timeout")
             self._task.wait(work.commit, timeout_s, partial(self._commit_ended, work))
         else:
             self._task.start(self._perform(message, work))
 
-    def _commit_ended(self, work: Committing, stopped: BaseException | None) -> None:
+    def _commit_ended(self, work: PendingCommit, stopped: BaseException | None) -> None:
         """Ends a message whose commit is done, or is not awaited any more because of `stopped`."""
         if isinstance(stopped, asyncio.CancelledError):  # a lost connection
             self._responses.count(CANCELED)
@@ -288,7 +288,7 @@ class Session:
         except asyncio.CancelledError:  # a lost connection; the error of a CancelRequest was reported above
             self._responses.count(CANCELED)
         except Exception as error:
-            log.error("session failed", error=str(error), exc_info=error)
+            log.error("client session failed", error=str(error), exc_info=error)
             self._transport.close()
         finally:
             if self._task.end() or self._connection.phase is Phase.CLOSED:
@@ -296,7 +296,7 @@ class Session:
             else:
                 self._pump()
 
-    def _query(self, message: Query) -> Work | Committing | None:
+    def _query(self, message: Query) -> Work | PendingCommit | None:
         self.context.query.begin(message.text)
         answer = self._constants.answer_query(message.text)
         if answer is not None:
@@ -308,19 +308,19 @@ class Session:
         self._responses.kind = inserted.kind
         return self._end_implicit(inserted.data)
 
-    def _sync(self, _: Sync) -> Work | Committing | None:
+    def _sync(self, _: Sync) -> Work | PendingCommit | None:
         """Returns the work of committing the implicit transaction, None if there is nothing to commit."""
         self._responses.kind = COMMIT
         return self._end_implicit(b"")
 
-    def _end_implicit(self, answer: bytes) -> Work | Committing | None:
+    def _end_implicit(self, answer: bytes) -> Work | PendingCommit | None:
         """Ends the implicit transaction, if there is one, and sends `answer`. Returns what needs waiting."""
         transactions = self._dispatcher.transactions
         if transactions.end_implicit_at_once():
             self._answer(answer)
             return None
         commit = transactions.begin_commit()
-        return self._commit_and_answer(answer) if commit is None else Committing(commit, answer)
+        return self._commit_and_answer(answer) if commit is None else PendingCommit(commit, answer)
 
     async def _commit_and_answer(self, answer: bytes) -> None:
         await self._dispatcher.transactions.end_implicit()

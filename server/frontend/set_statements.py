@@ -9,6 +9,7 @@ from server.authorization import privileges
 from server.frontend.transactions import outside_block
 from server.session_state.context import Context
 from server.session_state.results import Result
+from server.session_state.setting_changes import change_settings, reset_setting, set_setting
 from server.settings.variables import LISTS
 from server.sql.grammar import statements as s
 
@@ -19,11 +20,11 @@ def set_variable(context: Context, statement: s.SetVariable) -> Result:
     if local and not context.transaction.explicit:
         context.notice(outside_block("SET LOCAL can only be used in transaction blocks"))
     elif statement.is_default:
-        context.reset(name, local=local)
+        reset_setting(context, name, local=local)
     elif len(values) > 1 and name.lower() not in LISTS:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, f"SET {name} takes only one argument")
     else:
-        context.set(name, ", ".join(values), local=local)
+        set_setting(context, name, ", ".join(values), local=local)
     return Result("SET")
 
 
@@ -42,22 +43,22 @@ def _set_session_authorization(context: Context, name: str | None, local: bool) 
     """PgError 22023 if the role does not exist, 42501 unless the session connected as it or as a superuser."""
     state = context.state
     if name is None:
-        return context.reset("session_authorization", local=local)
+        return reset_setting(context, "session_authorization", local=local)
     role = _role_named(state, name)
     if role.id != context.authenticated and not privileges.is_superuser(state, context.authenticated):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set session authorization "{name}"')
-    return context.change_settings(lambda settings: settings.authorize(name, superuser=role.superuser), local=local)
+    return change_settings(context, lambda settings: settings.authorize(name, superuser=role.superuser), local=local)
 
 
 def _set_current_role(context: Context, name: str | None, local: bool) -> None:
     """PgError 22023 if the role does not exist, 42501 if the session's role may not SET ROLE to it."""
     state = context.state
     if name is None:
-        return context.reset("role", local=local)
+        return reset_setting(context, "role", local=local)
     role = _role_named(state, name)
     if not privileges.may_set_role(state, context.login, role.id):
         raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f'permission denied to set role "{name}"')
-    return context.change_settings(lambda settings: settings.assume_role(name, superuser=role.superuser), local=local)
+    return change_settings(context, lambda settings: settings.assume_role(name, superuser=role.superuser), local=local)
 
 
 def _role_named(state: CatalogState, name: str) -> Role:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from catalog.ids import ObjectId
 from catalog.roles import Privilege
@@ -21,6 +22,7 @@ from server.frontend.query_cache import QueryCache
 from server.frontend.session import Session
 from server.pg_catalog.engine import CatalogEngine
 from server.session_state.context import Context
+from server.session_state.observation import observed
 from server.session_state.row_format import WIRE_ROWS, RowFormat
 from server.session_state.transaction import Transaction
 from server.settings.session_settings import Settings
@@ -137,7 +139,7 @@ class Sessions:
             signals=self._signals,
             authenticated=login.role,
         )
-        self.coordinator.activity.observers[process_id] = context.observation
+        self.coordinator.activity.observers[process_id] = partial(observed, context)
         return Session(context, connection, transport, self._query_cache, row_format)
 
 

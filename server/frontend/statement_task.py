@@ -17,7 +17,7 @@ from server.runtime.errors import to_pg_error
 Work = Coroutine[Any, Any, None]
 
 
-class Committing(NamedTuple):
+class PendingCommit(NamedTuple):
     """A commit that needs no task (`Context.begin_commit`). `answer`: to its statement, sent when it is done."""
 
     commit: asyncio.Future[Commit]

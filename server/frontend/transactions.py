@@ -13,6 +13,7 @@ from server.coordinator.committer import Commit
 from server.session_state.context import Context
 from server.session_state.portals import Portals
 from server.session_state.results import Result
+from server.session_state.setting_changes import set_setting
 from server.sql.grammar import statements as s
 from server.sql.grammar.statements.transactions import TransactionModes
 
@@ -142,7 +143,7 @@ class Transactions:
         """SET TRANSACTION, and SET SESSION CHARACTERISTICS for the later transactions of the session."""
         if statement.session:
             for name, value in _settings_of(statement.modes).items():
-                self._context.set(f"default_{name}", value)
+                set_setting(self._context, f"default_{name}", value)
         elif not self._context.transaction.explicit:
             self._context.notice(outside_block("SET TRANSACTION can only be used in transaction blocks"))
         else:
@@ -182,7 +183,7 @@ class Transactions:
 
     def _set_modes(self, modes: TransactionModes) -> None:
         for name, value in _settings_of(modes).items():
-            self._context.set_local(name, value)
+            set_setting(self._context, name, value, local=True)
 
 
 def _settings_of(modes: TransactionModes) -> dict[str, str]:

@@ -13,7 +13,7 @@ from aiohttp import BasicAuth, web
 from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.utf8 import check_text
-from server.authentication.access import Access, Client
+from server.authentication.access import Access, ConnectingClient
 from server.authentication.rules import Method
 from server.authentication.tls import common_name
 from server.authorization import privileges
@@ -48,7 +48,7 @@ def http_access(access: Access, coordinator: Coordinator) -> Check:
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         name = common_name(certificate)
         user = (name or MATERIALIZE.name) if credentials is None else credentials.login
-        client = Client(request.remote, is_encrypted, certificate is not None, name)
+        client = ConnectingClient(request.remote, is_encrypted, certificate is not None, name)
         state = coordinator.state
         request[USER], request[ANY_USER] = user, False
         try:

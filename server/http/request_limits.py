@@ -164,7 +164,7 @@ class RequestLimits:
     async def parsed(self, parse: Callable[[bytearray], _Parsed], data: bytearray) -> _Parsed:
         """Returns what `parse` returns. PgError 54000 if the body has too many values.
 
-        A thread cannot be cancelled: the next large body is parsed when it has ended, also if this request has ended.
+        A thread cannot be cancelled: the next large body is parsed when it has ended, even if this request has ended.
         """
         if len(data) < THREAD_BYTES:
             return parse(data)

@@ -8,7 +8,7 @@ from catalog.ids import ObjectId
 from server.coordinator.coordinator import Coordinator
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.plan.description import described, numbered
-from server.dataflow.runtime.computation import Recomputation, Ticks
+from server.dataflow.runtime.computation import Recomputation, StepDurations
 from server.dataflow.runtime.incremental import IncrementalComputation
 from server.dataflow.runtime.index import LogIndex
 from server.dataflow.runtime.unplanned import Unplanned
@@ -31,19 +31,19 @@ def dataflows(coordinator: Coordinator) -> Iterator[Row]:
             _RULES[type(flow.computation)],
             int(flow.upper),
             flow.hydrated,
-            *_tick_columns(flow.ticks),
+            *_step_columns(flow.steps),
             flow.error.message if flow.error is not None else None,
         )
     for id, index in coordinator.indexes.arranged.items():
         if isinstance(index, LogIndex):
-            yield id, id, "arranged", int(index.upper), index.hydrated, *_tick_columns(index.ticks), None
+            yield id, id, "arranged", int(index.upper), index.hydrated, *_step_columns(index.steps), None
 
 
-def _tick_columns(ticks: Ticks) -> tuple[object, ...]:
+def _step_columns(steps: StepDurations) -> tuple[object, ...]:
     times: tuple[float | None, ...] = (None, None, None)
-    if ticks.count:
-        times = ticks.last_s * 1e3, ticks.total_s * 1e3 / ticks.count, ticks.max_s * 1e3
-    return ticks.count, *times, ticks.total_s * 1e3
+    if steps.count:
+        times = steps.last_s * 1e3, steps.total_s * 1e3 / steps.count, steps.max_s * 1e3
+    return steps.count, *times, steps.total_s * 1e3
 
 
 def lags(coordinator: Coordinator) -> Iterator[Row]:
@@ -86,8 +86,8 @@ def operators(coordinator: Coordinator) -> Iterator[Row]:
                 described(node, name_of),
                 [numbers[below] for below in node.inputs],
                 *((hydration.rows_out, hydration.seconds * 1e3) if hydration is not None else (None, None)),
-                record.ticks,
-                *((last.rows_in, last.rows_out, last.seconds * 1e3) if record.ticks else 3 * (None,)),
+                record.steps,
+                *((last.rows_in, last.rows_out, last.seconds * 1e3) if record.steps else 3 * (None,)),
                 total.rows_in,
                 total.rows_out,
                 total.seconds * 1e3,
@@ -96,9 +96,9 @@ def operators(coordinator: Coordinator) -> Iterator[Row]:
             )
 
 
-def tick_durations(coordinator: Coordinator) -> Iterator[Row]:
+def step_durations(coordinator: Coordinator) -> Iterator[Row]:
     for id, flow in coordinator.dataflows.running.items():
-        durations = flow.ticks.durations
+        durations = flow.steps.durations
         for bound, count in zip((*SECONDS, None), durations.buckets, strict=True):
             if count:
                 yield id, None if bound is None else bound * 1e3, count

@@ -31,7 +31,7 @@ from server.introspection.dataflow_tables import (
     hydration_statuses,
     lags,
     operators,
-    tick_durations,
+    step_durations,
 )
 from server.sql.stored_query import definition
 from server.timeline.frontiers import RETENTION_MS
@@ -275,8 +275,8 @@ SYSTEM_TABLES: dict[ObjectId, SystemSource] = {
     builtin.MZ_ARRANGEMENTS.id: moving(builtin.MZ_ARRANGEMENTS, arrangements),
     builtin.MZ_DATAFLOW_LAGS.id: moving(builtin.MZ_DATAFLOW_LAGS, lags),
     builtin.MZ_DATAFLOW_OPERATORS.id: moving(builtin.MZ_DATAFLOW_OPERATORS, operators),
-    builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM.id: moving(
-        builtin.MZ_DATAFLOW_TICK_DURATIONS_HISTOGRAM, tick_durations
+    builtin.MZ_DATAFLOW_STEP_DURATIONS_HISTOGRAM.id: moving(
+        builtin.MZ_DATAFLOW_STEP_DURATIONS_HISTOGRAM, step_durations
     ),
     builtin.MZ_HYDRATION_STATUSES.id: moving(builtin.MZ_HYDRATION_STATUSES, hydration_statuses),
     builtin.MZ_SUBSCRIPTIONS.id: SystemSource(

@@ -10,6 +10,7 @@ from catalog.objects.indexes import Index
 from catalog.objects.relations import Relation
 from catalog.objects.tables import Table
 from catalog.objects.types import Domain
+from catalog.references import referenced_key
 from server.pg_catalog import oids
 from server.pg_catalog.keys import key_column_number, keys_of
 from server.pg_catalog.relations import attributes_of
@@ -150,7 +151,7 @@ def constraints(visible: Visible) -> Iterator[Row]:
 def _foreign_key(visible: Visible, table: Table, numbers: Mapping[str, int], key: ForeignKey) -> Row:
     referenced = visible.state.relation(key.referenced)
     others = {column.name: number for number, column in enumerate(referenced.columns, 1)}
-    relied = visible.state.referenced_key(key)
+    relied = referenced_key(visible.state, key)
     index = 0
     if isinstance(relied, Index):
         index = oids.oid_of(relied.id)

@@ -60,7 +60,11 @@ def to_pg_error(error: Exception) -> PgError:
         return PgError(SqlState.DISK_FULL, "could not write: no space left on device", hint="Free some space.")
     if getattr(error, "sqlite_errorname", "").startswith("SQLITE_IOERR"):
         log.error("disk failed", error=str(error), name=getattr(error, "sqlite_errorname", ""))
-        return PgError(SqlState.IO_ERROR, f"could not use the data directory: {error}", hint="Check its disk.")
+        return PgError(
+            SqlState.IO_ERROR,
+            f"could not use the data directory: {error}",
+            hint="Check the disk of the data directory.",
+        )
     log.error("internal error", error=str(error), exc_info=error)
     return PgError(
         SqlState.INTERNAL_ERROR, f"internal error: {type(error).__name__}", hint="The server's log has more."

@@ -45,7 +45,7 @@ class Metrics:
             "tidewire_throttled_seconds", "Total time that writes waited for dataflows with too much lag."
         )
         self.step_seconds = Histogram(
-            "tidewire_tick_seconds", "Duration of dataflow steps.", buckets=SECONDS, registry=self.registry
+            "tidewire_step_seconds", "Duration of dataflow steps.", buckets=SECONDS, registry=self.registry
         )
         self.hydration_seconds = self._by_outcome("tidewire_hydration_seconds", "Duration of hydrations.")
         self.spark_seconds = self._by_outcome(

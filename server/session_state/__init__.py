@@ -1,6 +1,8 @@
 """The state of a session between two statements, and the results of statements. Execution is built on it.
 
-- `context`: the session and the server's components.
+- `context`: the session and the server's components. `session_state`: its interface for the modules that it uses.
+  `setting_changes`: SET and RESET. `observation`: what the session does, for pg_stat_activity; `signals`: how it
+  cancels and ends others.
 - `transaction`: its transaction. `read_times`: the times of its reads. `commits`: its requests to the committer.
   `transaction_errors`: conflicts with others. `constraints`: checks of the rows that it writes; `key_checks`: of their
   keys. `advisory_locks`, `listening`: its advisory locks, and the channels on which it listens.

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import pyarrow as pa
 
+from catalog.drops import without_items
 from catalog.ids import ObjectId
 from catalog.layout import Layout
-from catalog.objects.namespaces import Schema
 from catalog.objects.tables import OnCommit, Table
 from catalog.sequence_state import of_generations
 from server.coordinator.committer import Commit, Conflict, Request
@@ -23,27 +22,13 @@ from server.coordinator.payloads import prepare_payloads
 from server.coordinator.row_buffer import RowBuffer
 from server.coordinator.snapshot_cache import layout_of
 from server.session_state import key_checks
-from server.session_state.listening import Listening, Pending
+from server.session_state.listening import Pending
+from server.session_state.session_state import SessionState
 from server.session_state.transaction_errors import serialization_failure
 from server.timeline.frontiers import FullHolder, Holder
 
 
-class Session(key_checks.Session, Protocol):
-    """The part of a `Context` that commits use. `context` imports this module, not the other way round."""
-
-    @property
-    def listening(self) -> Listening: ...
-    @property
-    def has_temporary(self) -> bool: ...
-    @property
-    def temporary_schema(self) -> Schema | None: ...
-    @property
-    def lock_timeout_s(self) -> float | None: ...
-    def __hash__(self) -> int:
-        """Sessions own locks."""
-
-
-def submit_at_once(session: Session) -> asyncio.Future[Commit] | None:
+def submit_at_once(session: SessionState) -> asyncio.Future[Commit] | None:
     """Sends the effects of the transaction to the committer if that needs no waiting; None: call `write`."""
     transaction, coordinator = session.transaction, session.coordinator
     written = transaction.written
@@ -77,7 +62,7 @@ def submit_at_once(session: Session) -> asyncio.Future[Commit] | None:
     return coordinator.submit(request)
 
 
-async def write(session: Session) -> None:
+async def write(session: SessionState) -> None:
     """Makes the effects of the transaction durable. PgError if they conflict with other commits."""
     coordinator, transaction = session.coordinator, session.transaction
     for payload in transaction.forget_dropped(session.state) if transaction.catalog is not None else ():
@@ -105,13 +90,13 @@ async def write(session: Session) -> None:
             key_changes=transaction.key_changes,
             new_keys=transaction.new_keys,
             catalog=transaction.catalog,
-            begins=transaction.begins,
+            history_starts=transaction.history_starts,
             source_state=of_generations({key: state.position for key, state in transaction.sequences.items()}),
         )
-        for holder in (transaction.holder, transaction.beginning):
+        for holder in (transaction.holder, transaction.history_holder):
             if holder is not None:  # the request may commit although this task is cancelled
                 request.done.add_done_callback(partial(_release, holder))
-        transaction.holder = transaction.beginning = None
+        transaction.holder = transaction.history_holder = None
         _notify_after(session, request, transaction.pending)
         await coordinator.commit(request)
     except (Conflict, Duplicate) as error:
@@ -123,7 +108,7 @@ async def write(session: Session) -> None:
         coordinator.locks.release(shared, session)
 
 
-def end_temporary(session: Session) -> None:
+def end_temporary(session: SessionState) -> None:
     """Drops and empties the temporary tables with ON COMMIT. No transaction leaves rows in them."""
     transaction = session.transaction
     before, own = session.state, session.temporary_schema
@@ -137,11 +122,11 @@ def end_temporary(session: Session) -> None:
                 session.coordinator.log.discard(payload)
     if dropped:
         base = before if transaction.catalog is None else transaction.catalog[0]
-        state = before.without_items(dropped)
+        state = without_items(before, dropped)
         transaction.catalog = (base, replace(state.settled(before, session.role), version=base.version + 1))
 
 
-def failure(session: Session, error: BaseException, values: Sequence[pa.Table] | None) -> BaseException:
+def failure(session: SessionState, error: BaseException, values: Sequence[pa.Table] | None) -> BaseException:
     """Returns the error for the client when the committer has refused a request.
 
     `values`: the key tables of what the request wrote, for a Duplicate; None if they are not known.
@@ -157,13 +142,13 @@ def failure(session: Session, error: BaseException, values: Sequence[pa.Table] |
             return error
 
 
-def written_layout(session: Session, id: ObjectId) -> Layout | None:
+def written_layout(session: SessionState, id: ObjectId) -> Layout | None:
     """The layout of the transaction's changes of a table. DDL in the transaction has converted earlier changes."""
     written = None if session.transaction.catalog is not None else session.transaction.tables.get(id)
     return layout_of(written or session.state.items.get(id))
 
 
-def _notify_after(session: Session, request: Request, pending: Pending) -> None:
+def _notify_after(session: SessionState, request: Request, pending: Pending) -> None:
     """Applies what LISTEN and NOTIFY do when the request is committed, even if this session no longer waits for it.
 
     The callbacks of requests run in the order of their commits, and before the waiting session continues.

@@ -18,10 +18,9 @@ from catalog.objects.tables import Table
 from catalog.roles import MATERIALIZE
 from catalog.state import CatalogState
 from catalog.updates import size_of
-from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
+from protocol.pgwire.errors import Notice, PgError, Severity
 from server.authorization import privileges
 from server.authorization.privilege_functions import evaluate_privilege_function
-from server.coordinator.activity import Observation
 from server.coordinator.committer import Commit
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_conflicts import Keys
@@ -37,11 +36,12 @@ from server.session_state.current_query import CurrentQuery
 from server.session_state.facts import fact
 from server.session_state.listening import Listening
 from server.session_state.read_times import ReadTimes
+from server.session_state.signals import signal
 from server.session_state.transaction import Mode, Savepoint, Transaction
 from server.session_state.volatile_functions import VolatileFunctions
 from server.settings.parsers import MESSAGE_LEVELS
 from server.settings.session_settings import Settings
-from server.settings.variables import SERVER_VERSION, TRANSACTION_MODES, checked_value
+from server.settings.variables import SERVER_VERSION
 from server.spark import Engine
 from server.sql.constant import Bindings
 from server.sql.plan import PlanContext, QueryPlan
@@ -189,34 +189,11 @@ class Context:
             backend_pid=self.process_id,
             started_us=self.coordinator.activity.started_us,
             settings=self.settings,
-            signal=self.signal,
+            signal=functools.partial(signal, self),
             fact=functools.partial(fact, self),
             privilege_function=self._privilege_function,
             sequence=self.volatile.sequence_value,
             volatile=self.volatile,
-        )
-
-    def observation(self) -> Observation:
-        """The activity of the session at this moment, for pg_stat_activity."""
-        transaction, query = self.transaction, self.query
-        is_block = transaction.explicit or transaction.failed
-        if query.is_active:
-            state, transaction_us = "active", self.transaction_us or query.begun_us
-        elif transaction.failed:
-            state, transaction_us = "idle in transaction (aborted)", 0
-        elif is_block:
-            state, transaction_us = "idle in transaction", self.transaction_us or query.begun_us
-        else:
-            state, transaction_us = "idle", 0
-        return Observation(
-            self.settings["database"],
-            self.settings["application_name"],
-            state,
-            query.shown_text(),
-            query.begun_us or None,
-            query.changed_us or None,
-            transaction_us or None,
-            self.coordinator.locks.is_waiting(self),
         )
 
     async def described(self, plan: Callable[[], Awaitable[Planned]]) -> Planned:
@@ -226,26 +203,6 @@ class Context:
                 return await plan()
             except Undescribed as query:
                 await self.catalog_engine.describe(query.sql)
-
-    def signal(self, function: str, process_id: int) -> bool:
-        """Implements pg_cancel_backend and pg_terminate_backend, which require `privileges.require_signal`.
-
-        pg_reload_conf, which ignores the process id, needs a superuser.
-        """
-        if function == "pg_reload_conf":
-            if not privileges.is_superuser(self.state, self.role):
-                raise PgError(SqlState.INSUFFICIENT_PRIVILEGE, f"permission denied for function {function}")
-            return self.signals[function](process_id)
-        if function == "pg_cancel_backend" and process_id == self.process_id:
-            raise PgError(SqlState.QUERY_CANCELED, "canceling statement due to user request")
-        session = self.coordinator.activity.sessions.get(process_id)
-        if session is not None:
-            privileges.require_signal(self.state, self.role, session.role, cancel=function == "pg_cancel_backend")
-        found = self.signals[function](process_id)
-        if not found:
-            message = f"PID {process_id} is not a PostgreSQL backend process"
-            self.notice(Notice(message, severity=Severity.WARNING, sqlstate=SqlState.WARNING))
-        return found
 
     def _privilege_function(self, function: str, arguments: Sequence[str | None]) -> bool | None:
         """Implements has_table_privilege and similar functions."""
@@ -271,72 +228,6 @@ class Context:
         return level not in MESSAGE_LEVELS or MESSAGE_LEVELS.index(level) >= MESSAGE_LEVELS.index(
             self.settings["client_min_messages"]
         )
-
-    def set_local(self, name: str, value: str) -> None:
-        """SET LOCAL: sets a variable until the end of the transaction."""
-        self.set(name, value, local=True)
-
-    def set(self, name: str, value: str, *, local: bool = False) -> None:
-        """SET, or `local` SET LOCAL. PgError as `Settings.set`, and 25001 for a mode that is too late."""
-        key = name.lower()
-        if key in TRANSACTION_MODES:
-            self._check_mode(key, checked_value(key, value))
-        self.change_settings(
-            lambda settings: settings.set(name, value),
-            local=local or key in TRANSACTION_MODES,
-            defaults=key.startswith("default_transaction_"),
-        )
-
-    def reset(self, name: str | None, *, local: bool = False) -> None:
-        """RESET, or `local` SET LOCAL ... TO DEFAULT. None: all variables."""
-        defaults = name is None or name.lower().startswith("default_transaction_")
-        self.change_settings(lambda settings: settings.reset(name), local=local, defaults=defaults)
-
-    def change_settings(
-        self, change: Callable[[Settings], None], *, local: bool = False, defaults: bool = False
-    ) -> None:
-        """Changes the session's settings; `local`: until the end of the transaction.
-
-        `defaults`: the change may be one of default_transaction_read_only and its like, which the current transaction
-        does not follow.
-        """
-        transaction = self.transaction
-        if defaults and transaction.explicit:
-            self.save_settings()
-            for mode in TRANSACTION_MODES:
-                self.settings.set(mode, self.settings[mode])
-        if local:
-            self.save_settings()
-        change(self.settings)
-        if not local and transaction.local is not None:  # COMMIT restores it; a savepoint may have the same object
-            transaction.local = transaction.local.copy()
-            change(transaction.local)
-        if transaction.explicit or local:
-            transaction.read_only = self.settings.read_only
-
-    def _check_mode(self, name: str, value: str) -> None:
-        """PgError 25001 if it is too late for a mode of the transaction, in PostgreSQL's words."""
-        transaction, message = self.transaction, None
-        savepoint = transaction.savepoints[-1] if transaction.savepoints else None
-        if not transaction.explicit:
-            return
-        if name == "transaction_deferrable":
-            if savepoint is not None:
-                message = "SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction"
-            elif transaction.has_queried:
-                message = "SET TRANSACTION [NOT] DEFERRABLE must be called before any query"
-        elif value == "off" and transaction.read_only:
-            if savepoint is not None and savepoint.settings.read_only:
-                message = "cannot set transaction read-write mode inside a read-only transaction"
-            elif transaction.has_queried:
-                message = "transaction read-write mode must be set before any query"
-        if message is not None:
-            raise PgError(SqlState.ACTIVE_SQL_TRANSACTION, message)
-
-    def save_settings(self) -> None:
-        """Saves the settings, which COMMIT restores. Called before the first SET LOCAL of a transaction."""
-        if self.transaction.local is None:
-            self.transaction.local = self.settings.copy()
 
     # -- transaction --------------------------------------------------------------------------------------------
 

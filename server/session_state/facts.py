@@ -7,27 +7,14 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from protocol.pgwire.datetime_output import MONTHS, WEEKDAYS
 from protocol.pgwire.timezones import zone
-from server.coordinator.coordinator import Coordinator
-from server.session_state.current_query import CurrentQuery
-from server.session_state.transaction import Transaction
-from server.settings.session_settings import Settings
+from server.session_state.session_state import SessionState
 
 
-class Session(Protocol):
-    """What the functions describe."""
-
-    coordinator: Coordinator
-    process_id: int
-    query: CurrentQuery
-    settings: Settings
-    transaction: Transaction
-
-
-def fact(session: Session, function: str) -> Any:
+def fact(session: SessionState, function: str) -> Any:
     """The value of one of `constant.FACTS`, as a Python scalar; None for NULL."""
     activity = session.coordinator.activity
     match function:
@@ -57,7 +44,7 @@ def fact(session: Session, function: str) -> Any:
             raise AssertionError(function)
 
 
-def transaction_number(session: Session) -> int:
+def transaction_number(session: SessionState) -> int:
     """The number of the transaction, which no other one has. The first call assigns it."""
     transaction = session.transaction
     if transaction.number is None:

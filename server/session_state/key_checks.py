@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,37 +15,19 @@ from catalog import updates
 from catalog.ids import ObjectId
 from catalog.objects.tables import Table
 from catalog.roles import Privilege
-from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import value_text
 from server.authorization import privileges
-from server.coordinator.coordinator import Coordinator
 from server.coordinator.key_codes import Codes
 from server.coordinator.key_counts import FEW_KEYS, Changes, KeyCounts
 from server.coordinator.key_indexes import EnforcedKey, OwnKeys, changes_in, first_duplicate, is_many, violation
 from server.coordinator.key_values import cheap_key_tables, key_tables, position_of, row_changes
 from server.coordinator.row_buffer import table_of
-from server.session_state.transaction import Transaction
-from server.settings.session_settings import Settings
-
-
-class Session(Protocol):
-    """The part of a `Context` that the checks use. `context` imports this module, not the other way round."""
-
-    @property
-    def coordinator(self) -> Coordinator: ...
-    @property
-    def transaction(self) -> Transaction: ...
-    @property
-    def state(self) -> CatalogState: ...
-    @property
-    def role(self) -> ObjectId: ...
-    @property
-    def settings(self) -> Settings: ...
+from server.session_state.session_state import SessionState
 
 
 async def check_keys(
-    context: Session,
+    context: SessionState,
     table: Table,
     tables: Sequence[pa.Table],
     assigned: AbstractSet[int] | None = None,
@@ -66,49 +48,66 @@ async def check_keys(
         if assigned is not None and assigned.isdisjoint(key.inputs):
             continue
         values = await key_tables(context.coordinator.engine, key, tables)
-        changes = changes_in(key.layout, values) if not many else await asyncio.to_thread(
-            changes_in, key.layout, values
-        )  # fmt: skip
+        if many:
+            changes = await asyncio.to_thread(changes_in, key.layout, values)
+        else:
+            changes = changes_in(key.layout, values)
         base, version = _base(context, table.id, key)
         mine = own[key.id]
         if many:
-            found = await asyncio.to_thread(violation, base.snapshot(), mine.counts, changes)
+            code = await asyncio.to_thread(violation, base.snapshot(), mine.counts, changes)
         else:
-            found = violation(base, mine.counts, changes)
-        if found is not None:
+            code = violation(base, mine.counts, changes)
+        if code is not None:
             compared = []
             for later in keys[at:]:
                 values = await key_tables(context.coordinator.engine, later, tables)
                 base, _ = _base(context, table.id, later)
-                compared.append((later, base.snapshot(), own[later.id].counts.snapshot(), values))
-            number, position, key, taken, place = await asyncio.to_thread(_first_duplicate, compared)
-            row = sum(part.num_rows for part in tables[:number]) + position
-            raise located(duplicate_key(context, table, key, taken, place), row)
+                compared.append(_Compared(later, base.snapshot(), own[later.id].counts.snapshot(), values))
+            found = await asyncio.to_thread(_first_duplicate, compared)
+            row = sum(part.num_rows for part in tables[: found.table]) + found.row
+            raise located(duplicate_key(context, table, found.key, found.values, found.position), row)
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
 
 
-def _first_duplicate(
-    compared: Sequence[tuple[EnforcedKey, KeyCounts, KeyCounts, Sequence[pa.Table]]],
-) -> tuple[int, int, EnforcedKey, pa.Table, int]:
-    """The first row that has a key of another one: the numbers of its table and of the row in it, and its key.
+class _Compared(NamedTuple):
+    """A key, the rows of others by it, the transaction's earlier changes, and the key tables of the new rows."""
 
-    The last two are its place in a key table.
+    key: EnforcedKey
+    base: KeyCounts
+    own: KeyCounts
+    tables: Sequence[pa.Table]
 
-    `compared`: each key with the rows of others, the own changes, and its key tables.
+
+class _FirstDuplicate(NamedTuple):
+    """The first new row that has the key of another row.
+
+    `table`, `row`: the number of its table, and its position there. `values`, `position`: a key table, and the position
+    of its key there.
     """
+
+    table: int
+    row: int
+    key: EnforcedKey
+    values: pa.Table
+    position: int
+
+
+def _first_duplicate(compared: Sequence[_Compared]) -> _FirstDuplicate:
+    """There must be a duplicate of one of the keys."""
     found = []
-    for at, (key, base, own, tables) in enumerate(compared):
-        if (place := first_duplicate(key.layout, base, own, tables)) is not None:
-            number, row = place
-            found.append((number, position_of(key, tables[number], row), at, row))
-    number, position, at, row = min(found)
-    key, _, _, tables = compared[at]
-    return number, position, key, tables[number], row
+    for number, (key, base, own, tables) in enumerate(compared):
+        if (duplicate := first_duplicate(key.layout, base, own, tables)) is not None:
+            table, position = duplicate
+            found.append((table, position_of(key, tables[table], position), number, position))
+    table, row, number, position = min(found)
+    key, _, _, tables = compared[number]
+    return _FirstDuplicate(table, row, key, tables[table], position)
 
 
-async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
+async def load_keys(context: SessionState, table: ObjectId) -> Sequence[EnforcedKey]:
     """The enforced keys of a table. Returns when their indexes are in memory."""
     indexes = context.coordinator.key_indexes
     keys = indexes.of(context.state, table)
@@ -118,7 +117,7 @@ async def load_keys(context: Session, table: ObjectId) -> Sequence[EnforcedKey]:
     return keys
 
 
-def _find_base(context: Session, table: ObjectId, key: EnforcedKey) -> tuple[KeyCounts, int] | None:
+def _find_base(context: SessionState, table: ObjectId, key: EnforcedKey) -> tuple[KeyCounts, int] | None:
     if (created := context.transaction.new_keys.get(key.id)) is not None:
         return created, 0
     if (index := context.coordinator.key_indexes.index(key)) is not None:
@@ -128,14 +127,14 @@ def _find_base(context: Session, table: ObjectId, key: EnforcedKey) -> tuple[Key
     return None
 
 
-def _base(context: Session, table: ObjectId, key: EnforcedKey) -> tuple[KeyCounts, int]:
+def _base(context: SessionState, table: ObjectId, key: EnforcedKey) -> tuple[KeyCounts, int]:
     """The committed rows of each key, and the version of the index."""
     found = _find_base(context, table, key)
     assert found is not None
     return found
 
 
-async def own_keys(context: Session, table: Table, keys: Sequence[EnforcedKey]) -> dict[str, OwnKeys]:
+async def own_keys(context: SessionState, table: Table, keys: Sequence[EnforcedKey]) -> dict[str, OwnKeys]:
     """The changes of keys by the transaction so far. They are computed again after ROLLBACK TO SAVEPOINT."""
     transaction = context.transaction
     own = transaction.key_changes.get(table.id)
@@ -151,7 +150,7 @@ async def own_keys(context: Session, table: Table, keys: Sequence[EnforcedKey]) 
     return own
 
 
-def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> bool:
+def check_row_keys(context: SessionState, id: ObjectId, rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> bool:
     """As `check_keys` for few rows of Python scalars. Returns False if that would have to wait."""
     keys = context.coordinator.key_indexes.of(context.state, id)
     if not keys:
@@ -190,9 +189,9 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
             for other in keys:
                 known, tables = _find_base(context, id, other), cheap_key_tables(other, [table])
                 if known is not None and tables is not None:
-                    compared.append((other, known[0], own[other.id].counts, tables))
-            _, _, key, taken, place = _first_duplicate(compared)
-            raise duplicate_key(context, item, key, taken, place)
+                    compared.append(_Compared(other, known[0], own[other.id].counts, tables))
+            first = _first_duplicate(compared)
+            raise duplicate_key(context, item, first.key, first.values, first.position)
         checked.append((mine, changes, version))
     for mine, changes, version in checked:
         mine.add(changes, version)
@@ -200,7 +199,7 @@ def check_row_keys(context: Session, id: ObjectId, rows: Sequence[tuple[Any, ...
     return True
 
 
-async def prepare_commit(context: Session) -> None:
+async def prepare_commit(context: SessionState) -> None:
     """Computes the changes of keys that ROLLBACK TO SAVEPOINT has removed, so that the committer need not."""
     transaction = context.transaction
     for id in transaction.written:
@@ -210,7 +209,7 @@ async def prepare_commit(context: Session) -> None:
             await own_keys(context, item, keys)
 
 
-async def are_taken(context: Session, table: Table, key: EnforcedKey, codes: Codes) -> NDArray[np.bool_]:
+async def are_taken(context: SessionState, table: Table, key: EnforcedKey, codes: Codes) -> NDArray[np.bool_]:
     """Whether a row has each of the codes, with the changes of the transaction. The key's index is in memory."""
     own = (await own_keys(context, table, [key]))[key.id].counts
     base, _ = _base(context, table.id, key)
@@ -223,7 +222,7 @@ async def are_taken(context: Session, table: Table, key: EnforcedKey, codes: Cod
     return await asyncio.to_thread(counted, base.snapshot(), own.snapshot())
 
 
-def duplicate_key(context: Session, table: Table, key: EnforcedKey, values: pa.Table, position: int) -> PgError:
+def duplicate_key(context: SessionState, table: Table, key: EnforcedKey, values: pa.Table, position: int) -> PgError:
     """The error for a row that has the key of another one, by its key table.
 
     Only a role that may read the columns of the key gets values; as in PostgreSQL, those of the table if an expression
@@ -237,7 +236,7 @@ def duplicate_key(context: Session, table: Table, key: EnforcedKey, values: pa.T
     return _duplicate(context, table, key, _shown(context, key, values, position) if may_read else None)
 
 
-def _duplicate(context: Session, table: Table, key: EnforcedKey, shown: str | None) -> PgError:
+def _duplicate(context: SessionState, table: Table, key: EnforcedKey, shown: str | None) -> PgError:
     return PgError(
         SqlState.UNIQUE_VIOLATION,
         f'duplicate key value violates unique constraint "{key.name}"',
@@ -248,7 +247,7 @@ def _duplicate(context: Session, table: Table, key: EnforcedKey, shown: str | No
     )
 
 
-def not_unique(context: Session, table: Table, key: EnforcedKey, values: pa.Table, position: int) -> PgError:
+def not_unique(context: SessionState, table: Table, key: EnforcedKey, values: pa.Table, position: int) -> PgError:
     """The error for an existing row that has the key of another one, by its key table, when the key is created."""
     return PgError(
         SqlState.UNIQUE_VIOLATION,
@@ -261,7 +260,7 @@ def not_unique(context: Session, table: Table, key: EnforcedKey, values: pa.Tabl
 
 
 def committed_duplicate(
-    context: Session, id: ObjectId, key: EnforcedKey, code: int, tables: Sequence[pa.Table] | None
+    context: SessionState, id: ObjectId, key: EnforcedKey, code: int, tables: Sequence[pa.Table] | None
 ) -> PgError:
     """The error for a transaction that another one has preceded.
 
@@ -281,7 +280,7 @@ def committed_duplicate(
     raise AssertionError("no row with the key")
 
 
-def _shown(context: Session, key: EnforcedKey, values: pa.Table, position: int) -> str:
+def _shown(context: SessionState, key: EnforcedKey, values: pa.Table, position: int) -> str:
     texts = []
     for number, type in zip(key.layout.columns, key.types, strict=True):
         text = value_text(values.column(number), position, type, context.settings.output_style)

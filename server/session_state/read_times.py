@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from catalog.ids import ObjectId, Timestamp
-from server.session_state.transaction_errors import Session, not_readable, serialization_failure
+from server.session_state.session_state import SessionState
+from server.session_state.transaction_errors import not_readable, serialization_failure
 from server.timeline.frontiers import FullHolder, Holder, NotReadable
 
 
 class ReadTimes:
     """Chooses and holds the times of a session's reads. They are in its `Transaction`: `read_time` and `holder`."""
 
-    def __init__(self, context: Session) -> None:
+    def __init__(self, context: SessionState) -> None:
         self._context = context
 
     @property

@@ -24,7 +24,7 @@ from server.dataflow.stream.consolidation import resident
 from server.dataflow.stream.encoding import Encode, encoded_chunks
 from server.dataflow.stream.envelope import Envelope
 from server.dataflow.stream.feed import Entry
-from server.dataflow.stream.subscription import AnySubscription, ComingSubscription, Message, Subscription
+from server.dataflow.stream.subscription import AnySubscription, Message, PendingSubscription, Subscription
 from server.session_state.sender import Sender
 from server.sql.plan import Field
 
@@ -121,9 +121,9 @@ class SubscriptionRows:
         return self._rest.num_rows == 0 and not self._messages and self._subscription.finished
 
     def _settled(self) -> AnySubscription:
-        """Returns the subscription, with a `ComingSubscription` replaced by what it has become."""
-        if isinstance(self._subscription, ComingSubscription):
-            self._subscription = self._subscription.begun or self._subscription
+        """Returns the subscription; in place of a `PendingSubscription`, the one that it has started."""
+        if isinstance(self._subscription, PendingSubscription):
+            self._subscription = self._subscription.started or self._subscription
         return self._subscription
 
     async def take(self, limit: int | None) -> pa.Table:

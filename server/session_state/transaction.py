@@ -75,7 +75,7 @@ class Savepoint:
     settings: Settings
     local: Settings | None
     catalog: tuple[CatalogState, CatalogState] | None
-    begins: dict[ObjectId, Timestamp]
+    history_starts: dict[ObjectId, Timestamp]
     rows: dict[ObjectId, int]
     writes: dict[ObjectId, int]
     bytes: int
@@ -178,10 +178,10 @@ class Transaction:
 
     catalog: tuple[CatalogState, CatalogState] | None = None
     """The catalog before and after the transaction's DDL. None without DDL."""
-    begins: dict[ObjectId, Timestamp] = field(default_factory=dict)
-    """The times at which the history of new objects begins."""
-    beginning: Holder | None = None
-    """Keeps the history from the times in `begins` on."""
+    history_starts: dict[ObjectId, Timestamp] = field(default_factory=dict)
+    """As in `Request`: the times at which the history of new objects starts."""
+    history_holder: Holder | None = None
+    """Keeps the history from the times in `history_starts` on."""
     number: int | None = None
     """The result of txid_current(), if it was called."""
     sequences: dict[tuple[ObjectId, int], State] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class Transaction:
             or self.failed
             or self.mode is not _UNDECIDED
             or self.holder is not None
-            or self.beginning is not None
+            or self.history_holder is not None
             or bool(self.locked or self.advisory or self.pending or self.rows or self.writes or self.payloads)
             or self.catalog is not None
             or self.local is not None
@@ -438,7 +438,7 @@ class Transaction:
                 last if last is not None and last.revision is settings.revision else settings.copy(),
                 self.local,
                 self.catalog,
-                dict(self.begins),
+                dict(self.history_starts),
                 {id: buffer.count for id, buffer in self.rows.items()},
                 {id: len(tables) for id, tables in self.writes.items()},
                 self.bytes,
@@ -461,7 +461,8 @@ class Transaction:
 
     def restore(self, savepoint: Savepoint) -> list[Payload]:
         """Forgets the later changes, and returns their payloads. The caller restores settings and releases locks."""
-        self.local, self.catalog, self.begins = savepoint.local, savepoint.catalog, dict(savepoint.begins)
+        self.local, self.catalog = savepoint.local, savepoint.catalog
+        self.history_starts = dict(savepoint.history_starts)
         self.tables = dict(savepoint.tables)
         for before in reversed(self.altered[savepoint.altered :]):
             self._unconvert(before)
@@ -499,10 +500,10 @@ class Transaction:
 
     def release(self) -> None:
         """Releases the history that the transaction holds."""
-        for holder in (self.holder, self.beginning):
+        for holder in (self.holder, self.history_holder):
             if holder is not None:
                 holder.release()
-        self.holder = self.beginning = None
+        self.holder = self.history_holder = None
 
 
 def _consolidated(tables: Sequence[pa.Table]) -> pa.Table:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Protocol
 
 from catalog.ids import ObjectId
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
-from server.coordinator.coordinator import Coordinator
-from server.session_state.transaction import Transaction
+from server.session_state.session_state import SessionState
 from server.timeline.frontiers import NotReadable
 
 _DATETIME_END_MS = 253_402_300_800_000  # the year 10000
-
-
-class Session(Protocol):
-    """The part of a `Context` that the modules below `context` use."""
-
-    coordinator: Coordinator
-    transaction: Transaction
-
-    @property
-    def state(self) -> CatalogState: ...
 
 
 def serialization_failure(state: CatalogState, relation: ObjectId | None) -> PgError:
@@ -37,7 +25,7 @@ def serialization_failure(state: CatalogState, relation: ObjectId | None) -> PgE
     )
 
 
-def not_readable(context: Session, error: NotReadable, as_of: int) -> PgError:
+def not_readable(context: SessionState, error: NotReadable, as_of: int) -> PgError:
     """Returns the error for an AS OF before the readable times, in Materialize's words."""
     item = context.state.items.get(error.collection)
     name = ".".join(context.state.full_name(item)) if item is not None else error.collection

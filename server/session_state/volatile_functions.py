@@ -10,7 +10,7 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,10 @@ import pyarrow as pa
 from catalog.ids import ObjectId
 from catalog.objects.sequences import Sequence as SequenceItem
 from catalog.roles import Privilege
-from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
-from server.coordinator.coordinator import Coordinator
 from server.coordinator.sequences import State
-from server.session_state.transaction import Transaction
-from server.settings.session_settings import Settings
+from server.session_state.session_state import SessionState
 from server.sql.constant import NotCheap
 from server.sql.expressions import Volatile
 from server.sql.sequence_names import find_sequence
@@ -40,25 +37,10 @@ _PRIVILEGES = {
 """One of the privileges that each function requires on the sequence."""
 
 
-class Session(Protocol):
-    """What the functions need of a session's `Context`."""
-
-    coordinator: Coordinator
-    settings: Settings
-    transaction: Transaction
-
-    @property
-    def state(self) -> CatalogState: ...
-    @property
-    def role(self) -> ObjectId: ...
-    @property
-    def search_path(self) -> tuple[str, ...]: ...
-
-
 class VolatileFunctions:
     """A session's volatile functions, and the values of sequences that it was given."""
 
-    def __init__(self, context: Session) -> None:
+    def __init__(self, context: SessionState) -> None:
         self._context = context
         self._values: dict[ObjectId, int] = {}
         self._last: ObjectId | None = None

@@ -31,7 +31,7 @@ _SESSION_VARIABLES = ("session_authorization", *_ROLE_VARIABLES)
 class Settings(Mapping[str, str]):
     """One session's values by name, case-insensitively.
 
-    A custom setting exists from its first SET or RESET to the end of the session, also after ROLLBACK. Its default is
+    A custom setting exists from its first SET or RESET to the end of the session, even after ROLLBACK. Its default is
     empty, and iterations omit it.
 
     SET is transactional: a transaction keeps a `copy` and restores it if it fails.

@@ -144,7 +144,7 @@ class SparkEngine:
             while (pause_s := self._pool.used_s + WARM_UP_PAUSE_S - time.monotonic()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(pause_s)
             await self.run(sql, views, background=True)
-        _log.info("engine warm", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))
+        _log.info("Spark warmed up", rounds=WARM_UP_ROUNDS, seconds=round(time.monotonic() - begun, 1))
 
     async def close(self) -> None:
         """Kills the driver if it does not exit within STOP_GRACE_S. Cancel safety: closing continues."""
@@ -172,14 +172,14 @@ class SparkEngine:
                 why = error if isinstance(error, EngineUnavailable) else _bug(error)
                 if self._stopping.is_set():
                     break
-                _log.warning("engine did not start", reason=why.message, hint=why.hint, failures=failures)
+                _log.warning("Spark did not start", reason=why.message, hint=why.hint, failures=failures)
                 if failures >= START_TRIES or not prepared:
                     self._give_up(why)
             else:
                 failures = 0 if time.monotonic() - begun > GOOD_LIFE_S else failures + 1
             pause = min(self._spark.pause_max_s, 0.5 * 2**failures) if failures else 0.0
             if not self._stopping.wait(pause):
-                _log.info("engine restarting", after_s=pause)
+                _log.info("Spark restarting", after_s=pause)
         if not self._started.done():
             self._started.set_exception(EngineUnavailable("the engine was closed", "start another"))
 
@@ -210,12 +210,12 @@ class SparkEngine:
             paths = {name: driver.path(name) for name in (f"slot-{number}" for number in range(self._sessions))}
             self._pool.open(paths, driver.cancel_jobs, driver.terminate)
             self._unavailable = None
-            _log.info("engine ready", seconds=round(time.monotonic() - begun, 2), pid=driver.pid)
+            _log.info("Spark ready", seconds=round(time.monotonic() - begun, 2), pid=driver.pid)
             if not self._started.done():
                 self._started.set_result(None)
             why = driver.wait()
             if not self._stopping.is_set():
-                _log.warning("engine lost", pid=driver.pid, reason=why)
+                _log.warning("Spark lost", pid=driver.pid, reason=why)
         finally:
             self._pool.shut()
             driver.close()
@@ -228,7 +228,7 @@ def _retrieve(future: asyncio.Future[None]) -> None:
 
 
 def _bug(error: Exception) -> EngineUnavailable:
-    _log.error("engine failed", exc_info=error)
+    _log.error("start of Spark failed", exc_info=error)
     return EngineUnavailable(f"{type(error).__name__}: {error}", "see the server's log")
 
 

@@ -116,7 +116,7 @@ class Slot:
             try:
                 rows = self._run(statement)
             except Disconnected as error:
-                _log.info("session lost", slot=self.name, reason=str(error))
+                _log.info("Spark session lost", slot=self.name, reason=str(error))
                 self._pool.lost(self, statement)
                 break
             except Failure as failure:

@@ -159,7 +159,7 @@ class Frontiers:
         self._retention_ms: dict[ObjectId, int] = {}  # where it is not RETENTION_MS
         self._relations: dict[ObjectId, ObjectId] = {}  # index -> its relation
         self._indexes: dict[ObjectId, set[ObjectId]] = {}  # relation -> its indexes
-        self._made_from: dict[ObjectId, frozenset[ObjectId]] = {}  # index on a view -> the view's inputs
+        self._view_inputs: dict[ObjectId, frozenset[ObjectId]] = {}  # index on a view -> the view's inputs
         self._following: dict[ObjectId, frozenset[ObjectId]] = {}  # view at rest -> its inputs
         self._followers: dict[ObjectId, set[ObjectId]] = {}  # collection -> the views at rest that read it
         self.moved = Pulse()
@@ -232,13 +232,13 @@ class Frontiers:
 
     def is_readable(self, id: ObjectId, time: int) -> bool:
         """Whether `readable(id) <= time`. Does not look at all holders, unless `time` is before what `id` retains."""
-        return self._way_at(id, time) is not None and time >= self.readable_from.get(id, 0)
+        return self._first_readable_through(id, time) is not None and time >= self.readable_from.get(id, 0)
 
-    def _way_at(self, id: ObjectId, time: int) -> ObjectId | None:
-        """The first of `ways` of which `since` is not after `time`."""
-        return next((known for known in self.ways(id) if self._includes(known, time)), None)
+    def _first_readable_through(self, id: ObjectId, time: int) -> ObjectId | None:
+        """The first of `readable_through` of which `since` is not after `time`."""
+        return next((known for known in self.readable_through(id) if self._is_readable_itself(known, time)), None)
 
-    def _includes(self, id: ObjectId, time: int) -> bool:
+    def _is_readable_itself(self, id: ObjectId, time: int) -> bool:
         """Whether `since(id) <= time`."""
         if time >= self.retained(id):
             return True
@@ -246,15 +246,16 @@ class Frontiers:
 
     def readable(self, id: ObjectId) -> Timestamp:
         """The least time at which `id` is readable, directly or through an index on it."""
-        return max(self._reachable(id), self.readable_from.get(id, Timestamp(0)))
+        return max(self._least_since(id), self.readable_from.get(id, Timestamp(0)))
 
-    def _reachable(self, id: ObjectId) -> Timestamp:
-        return min(map(self.since, self.ways(id)))
+    def _least_since(self, id: ObjectId) -> Timestamp:
+        """As `readable`, without regard to `readable_from`: dataflows and compaction are not bound by it."""
+        return min(map(self.since, self.readable_through(id)))
 
     def log_start(self, id: ObjectId) -> Timestamp:
         """The time from which the log must keep the history of `id`, for readers and for indexes on views over `id`."""
-        made = (self.since(index) for index, inputs in self._made_from.items() if id in inputs)
-        return min((self._reachable(id), *made))
+        of_view_indexes = (self.since(index) for index, inputs in self._view_inputs.items() if id in inputs)
+        return min((self._least_since(id), *of_view_indexes))
 
     def hold(self, ids: Iterable[ObjectId], time: int) -> Holder:
         """Returns a new holder. NotReadable if one of the collections is not readable at `time`.
@@ -264,20 +265,20 @@ class Frontiers:
         collections = []
         for id in ids:
             if id in self.floors:
-                through = self._way_at(id, time)
+                through = self._first_readable_through(id, time)
                 if through is None or time < self.readable_from.get(id, 0):
                     raise NotReadable(id, self.readable(id))
                 collections.append(through)
-        return self._held(collections, Timestamp(time))
+        return self._new_holder(collections, Timestamp(time))
 
     def hold_all(self, time: Timestamp) -> FullHolder:
         """Returns a new holder of all collections that are readable at `time`."""
         # No collection has a greater `upper` than the tables, and none retains less than the time before its `upper`.
         is_latest = time >= self.tables_upper - 1
-        excluded = set() if is_latest else {id for id in self.floors if not self._includes(id, time)}
+        excluded = set() if is_latest else {id for id in self.floors if not self._is_readable_itself(id, time)}
         return FullHolder(self, time, excluded)
 
-    def take_over(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
+    def hold_history(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
         """Returns a new holder at a time whose history exists, on disk or because of another holder.
 
         `since` may decrease to that time, for an index whose history begins at a hold, or after a restart.
@@ -286,24 +287,24 @@ class Frontiers:
         for id in ids:
             if time < self.floors[id]:
                 raise NotReadable(id, self.floors[id])
-        return self._held(ids, time)
+        return self._new_holder(ids, time)
 
     def hold_log(self, id: ObjectId, time: int) -> Holder:
         """Returns a new holder of a collection's log from `time` on, or from where it is readable if that is later."""
         if id not in self.floors:
-            return self._held((), Timestamp(time))
-        return self._held((id,), Timestamp(max(time, self._reachable(id))))
+            return self._new_holder((), Timestamp(time))
+        return self._new_holder((id,), Timestamp(max(time, self._least_since(id))))
 
-    def also(self, holder: Holder) -> Holder:
+    def copy_of(self, holder: Holder) -> Holder:
         """Returns a new holder of the same collections at the same time."""
-        return self._held(holder.collections, holder.time)
+        return self._new_holder(holder.collections, holder.time)
 
-    def _held(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
+    def _new_holder(self, ids: Iterable[ObjectId], time: Timestamp) -> Holder:
         holder = Holder(self, frozenset(ids), time)
         self.holders.add(holder)
         return holder
 
-    def ways(self, id: ObjectId) -> Iterator[ObjectId]:
+    def readable_through(self, id: ObjectId) -> Iterator[ObjectId]:
         """Yields the objects through which `id` can be read: itself, then its indexes."""
         yield id
         yield from self._indexes.get(id, ())
@@ -351,7 +352,7 @@ class Frontiers:
     ) -> None:
         """Registers an index on a view with these inputs, whose history begins at `since`."""
         self.created(id, since, since, retention_ms)
-        self._made_from[id] = inputs
+        self._view_inputs[id] = inputs
 
     def index_reached(self, id: ObjectId, upper: Timestamp) -> None:
         """Advances the `upper` of a computed index."""
@@ -373,7 +374,7 @@ class Frontiers:
         else:
             relation = None  # it was dropped, too
         self._indexes.pop(id, None)
-        self._made_from.pop(id, None)
+        self._view_inputs.pop(id, None)
         for holder in [*self.holders_of.get(id, ()), *self.passive_of.get(id, ())]:
             holder.dropped(id, relation)
         for full in self.full_holders:
@@ -389,8 +390,8 @@ class Frontiers:
 
     def compacted(self, id: ObjectId, since: Timestamp) -> None:
         """Sets the floor: history before `since` is about to be removed from disk."""
-        made = (index for index, inputs in self._made_from.items() if id in inputs)
-        for known in (*self.ways(id), *made):
+        of_view_indexes = (index for index, inputs in self._view_inputs.items() if id in inputs)
+        for known in (*self.readable_through(id), *of_view_indexes):
             if known in self.floors:
                 self.floors[known] = max(self.floors[known], since)
 

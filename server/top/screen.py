@@ -32,7 +32,7 @@ def _title(server: str, now: Reading) -> RenderableType:
 
 def _objects(before: Reading | None, now: Reading) -> Table | None:
     """Collections with their frontiers, and the dataflows that maintain them."""
-    table = _table("object", "type", ">behind", ">history", ">waiting", ">ticks/s", ">mean tick", ">memory", "state")
+    table = _table("object", "type", ">behind", ">history", ">waiting", ">steps/s", ">mean step", ">memory", "state")
     frontiers = {row["object_id"]: row for row in now.tables["frontiers"]}
     latest = max((int(row["write_frontier"]) for row in frontiers.values()), default=0)
     lags, arrangements = now.by("lags", "dataflow_id"), now.by("arrangements", "dataflow_id")
@@ -64,14 +64,14 @@ def _dataflow_cells(
         id = dataflow["id"]
         waiting = sum(row["commits"] for row in lags.get(id, []))
         memory = sum(row["memory_bytes"] for row in arrangements.get(id, []))
-        mean = dataflow["mean_tick_ms"]
+        mean = dataflow["mean_step_ms"]
         hydration = next(iter(hydrations.get(id, [])), None)
         state = "" if hydration is None else str(hydration["state"])
         if hydration is not None and state == "running":
             state += f" {hydration['operators_done']}/{hydration['operators']}"
         yield [
             f"{waiting:,} commits" if waiting else _NONE,
-            _rate(before, now, "dataflows", id, "ticks"),
+            _rate(before, now, "dataflows", id, "steps"),
             _NONE if mean is None else _duration_ms(mean),
             _size(memory),
             _state(str(dataflow["error"] or state)),

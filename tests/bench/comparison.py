@@ -1,6 +1,6 @@
 """Sum and count by key, maintained by Tidewire, by Spark Structured Streaming and by Pathway, over the same changes.
 
-The three alternate. The time is, for Tidewire, that of a tick; for Structured Streaming, the duration of the trigger's
+The three alternate. The time is, for Tidewire, that of a step; for Structured Streaming, the duration of the trigger's
 execution that Spark reports; for Pathway, the time from the commit of the rows to the end of their timestamp. Pathway
 is not a dependency. `--pathway-python` names a Python that has it: `python -m venv DIR && DIR/bin/pip install pathway`.
 """
@@ -39,7 +39,7 @@ WARM = 10
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--comparison-base", type=int, default=1_000_000, help="rows of the table (%(default)s)")
-    parser.add_argument("--comparison-rounds", type=int, default=30, help="ticks of each kind (%(default)s)")
+    parser.add_argument("--comparison-rounds", type=int, default=30, help="steps of each kind (%(default)s)")
     parser.add_argument("--pathway-python", default=sys.executable, help="a Python that has pathway (%(default)s)")
 
 
@@ -59,7 +59,7 @@ class Other:
         stack.callback(self._process.kill)
         self._answer("ready")
 
-    def tick(self, file: Path) -> float:
+    def step(self, file: Path) -> float:
         """The seconds that it needs for the changes in a file."""
         assert self._process.stdin is not None
         print(file, file=self._process.stdin, flush=True)
@@ -123,7 +123,7 @@ async def measure(options: argparse.Namespace) -> list[Table]:
                     times["Tidewire"].append(time.perf_counter() - begun)
                     for name, other in compared.items():
                         file = directory / f"{name}-{changed}-{number}.parquet"
-                        times[name].append(other.tick(write(changes, file)))
+                        times[name].append(other.step(write(changes, file)))
                     begun = time.perf_counter()
                     await engine.run(EMPTY_JOB, {})
                     times["an empty Spark job"].append(time.perf_counter() - begun)
@@ -135,7 +135,7 @@ async def measure(options: argparse.Namespace) -> list[Table]:
                 f"Sum and count by key over {options.comparison_base:,} rows, {options.comparison_base // 10:,} keys: "
                 "from the changed rows to the changed groups, medians, and multiples of an empty Spark job"
             )
-            return [Table("comparison", about, ("changed rows", "engine", "a tick", "empty jobs"), rows)]
+            return [Table("comparison", about, ("changed rows", "engine", "a step", "empty jobs"), rows)]
         finally:
             await engine.close()
 

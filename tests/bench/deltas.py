@@ -67,7 +67,7 @@ class Logged:
         return True
 
     def log_row_count(self, id: ObjectId, lower: int = 0, upper: int | None = None) -> int:
-        return self._log.lines(id, lower, upper)
+        return self._log.row_count(id, lower, upper)
 
     def change_times(self, id: ObjectId, lower: int, upper: int) -> list[Timestamp]:
         return self._log.times(id, lower, upper)

@@ -101,7 +101,7 @@ def _measured(
     subscriber = Subscriber(servers.tidewire.port, query)
     _commits(table, rate, size, WARM_S)
     time.sleep(1)
-    pids = [servers.tidewire.process.pid, int(servers.tidewire.await_event("engine ready")["pid"])]
+    pids = [servers.tidewire.process.pid, int(servers.tidewire.await_event("Spark ready")["pid"])]
     before = sum(map(cpu_s, pids))
     begun = time.time()
     acknowledged = _commits(table, rate, size, options.seconds)

@@ -1,7 +1,7 @@
-"""Maintained queries: the duration of ticks compared with an empty Spark job of the same engine, of hydration compared
+"""Maintained queries: the duration of steps compared with an empty Spark job of the same engine, of hydration compared
 with the plain SELECT, the size of the state compared with Arrow, and the processor time compared with recomputation.
 
-Each figure comes from one run: ticks over each base and empty jobs alternate, and the medians are divided. The targets
+Each figure comes from one run: steps over each base and empty jobs alternate, and the medians are divided. The targets
 are for `TARGET_CHANGED` changed rows. `--bases 10000,10000000` needs 6 GB of memory in each of two processes.
 """
 
@@ -36,7 +36,7 @@ from tests.bench.servers import Servers, Table
 
 TARGET_CHANGED = 100
 WARM = 8
-CPU_TICKS = 30
+CPU_STEPS = 30
 EMPTY_JOB = "SELECT id FROM range(0, 1, 1, 1)"
 QUERIES = {
     "filter and expressions": "SELECT k + 1, upper(s) FROM t WHERE v > 3",
@@ -54,9 +54,9 @@ QUERIES = {
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--bases", default="10000,1000000", help="rows of the tables, ascending (%(default)s)")
-    parser.add_argument("--changed", default="1,100,10000", help="changed rows of a tick (%(default)s)")
+    parser.add_argument("--changed", default="1,100,10000", help="changed rows of a step (%(default)s)")
     parser.add_argument("--queries", default="", help="those whose names begin so, comma-separated (all)")
-    parser.add_argument("--rounds", type=int, default=24, help="ticks of each kind (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=24, help="steps of each kind (%(default)s)")
     parser.add_argument("--cold", action="store_true", help="do not warm the engine first")
 
 
@@ -71,11 +71,11 @@ class Followed:
     hydrate_s: float
     grown_bytes: int
     """The growth of this process's memory by the state."""
-    ticks: dict[int, list[float]] = field(default_factory=dict)
+    steps: dict[int, list[float]] = field(default_factory=dict)
     """Seconds, by the number of changed rows."""
-    tick_cpu_s: float = 0.0
+    step_cpu_s: float = 0.0
 
-    async def tick(self, changed: int) -> float:
+    async def step(self, changed: int) -> float:
         time_ = self.growing.change(changed)
         begun = time.perf_counter()
         await self.computation.advance([time_])
@@ -122,7 +122,7 @@ class Bench:
             for size, followed in bases.items():
                 found.state[size] = await _state_of(followed)
             largest = bases[self._bases[-1]]
-            largest.tick_cpu_s = await self._cpu_of(largest, CPU_TICKS)
+            largest.step_cpu_s = await self._cpu_of(largest, CPU_STEPS)
         finally:
             for followed in bases.values():
                 followed.close()
@@ -142,21 +142,21 @@ class Bench:
 
     async def _take_turns(self, found: Measured, changed: int) -> None:
         floors: list[float] = []
-        ticks: dict[int, list[float]] = {size: [] for size in found.bases if changed <= size}
+        steps: dict[int, list[float]] = {size: [] for size in found.bases if changed <= size}
         for _ in range(WARM + self._rounds):
-            for size, times in ticks.items():
-                times.append(await found.bases[size].tick(changed))
+            for size, times in steps.items():
+                times.append(await found.bases[size].step(changed))
             floors.append(await seconds(lambda: self._engine.run(EMPTY_JOB, {})))
         found.floors[changed] = floors[WARM:]
-        for size, times in ticks.items():
-            found.bases[size].ticks[changed] = times[WARM:]
+        for size, times in steps.items():
+            found.bases[size].steps[changed] = times[WARM:]
 
-    async def _cpu_of(self, followed: Followed, ticks: int) -> float:
-        """Seconds of processor time per tick, of the server and Spark together."""
+    async def _cpu_of(self, followed: Followed, steps: int) -> float:
+        """Seconds of processor time per step, of the server and Spark together."""
         before = self._cpu_s()
-        for _ in range(ticks):
-            await followed.tick(TARGET_CHANGED)
-        return (self._cpu_s() - before) / ticks
+        for _ in range(steps):
+            await followed.step(TARGET_CHANGED)
+        return (self._cpu_s() - before) / steps
 
     async def _cpu_of_recomputation(self, plan: QueryPlan, size: int) -> float:
         """Seconds of processor time of a timestamp that is recomputed, with the previous rows subtracted."""
@@ -197,14 +197,14 @@ def tables(found: Sequence[Measured], engine: SparkEngine) -> list[Table]:
     floors = [time for query in found for times in query.floors.values() for time in times]
     memory = f"at most {peak(os.getpid()) / 1e9:.1f} GB in the server, {peak(engine.jvm_pid) / 1e9:.1f} GB in Spark"
     return [
-        _ticks(found, statistics.median(floors)),
+        _steps(found, statistics.median(floors)),
         _hydration(found, memory),
         _memory(found),
         _processor(found),
     ]
 
 
-def _ticks(found: Sequence[Measured], floor: float) -> Table:
+def _steps(found: Sequence[Measured], floor: float) -> Table:
     sizes, counts = list(found[0].bases), list(found[0].floors)
     header = ["query", *(f"{changed:,} of {size:,}" for changed in counts for size in sizes), "grows", "target"]
     rows = []
@@ -213,22 +213,22 @@ def _ticks(found: Sequence[Measured], floor: float) -> Table:
         for changed in counts:
             empty = statistics.median(query.floors[changed])
             for size in sizes:
-                ticks = query.bases[size].ticks.get(changed)
-                cells.append("" if ticks is None else f"{statistics.median(ticks) / empty:.1f}")
+                steps = query.bases[size].steps.get(changed)
+                cells.append("" if steps is None else f"{statistics.median(steps) / empty:.1f}")
         target = 4 * query.operators or 1
         rows.append([query.name, *cells, _growth(query), f"{target}, grows 1.5"])
     about = (
-        f"A tick as multiples of an empty Spark job, which took {floor * 1e3:.0f} ms; `grows`: {TARGET_CHANGED} rows "
+        f"A step as multiples of an empty Spark job, which took {floor * 1e3:.0f} ms; `grows`: {TARGET_CHANGED} rows "
         "of the largest base, divided by as many of the smallest"
     )
-    return Table("ticks", about, tuple(header), [tuple(row) for row in rows])
+    return Table("steps", about, tuple(header), [tuple(row) for row in rows])
 
 
 def _growth(query: Measured) -> str:
-    ticks = [base.ticks[TARGET_CHANGED] for base in query.bases.values() if TARGET_CHANGED in base.ticks]
-    if len(ticks) < 2:
+    steps = [base.steps[TARGET_CHANGED] for base in query.bases.values() if TARGET_CHANGED in base.steps]
+    if len(steps) < 2:
         return ""
-    return f"{statistics.median(ticks[-1]) / statistics.median(ticks[0]):.2f}"
+    return f"{statistics.median(steps[-1]) / statistics.median(steps[0]):.2f}"
 
 
 def _hydration(found: Sequence[Measured], memory: str) -> Table:
@@ -252,7 +252,7 @@ def _memory(found: Sequence[Measured]) -> Table:
                      f"{kept / plain:.2f}", f"{grown / plain:.2f}" if plain > 32 << 20 else "", "2")
                 )  # fmt: skip
     header = ("query", "rows", "entries", "state", "as Arrow", "ratio", "process grew", "target")
-    return Table("state", "What the arrangements keep, after all the ticks", header, rows)
+    return Table("state", "What the arrangements keep, after all the steps", header, rows)
 
 
 def _processor(found: Sequence[Measured]) -> Table:
@@ -261,18 +261,18 @@ def _processor(found: Sequence[Measured]) -> Table:
         size, base = list(query.bases.items())[-1]
         recomputation = query.recomputation_cpu_s
         if recomputation is not None:
-            tick = max(base.tick_cpu_s, 1e-4)
+            step = max(base.step_cpu_s, 1e-4)
             rows.append(
                 (
                     query.name,
                     f"{size:,}",
-                    f"{tick * 1e3:.0f} ms",
+                    f"{step * 1e3:.0f} ms",
                     f"{recomputation * 1e3:,.0f} ms",
-                    f"{recomputation / tick:.0f}",
+                    f"{recomputation / step:.0f}",
                     "50",
                 )
             )
-    header = ("query", "rows", "a tick", "recomputation", "ratio", "target at 10,000,000")
+    header = ("query", "rows", "a step", "recomputation", "ratio", "target at 10,000,000")
     return Table(
         "processor", f"Processor time of {TARGET_CHANGED} changed rows, server and Spark together", header, rows
     )

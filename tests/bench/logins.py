@@ -67,7 +67,7 @@ def secured() -> Iterator[tuple[Path, int, int]]:
             *("--auth", "scram-sha-256", "--tls-cert", str(certificate), "--tls-key", str(key)),
             *("--superuser-password-file", str(directory / "password")),
         )
-        tidewire.await_event("engine warm")
+        tidewire.await_event("Spark warmed up")
         yield path, tidewire.port, postgres.port
     finally:
         if tidewire is not None:

@@ -1,4 +1,4 @@
-"""Ticks of queries whose state Spark's executors search, compared with the same queries with state in the server."""
+"""Steps of queries whose state Spark's executors search, compared with the same queries with state in the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = ("inner join", "sum and count by key", "min and max by key", "top 10")
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--probed", default="10000,1000000", help="rows of the tables (%(default)s)")
-    parser.add_argument("--probes", type=int, default=24, help="ticks of each query (%(default)s)")
+    parser.add_argument("--probes", type=int, default=24, help="steps of each query (%(default)s)")
 
 
 async def measure(sizes: list[int], rounds: int) -> Table:
@@ -47,7 +47,7 @@ async def measure(sizes: list[int], rounds: int) -> Table:
         rows = [await compared(name, size, rounds, engine, (storage, executors)) for size in sizes for name in NAMES]
     return Table(
         "probing",
-        f"Ticks of {CHANGED} changed rows, state in the server and probed by executors",
+        f"Steps of {CHANGED} changed rows, state in the server and probed by executors",
         ("query", "rows", "server", "executors", "ratio", "empty jobs", "MiB in the server"),
         rows,
     )

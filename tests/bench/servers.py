@@ -32,7 +32,7 @@ class Servers:
         self._stack.callback(shutil.rmtree, directory, ignore_errors=True)
         tidewire = ServerProcess(directory, "--spark-memory", f"{memory_mb()}MB")
         self._stack.callback(tidewire.stop)
-        tidewire.await_event("engine warm")  # otherwise its warm-up would use the processors during the measurement
+        tidewire.await_event("Spark warmed up")  # otherwise its warm-up would use the processors during the measurement
         return tidewire
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Ticks that change a key with half of all rows, compared with ticks where each key has ten rows, and an empty job."""
+"""Steps that change a key with half of all rows, compared with steps where each key has ten rows, and an empty job."""
 
 from __future__ import annotations
 
@@ -83,21 +83,21 @@ class Skewed:
         return updates.with_diff(pa.table(columns, names=["c0", "c1", "c2"]), 1)
 
 
-async def ticked(engine: SparkEngine, sql: str, skewed: bool) -> float:
-    """The duration of a tick, as a multiple of an empty job."""
+async def step_duration(engine: SparkEngine, sql: str, skewed: bool) -> float:
+    """The duration of a step, as a multiple of an empty job."""
     storage = Storage()
     try:
         computation = maintained(planned(sql), engine, Skewed(skewed), storage)
         await computation.hydrate(Timestamp(1))
-        ticks, floors = [], []
+        steps, floors = [], []
         for number in range(ROUNDS):
             begun = time.perf_counter()
             await computation.advance([Timestamp(number + 2)])
-            ticks.append(time.perf_counter() - begun)
+            steps.append(time.perf_counter() - begun)
             begun = time.perf_counter()
             await engine.run(EMPTY_JOB, {})
             floors.append(time.perf_counter() - begun)
-        return statistics.median(ticks[WARM:]) / statistics.median(floors[WARM:])
+        return statistics.median(steps[WARM:]) / statistics.median(floors[WARM:])
     finally:
         storage.close()
 
@@ -105,10 +105,10 @@ async def ticked(engine: SparkEngine, sql: str, skewed: bool) -> float:
 async def measured(engine: SparkEngine) -> list[Line]:
     lines = []
     for name, sql in QUERIES.items():
-        usual, skewed = [await ticked(engine, sql, half) for half in (False, True)]
+        usual, skewed = [await step_duration(engine, sql, half) for half in (False, True)]
         lines.append(
             Line(
-                f"tick: {name}, {CHANGED} rows of {SIZE:,}, half of which have one key / each has ten",
+                f"step: {name}, {CHANGED} rows of {SIZE:,}, half of which have one key / each has ten",
                 f"{skewed:.1f} x empty job",
                 f"{usual:.1f} x empty job",
                 f"{skewed / usual:.2f} x",

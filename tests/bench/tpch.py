@@ -1,7 +1,7 @@
-"""TPC-H's 22 queries, each maintained through the same random refreshes: ticks compared with an empty Spark job.
+"""TPC-H's 22 queries, each maintained through the same random refreshes: steps compared with an empty Spark job.
 
 The refreshes are first committed to a server, which holds their times. Then each query in turn is advanced from the
-time before the refreshes to the time after them, one commit per tick, in alternation with empty jobs. A refresh that
+time before the refreshes to the time after them, one commit per step, in alternation with empty jobs. A refresh that
 changed no table that the query reads is not counted. TIDEWIRE_SEED selects other refreshes.
 """
 
@@ -65,7 +65,7 @@ async def followed(coordinator: Coordinator, engine: SparkEngine, number: int, s
         begun = time.perf_counter()
         await computation.hydrate(start)
         hydrate_s = time.perf_counter() - begun
-        ticks, floors = [], []
+        steps, floors = [], []
         times = sorted(
             {
                 at
@@ -76,17 +76,17 @@ async def followed(coordinator: Coordinator, engine: SparkEngine, number: int, s
         for at in times:
             begun = time.perf_counter()
             await computation.advance([at])
-            ticks.append(time.perf_counter() - begun)
+            steps.append(time.perf_counter() - begun)
             begun = time.perf_counter()
             await engine.run(EMPTY_JOB, {})
             floors.append(time.perf_counter() - begun)
     finally:
         computation.close()
-    if len(ticks) <= WARM:
+    if len(steps) <= WARM:
         return str(number), "incremental", str(operators), f"{hydrate_s:.1f} s", "", ""
-    tick, floor = statistics.median(ticks[WARM:]), statistics.median(floors[WARM:])
-    multiple = f"{tick / floor:.1f}"
-    return str(number), "incremental", str(operators), f"{hydrate_s:.1f} s", f"{tick * 1e3:.0f} ms", multiple
+    step, floor = statistics.median(steps[WARM:]), statistics.median(floors[WARM:])
+    multiple = f"{step / floor:.1f}"
+    return str(number), "incremental", str(operators), f"{hydrate_s:.1f} s", f"{step * 1e3:.0f} ms", multiple
 
 
 def measure(options: argparse.Namespace, engine: SparkEngine, directory: Path) -> list[Table]:
@@ -112,10 +112,10 @@ def measure(options: argparse.Namespace, engine: SparkEngine, directory: Path) -
     finally:
         server.stop()
     about = (
-        f"TPC-H at scale factor {options.scale:g}, {len(TABLES)} tables, random refreshes: the median tick, and as "
+        f"TPC-H at scale factor {options.scale:g}, {len(TABLES)} tables, random refreshes: the median step, and as "
         "multiples of an empty Spark job of the same run; operators: those that keep a state"
     )
-    return [Table("tpch", about, ("query", "how", "operators", "hydration", "tick", "empty jobs"), rows)]
+    return [Table("tpch", about, ("query", "how", "operators", "hydration", "step", "empty jobs"), rows)]
 
 
 def run(servers: Servers, options: argparse.Namespace) -> list[Table]:

@@ -108,7 +108,7 @@ class Table:
 @given(steps=STEPS, inline=st.sampled_from((1, 64 * 1024)))
 def test_rows_have_the_columns_of_the_table(steps: list[tuple[str, Any]], inline: int, tmp_path_factory: Any) -> None:
     merges = mock.patch.multiple(merge_runs, MERGE_BATCHES=2, MERGE_ROWS=2)
-    with mock.patch.multiple(module, INLINE_BYTES=inline, PIECE_ROWS=2), merges:
+    with mock.patch.multiple(module, INLINE_BYTES=inline, BATCH_ROWS=2), merges:
         table = Table(tmp_path_factory.mktemp("log"))
         for step, value in steps:
             table.do(step, value)

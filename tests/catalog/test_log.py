@@ -81,7 +81,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="tidewire-log-"))
         self.patches = ExitStack()
-        self.patches.enter_context(mock.patch.multiple(module, INLINE_BYTES=120, PIECE_ROWS=6))
+        self.patches.enter_context(mock.patch.multiple(module, INLINE_BYTES=120, BATCH_ROWS=6))
         self.patches.enter_context(mock.patch.object(table_cache, "CACHE_BYTES", 4_000))
         self.patches.enter_context(mock.patch.multiple(merge_runs, MERGE_BATCHES=3, MERGE_ROWS=6))
         self.opened = Opened(self.directory)
@@ -579,7 +579,7 @@ def test_held_history_is_in_few_batches_and_each_time_is_readable(opened: Opened
     assert rewritten < commits * 12
     again = Log(opened.store, opened.payloads)
     assert again.times(T, 6, 10**9) == list(range(10, 10 + commits))
-    assert again.lines(T, 12, 112) == 100
+    assert again.row_count(T, 12, 112) == 100
     for time in (12, 13, 14):
         expected = [((time, "a"), 1)] if time % 3 else [((time - 1, "a"), -1)]
         assert pairs(again.changes(T, time, time + 1, SCHEMA)) == expected
@@ -624,6 +624,6 @@ def test_a_batch_with_times_on_both_sides_of_since_does_not_grow(
 def test_a_merge_copies_large_rows_in_small_parts() -> None:
     """A limit on the number of rows is not sufficient: 20,000 rows may be gigabytes."""
     rows = pa.table({"v": ["x" * 100_000] * 400})
-    batches = list(module._pieces(pa.concat_tables([rows.slice(n, 1) for n in range(400)])))
+    batches = list(module._record_batches(pa.concat_tables([rows.slice(n, 1) for n in range(400)])))
     assert sum(batch.num_rows for batch in batches) == 400
-    assert max(batch.nbytes for batch in batches) <= module.PIECE_BYTES
+    assert max(batch.nbytes for batch in batches) <= module.COPIED_BYTES

@@ -108,7 +108,7 @@ def test_many_rows_are_compared_by_ranges_of_their_hashes(
     tables = upserts(old, np.random.default_rng(1).permutation(count)[: count // 2].tolist())
     expected = Counter(plain(u.expand(u.consolidate(pa.concat_tables([u.as_changes(table) for table in tables])))))
     sizes: list[int] = []
-    consolidate, partitioned = u.consolidate, spill.partitioned_pieces
+    consolidate, partitioned = u.consolidate, spill.partitioned_slices
     on_disk: list[bool] = []
 
     def measured(table: pa.Table) -> pa.Table:
@@ -120,7 +120,7 @@ def test_many_rows_are_compared_by_ranges_of_their_hashes(
         return partitioned(*args)
 
     monkeypatch.setattr(u, "consolidate", measured)
-    monkeypatch.setattr(spill, "partitioned_pieces", divided)
+    monkeypatch.setattr(spill, "partitioned_slices", divided)
     monkeypatch.setattr(merging, "COMPARED_BYTES_MAX", 400_000)
     monkeypatch.setattr(merging, "_hashed_columns", lambda changes: ["c0"] if changes else [])
     found = merging.summed(tables, tmp_path)

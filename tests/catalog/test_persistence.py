@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from catalog import builtin, persistence
 from catalog.acls import Acl, AclItem
+from catalog.drops import without_item, without_schema
 from catalog.ids import ObjectId
 from catalog.keys import Key
 from catalog.objects.catalog_object import Item
@@ -204,7 +205,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
             case "drop role":
                 return state.without_role(draw(st.sampled_from(made_roles)))
             case "drop schema":
-                return state.without_schema(draw(st.sampled_from(own_schemas)).id, cascade=True)
+                return without_schema(state, draw(st.sampled_from(own_schemas)).id, cascade=True)
             case "comment":
                 item_id = draw(st.sampled_from(own_items)).id
                 return state.with_comment(item_id, draw(st.integers(0, 3)), draw(st.none() | texts))
@@ -215,7 +216,7 @@ def next_states(draw: st.DrawFn, state: CatalogState) -> CatalogState:
             case "rename":
                 return state.with_item(replace(draw(st.sampled_from(own_items)), name=name))
             case "drop":
-                return state.without_item(draw(st.sampled_from(own_items)).id, cascade=True)
+                return without_item(state, draw(st.sampled_from(own_items)).id, cascade=True)
             case "secret" | "connection" | "source" | "subsource" | "source table" as kind:
                 return state.with_item(draw(source_items(kind, id, draw(st.sampled_from(own_schemas)).id, name, state)))
             case kind:

@@ -140,7 +140,7 @@ def test_many_copies_of_a_row_take_little_memory(tmp_path: Path, monkeypatch: py
         return consolidate(table)
 
     monkeypatch.setattr(u, "consolidate", measured)
-    monkeypatch.setattr(spill, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(spill, "SLICE_BYTES", 100_000)
     rows = pa.table({"c0": np.zeros(1_000_000, np.int64)})
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 1_000_000)
     monkeypatch.setattr(spill, "PARTITION_BYTES", 100_000)
@@ -173,7 +173,7 @@ def test_rows_that_fit_into_memory_are_not_written_to_disk(tmp_path: Path, monke
 @pytest.mark.parametrize("going", [1, 40])
 def test_changes_are_applied_part_by_part(going: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 2_000)
-    monkeypatch.setattr(spill, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(spill, "SLICE_BYTES", 1_000)
     old = pa.table({"c0": pa.array(np.arange(1_000) % 700), "c1": pa.array([str(n % 350) for n in range(1_000)])})
     changes = pa.concat_tables([u.with_diff(old.slice(100, going), -1), u.with_diff(old.slice(7, 2), 1)])
     found = spill.applied(old, changes, tmp_path)
@@ -200,12 +200,12 @@ def test_temporary_files_leave_space_for_commits(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "statvfs", statvfs)
     free = 63
     for work in (
-        lambda: spill.kept(iter([table, table]), tmp_path),
+        lambda: spill.collected(iter([table, table]), tmp_path),
         lambda: list(spill.partitioned([table], tmp_path)),
     ):
         with pytest.raises(OSError, match="No space left on device") as caught:
             work()
         assert caught.value.errno == errno.ENOSPC
     free = 64
-    assert spill.kept(iter([table, table]), tmp_path).num_rows == 2000
+    assert spill.collected(iter([table, table]), tmp_path).num_rows == 2000
     assert not list(tmp_path.iterdir()), "a file has a name"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from catalog import builtin
+from catalog.drops import InUse, without_database, without_item, without_schema
 from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.columns import Column
@@ -15,7 +16,7 @@ from catalog.objects.namespaces import Database, Schema
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.tables import Table
 from catalog.objects.views import MaterializedView, View
-from catalog.state import CatalogState, InUse, NameTaken
+from catalog.state import CatalogState, NameTaken
 
 DB, OTHER_DB = Database(ObjectId("u1"), "materialize"), Database(ObjectId("u20"), "other")
 PUBLIC, STAGING = Schema(ObjectId("u2"), DB.id, "public"), Schema(ObjectId("u3"), DB.id, "staging")
@@ -118,7 +119,7 @@ class TestDependents:
 
     def test_changed_items_are_new_or_other_than_before(self) -> None:
         before = state_of(table("u4", "t"), view("u5", "v", "u4"), table("u6", "gone"))
-        after = before.without_item(ObjectId("u6")).with_item(table("u7", "new")).with_item(table("u4", "renamed"))
+        after = without_item(before, ObjectId("u6")).with_item(table("u7", "new")).with_item(table("u4", "renamed"))
         assert after.changed_items(before) == ("u4", "u7")
         assert after.changed_items(after) == ()
         assert replace(before, version=7).changed_items(before) == ()
@@ -131,37 +132,37 @@ class TestDependents:
 
     def test_drop_is_refused_while_an_object_depends_on_it(self) -> None:
         with pytest.raises(InUse) as caught:
-            self.STATE.without_item(ObjectId("u13"))
+            without_item(self.STATE, ObjectId("u13"))
         assert (caught.value.kind, caught.value.name) == ("materialized view", "m")
         assert caught.value.dependents == ((("view", "y"), ("materialized view", "m")),)
 
     def test_indexes_are_dropped_with_their_relation(self) -> None:
-        state = self.STATE.without_item(ObjectId("u15")).without_item(ObjectId("u13"))
+        state = without_item(without_item(self.STATE, ObjectId("u15")), ObjectId("u13"))
         assert user_items(state) == {"u10", "u11", "u12", "u14", "u16"}
 
     def test_cascade_drops_all_dependents(self) -> None:
-        assert user_items(self.STATE.without_item(ObjectId("u11"), cascade=True)) == {"u10", "u12", "u16"}
-        assert user_items(self.STATE.without_item(ObjectId("u10"), cascade=True)) == set()
+        assert user_items(without_item(self.STATE, ObjectId("u11"), cascade=True)) == {"u10", "u12", "u16"}
+        assert user_items(without_item(self.STATE, ObjectId("u10"), cascade=True)) == set()
         assert len(user_items(self.STATE)) == 8, "states do not change"
 
     def test_schemas(self) -> None:
         with pytest.raises(InUse, match="staging"):
-            self.STATE.without_schema(STAGING.id)
-        state = self.STATE.without_schema(STAGING.id, cascade=True)
+            without_schema(self.STATE, STAGING.id)
+        state = without_schema(self.STATE, STAGING.id, cascade=True)
         assert STAGING.id not in state.schemas
         assert user_items(state) == user_items(self.STATE) - {"u12", "u14"}, "users in other schemas go too"
-        assert user_items(self.STATE.without_schema(PUBLIC.id, cascade=True)) == set()
-        empty = state_of().without_schema(PUBLIC.id)
+        assert user_items(without_schema(self.STATE, PUBLIC.id, cascade=True)) == set()
+        empty = without_schema(state_of(), PUBLIC.id)
         assert empty.schema_named(DB.id, "public") is None
 
     def test_databases(self) -> None:
         with pytest.raises(InUse, match="other"):
-            self.STATE.without_database(OTHER_DB.id, cascade=False)
-        state = self.STATE.without_database(DB.id)
+            without_database(self.STATE, OTHER_DB.id, cascade=False)
+        state = without_database(self.STATE, DB.id)
         assert state.database_named("materialize") is None
         assert set(state.schemas) == {OTHER_PUBLIC.id, *(s.id for s in builtin.SCHEMAS)}
         assert user_items(state) == set(), "a view in the other database used one in this"
-        assert state_of().without_database(OTHER_DB.id, cascade=False).database_named("other") is None
+        assert without_database(state_of(), OTHER_DB.id, cascade=False).database_named("other") is None
 
 
 class TestChange:

@@ -254,7 +254,7 @@ def test_a_plain_role_sees_what_it_may_read(browser: WebDriver, sql: psycopg.Con
         until(lambda: "public.warm" in text(browser))
         assert f"{note}mz_arrangements" in text(browser)
         show(browser, "dataflows")
-        until(lambda: "Mean tick" in text(browser))
+        until(lambda: "Mean step" in text(browser))
         assert f"{note}mz_hydration_statuses, mz_internal.mz_dataflow_operators, mz_internal.mz_arr" in text(browser)
         assert not browser.find_elements(By.CSS_SELECTOR, "svg.graph, .empty")
         show(browser, "sources")

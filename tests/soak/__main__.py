@@ -182,8 +182,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tidewire-soak-") as directory:
         server = ServerProcess(Path(directory) / "data")
         try:
-            server.await_event("engine warm")
-            run = Run(server, int(server.await_event("engine ready")["pid"]), seed, options.sessions)
+            server.await_event("Spark warmed up")
+            run = Run(server, int(server.await_event("Spark ready")["pid"]), seed, options.sessions)
             before, after = asyncio.run(soak(run, options.seconds))
         finally:
             server.stop()

@@ -90,10 +90,10 @@ class Arrangement(Protocol):
     async def settle(self) -> None:
         """Waits for the merge in progress, if any, and raises its exception."""
 
-    def entries(self, key_hashes: Hashes) -> int:
+    def entries(self, codes: Hashes) -> int:
         """The number of entries with one of these codes (ascending, distinct), without entries in executors' files."""
 
-    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         """The rows with one of these codes (ascending, distinct) at `as_of`: consolidated changes."""
 
     async def all_rows(self, as_of: int) -> pa.Table:
@@ -105,7 +105,7 @@ class Arrangement(Protocol):
         Their multiplicities add up to at least `count`, or the result is all rows. Consolidated.
         """
 
-    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
         """Only for `ByKeyAndOrder`: `first` within each of these key hashes (ascending, distinct), by its own count."""
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class ServerArrangement:
 
     def _merge_small(self) -> None:
         if runs := self._mergeable():
-            if sum(len(run.key_hashes) for run in runs) <= MERGED_AT_ONCE:
+            if sum(len(run.codes) for run in runs) <= MERGED_AT_ONCE:
                 self._replace(runs)
             elif self._busy is None:
                 if self._merging is not None:
@@ -226,7 +226,7 @@ class ServerArrangement:
         """
         with self._lock:
             free = self._runs if self._busy is None else self._runs[self._runs.index(self._busy) + 1 :]
-        sizes = [len(run.key_hashes) for run in reversed(free)]
+        sizes = [len(run.codes) for run in reversed(free)]
         if len(free) == len(self._runs) and sum(sizes) > MERGED_AT_ONCE:
             retractions = sum(run.retractions for run in free[1:])
             if retractions and RETRACTED_SHARE * retractions >= sum(sizes):
@@ -254,15 +254,15 @@ class ServerArrangement:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def entries(self, key_hashes: Hashes) -> int:
-        return sum(run.entries(key_hashes) for run in self._runs)
+    def entries(self, codes: Hashes) -> int:
+        return sum(run.entries(codes) for run in self._runs)
 
-    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         runs = self.runs_at(as_of)
-        if len(key_hashes) > THREAD_ROWS:
-            return await asyncio.to_thread(probed, runs, self.schema, key_hashes, as_of)
-        found = [(run, run.spans(key_hashes)) for run in runs]
-        if sum(len(places) for _, places in found) > THREAD_ROWS:
+        if len(codes) > THREAD_ROWS:
+            return await asyncio.to_thread(probed, runs, self.schema, codes, as_of)
+        found = [(run, run.positions_of(codes)) for run in runs]
+        if sum(len(positions) for _, positions in found) > THREAD_ROWS:
             return await asyncio.to_thread(gathered, found, self.schema, as_of)
         return gathered(found, self.schema, as_of)
 
@@ -272,10 +272,10 @@ class ServerArrangement:
     async def first(self, count: int, as_of: int) -> pa.Table:
         return first(self.runs_at(as_of), self.schema, count, as_of)
 
-    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
         assert isinstance(self.sorted_by, ByKeyAndOrder)
         runs = self.runs_at(as_of)
-        return await in_thread(first_of, runs, self.schema, self.sorted_by, key_hashes, counts, as_of)
+        return await in_thread(first_of, runs, self.schema, self.sorted_by, codes, counts, as_of)
 
     def runs_at(self, as_of: int) -> tuple[Run, ...]:
         """All runs. Requires `as_of >= since`."""
@@ -289,7 +289,7 @@ class ServerArrangement:
 
     @property
     def rows(self) -> int:
-        return sum(len(run.key_hashes) for run in self._runs)
+        return sum(len(run.codes) for run in self._runs)
 
     @property
     def bytes(self) -> int:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from catalog import updates as u
 from protocol.columnar.hashing import Hashes
 from server.dataflow.arrangements.arrangement import Arrangement, ServerArrangement, Storage
-from server.dataflow.arrangements.run import ByKeyAndOrder, Sorting, cut, first, merged, sorted_run, together
+from server.dataflow.arrangements.run import ByKeyAndOrder, Sorting, cut, first, merged, sorted_run, union
 from server.dataflow.arrangements.run_files import (
     AllRows,
     First,
@@ -280,17 +280,17 @@ class FileArrangement:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def entries(self, key_hashes: Hashes) -> int:
-        return self._head.entries(key_hashes)
+    def entries(self, codes: Hashes) -> int:
+        return self._head.entries(codes)
 
-    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)
         tasks = []
-        for start in range(0, len(key_hashes), CODES_A_TASK):
-            own = key_hashes[start : start + CODES_A_TASK]
+        for start in range(0, len(codes), CODES_A_TASK):
+            own = codes[start : start + CODES_A_TASK]
             if files := tuple(file for run in runs for file in run.files if file.has_any(own)):
                 tasks.append(Probe(files, own, as_of))
-        return await self._together(tasks, await head.probe(key_hashes, as_of))
+        return await self._together(tasks, await head.probe(codes, as_of))
 
     async def all_rows(self, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)
@@ -300,7 +300,7 @@ class FileArrangement:
     async def first(self, count: int, as_of: int) -> pa.Table:
         head, runs = self._seen_at(as_of)
         here = head.runs_at(as_of)
-        changes = [run.changes(run.as_of(np.arange(len(run.key_hashes)), as_of)) for run in here]
+        changes = [run.changes(run.as_of(np.arange(len(run.codes)), as_of)) for run in here]
         retractions = -sum(int(np.minimum(part[u.DIFF].to_numpy(), 0).sum()) for part in changes)
         found = [u.with_diff(self.schema.empty_table(), 1)]
         ranges, asked = iter(_ranges(runs)), 1
@@ -315,24 +315,22 @@ class FileArrangement:
         filed = sorted_run(self.sorted_by, pa.concat_tables(found), as_of) if any(map(len, found)) else None
         return first([*filter(None, [filed]), *here], self.schema, count, as_of)
 
-    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
         assert isinstance(self.sorted_by, ByKeyAndOrder)
         head, runs = self._seen_at(as_of)
-        here = await head.probe(key_hashes, as_of)  # few rows
+        here = await head.probe(codes, as_of)  # few rows
         # The head retracts at most so many rows of a key: with these added, no later row can be among the first.
         retracted = here.filter(pc.less(here[u.DIFF], 0))
         asked = counts.copy()
-        np.add.at(
-            asked, np.searchsorted(key_hashes, self.sorted_by.key_hashes(retracted)), -retracted[u.DIFF].to_numpy()
-        )
+        np.add.at(asked, np.searchsorted(codes, self.sorted_by.codes(retracted)), -retracted[u.DIFF].to_numpy())
         tasks = []
-        for start in range(0, len(key_hashes), CODES_A_TASK):
+        for start in range(0, len(codes), CODES_A_TASK):
             own = slice(start, start + CODES_A_TASK)
-            if files := tuple(file for run in runs for file in run.files if file.has_any(key_hashes[own])):
-                tasks.append(FirstOf(files, self.sorted_by, key_hashes[own], asked[own], as_of))
+            if files := tuple(file for run in runs for file in run.files if file.has_any(codes[own])):
+                tasks.append(FirstOf(files, self.sorted_by, codes[own], asked[own], as_of))
         found = await self._together(tasks, here)
         found = found.filter(pc.greater(found[u.DIFF], 0))  # retractions of rows that were not read
-        return cut(self.sorted_by, found, key_hashes, counts)
+        return cut(self.sorted_by, found, codes, counts)
 
     def _seen_at(self, as_of: int) -> tuple[ServerArrangement, Runs]:
         assert as_of >= self.since, f"{as_of} is before {self.since}"
@@ -343,8 +341,8 @@ class FileArrangement:
             return here
         parts = [*await self._executors.tasks.run(tasks), here]
         if sum(part.num_rows for part in parts) > THREAD_ROWS:
-            return await asyncio.to_thread(together, self.schema, parts)
-        return together(self.schema, parts)
+            return await asyncio.to_thread(union, self.schema, parts)
+        return union(self.schema, parts)
 
     # -- statistics ---------------------------------------------------------------------------------------------
 

@@ -49,11 +49,11 @@ class ProjectedArrangement:
     def probed_by(self) -> str:
         return self._arrangement.probed_by
 
-    def entries(self, key_hashes: Hashes) -> int:
-        return self._arrangement.entries(key_hashes)
+    def entries(self, codes: Hashes) -> int:
+        return self._arrangement.entries(codes)
 
-    async def probe(self, key_hashes: Hashes, as_of: int) -> pa.Table:
-        return await self._projected(await self._arrangement.probe(key_hashes, as_of))
+    async def probe(self, codes: Hashes, as_of: int) -> pa.Table:
+        return await self._projected(await self._arrangement.probe(codes, as_of))
 
     async def all_rows(self, as_of: int) -> pa.Table:
         return await self._projected(await self._arrangement.all_rows(as_of))
@@ -61,8 +61,8 @@ class ProjectedArrangement:
     async def first(self, count: int, as_of: int) -> pa.Table:
         return await self._projected(await self._arrangement.first(count, as_of))
 
-    async def first_of(self, key_hashes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
-        return await self._projected(await self._arrangement.first_of(key_hashes, counts, as_of))
+    async def first_of(self, codes: Hashes, counts: NDArray[np.int64], as_of: int) -> pa.Table:
+        return await self._projected(await self._arrangement.first_of(codes, counts, as_of))
 
     async def _projected(self, found: pa.Table) -> pa.Table:
         """The projected changes, consolidated: rows that differ only in other columns become equal."""

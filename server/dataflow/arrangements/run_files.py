@@ -67,10 +67,10 @@ class RunFile:
         """Whether it may contain codes in [low, end); without `end`, codes >= `low`."""
         return self.high >= low and (end is None or self.low < end)
 
-    def has_any(self, key_hashes: Hashes) -> bool:
+    def has_any(self, codes: Hashes) -> bool:
         """Whether it may contain one of these codes, which are ascending."""
-        low, high = key_hashes.dtype.type(self.low), key_hashes.dtype.type(self.high)
-        return bool(np.searchsorted(key_hashes, low, "left") < np.searchsorted(key_hashes, high, "right"))
+        low, high = codes.dtype.type(self.low), codes.dtype.type(self.high)
+        return bool(np.searchsorted(codes, low, "left") < np.searchsorted(codes, high, "right"))
 
 
 class Task(Protocol):
@@ -92,16 +92,16 @@ class Probe:
     """The rows with one of these codes at `as_of`, consolidated."""
 
     files: RunFiles
-    key_hashes: Hashes
+    codes: Hashes
     as_of: int
 
     @property
     def cost(self) -> int:
-        return len(self.key_hashes)
+        return len(self.codes)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(file) for file in self.files]
-        return probed(runs, runs[0].rows.schema, self.key_hashes, self.as_of)
+        return probed(runs, runs[0].rows.schema, self.codes, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +147,17 @@ class FirstOf:
 
     files: RunFiles
     sorted_by: ByKeyAndOrder
-    key_hashes: Hashes
+    codes: Hashes
     counts: NDArray[np.int64]
     as_of: int
 
     @property
     def cost(self) -> int:
-        return len(self.key_hashes)
+        return len(self.codes)
 
     def answer(self) -> pa.Table:
         runs = [_mapped(file) for file in self.files]
-        return first_of(runs, runs[0].rows.schema, self.sorted_by, self.key_hashes, self.counts, self.as_of)
+        return first_of(runs, runs[0].rows.schema, self.sorted_by, self.codes, self.counts, self.as_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class Merge:
 def written(run: Run, directory: Path, name: str) -> list[RunFile]:
     """Writes the run to files. OSError if the disk is full; the caller removes the files already written."""
     count = -(-run.bytes // FILE_BYTES)
-    places = np.linspace(0, len(run.key_hashes), count + 1, dtype=np.int64)
-    return [_written(run.part(first, last), directory, name) for first, last in itertools.pairwise(places.tolist())]
+    bounds = np.linspace(0, len(run.codes), count + 1, dtype=np.int64)
+    return [_written(run.part(first, last), directory, name) for first, last in itertools.pairwise(bounds.tolist())]
 
 
 def written_sorted(
@@ -198,14 +198,14 @@ def written_sorted(
     """Writes changes of one time to files as a run. More than a file is sorted with a temporary file in `scratch`."""
     if changes.nbytes <= FILE_BYTES:
         return written(sorted_run(sorted_by, changes, time), directory, name)
-    key_hashes = np.concatenate([sorted_by.key_hashes(u.rows_of(part)) for part in spill.pieces(changes, FILE_BYTES)])
+    codes = np.concatenate([sorted_by.codes(u.rows_of(part)) for part in spill.slices(changes, FILE_BYTES)])
     count = min(spill.PARTITIONS_MAX, -(-changes.nbytes // FILE_BYTES))
-    bounds = np.unique(np.sort(key_hashes)[:: -(-len(key_hashes) // count)])  # the first code of each partition
+    bounds = np.unique(np.sort(codes)[:: -(-len(codes) // count)])  # the first code of each partition
     partitions = spill.Partitions(changes.schema, len(bounds), scratch)
     try:
         done = 0
-        for part in spill.pieces(changes, FILE_BYTES):
-            own = key_hashes[done : done + part.num_rows]
+        for part in spill.slices(changes, FILE_BYTES):
+            own = codes[done : done + part.num_rows]
             partitions.add(part, np.searchsorted(bounds, own, "right") - 1)
             done += part.num_rows
         partitions.written()
@@ -227,7 +227,7 @@ def _written(run: Run, directory: Path, name: str) -> RunFile:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return RunFile(str(path), len(run.key_hashes), run.bytes, int(run.key_hashes[0]), int(run.key_hashes[-1]))
+    return RunFile(str(path), len(run.codes), run.bytes, int(run.codes[0]), int(run.codes[-1]))
 
 
 _used: OrderedDict[str, tuple[Run, float]] = OrderedDict()  # in order of last use
@@ -249,8 +249,8 @@ def _opened(file: RunFile) -> Run:
         run = Run.of(pa.ipc.open_file(pa.memory_map(file.path)).read_all())
     except pa.ArrowInvalid as error:
         raise OSError(errno.EIO, f"{file.path}: {error}") from error
-    if len(run.key_hashes) != file.rows:
-        raise OSError(errno.EIO, f"{file.path} has {len(run.key_hashes)} of {file.rows} rows")
+    if len(run.codes) != file.rows:
+        raise OSError(errno.EIO, f"{file.path} has {len(run.codes)} of {file.rows} rows")
     return run
 
 

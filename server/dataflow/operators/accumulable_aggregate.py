@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,7 @@ from server.dataflow.operators.operator import (
     ArrangedInput,
     Operator,
     OperatorContext,
-    Tick,
+    Step,
     consolidated,
     key_hashes_of,
     names_of,
@@ -60,54 +60,54 @@ class AccumulableAggregateOperator(Operator):
 
     @property
     def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
-        return [(sql, [self._row_schema]) for sql in (self._aggregate.at_once, self._aggregate.sql)]
+        return [(sql, [self._row_schema]) for sql in (self._aggregate.one_version_sql, self._aggregate.sql)]
 
-    async def look_up(self, tick: Tick, changes: pa.Table) -> None:
+    async def look_up(self, step: Step, changes: pa.Table) -> None:
         """Looks up the old state and first values of the touched keys.
 
         At most as many distinct values of a key are retracted as rows. So the first values can be looked up by the
         changes of the rows, before those of the values are known.
         """
-        if changes.num_rows == 0 and tick.since is not None:
+        if changes.num_rows == 0 and step.since is not None:
             return
         key = self._aggregate.key
-        key_hashes = await in_thread(key_hashes_of, tick, [key], changes)
-        if tick.since is not None:
+        key_hashes = await in_thread(key_hashes_of, step, [key], changes)
+        if step.since is not None:
             groups = 2 * self._state.entries(key_hashes)
             self._step_cost.expect(groups * (1 + len(self._top_rows)) + changes.num_rows, self.row_cost)
         top_rows = (
-            arranged.first(top_k, key, key_hashes, changes, tick)
+            arranged.first(top_k, key, key_hashes, changes, step)
             for arranged, (_, top_k) in zip(self._top_rows, self._aggregate.top_rows, strict=True)
         )
-        self._held = await asyncio.gather(old_rows(self._state, key_hashes, tick), *top_rows)
+        self._held = await asyncio.gather(old_rows(self._state, key_hashes, step), *top_rows)
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         changes, *others = inputs
-        empty_at_first = tick.since is None and not self._width
-        if changes.num_rows == 0 and not empty_at_first:
+        is_hydrated_without_key = step.since is None and not self._width
+        if changes.num_rows == 0 and not is_hydrated_without_key:
             return self.no_changes
         before, *top_rows = self._held
         self._held = ()
         distinct_changes, top_changes = others[: len(self._aggregate.distinct)], others[len(self._aggregate.distinct) :]
         for arranged, of_branch in zip(self._top_rows, top_changes, strict=True):
-            self._pending += await arranged.inserts(of_branch, tick)
-        if tick.since is None and self._aggregate.at_first is not None and changes.num_rows:
+            self._pending += await arranged.inserts(of_branch, step)
+        if step.since is None and self._aggregate.hydration_sql is not None and changes.num_rows:
             rows = (
                 updates.expand(changes.drop_columns([VERSION]))
                 if self._aggregate.input.schema
                 else changes.select([VERSION])
             )
-            return await self._computed(self._aggregate.at_first, rows, tick, before)
-        rows = await in_thread(self._read, tick, before, changes, distinct_changes, top_rows, top_changes)
-        statement = self._aggregate.at_once if len(tick.times) == 1 else self._aggregate.sql
-        return await self._computed(statement, rows, tick, before)
+            return await self._computed(self._aggregate.hydration_sql, rows, step, before)
+        rows = await in_thread(self._statement_rows, step, before, changes, distinct_changes, top_rows, top_changes)
+        statement = self._aggregate.one_version_sql if len(step.times) == 1 else self._aggregate.sql
+        return await self._computed(statement, rows, step, before)
 
-    async def _computed(self, statement: Statement, rows: pa.Table, tick: Tick, before: pa.Table) -> pa.Table:
+    async def _computed(self, statement: Statement, rows: pa.Table, step: Step, before: pa.Table) -> pa.Table:
         found = await self._run(statement, {"d0": rows})
         state = [pa.field(f"s{i}", field.type) for i, field in enumerate(self._aggregate.state)]
         found = self._result(found, [*state, VERSION_FIELD, pa.field(NEXT, pa.int64())])
-        changes, pending = await in_thread(self._changes, tick, before, found)
-        self._pending.append((self._state, tick.times[-1], pending))
+        changes, pending = await in_thread(self._changes, step, before, found)
+        self._pending.append((self._state, step.times[-1], pending))
         return changes
 
     @property
@@ -118,56 +118,68 @@ class AccumulableAggregateOperator(Operator):
         ]
         return [(column_names(self._aggregate.input, self._aggregate.key), self._state), *of_values]
 
-    def _read(
+    def _statement_rows(
         self,
-        tick: Tick,
+        step: Step,
         before: pa.Table,
         changes: pa.Table,
         distinct_changes: Sequence[pa.Table],
         top_rows: Sequence[pa.Table],
         top_changes: Sequence[pa.Table],
     ) -> pa.Table:
-        """The rows that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
-        node = self._aggregate
+        """The rows d0 that the node's statement reads. `before`, `top_rows`: the old state and the first values."""
+        state = self._state_rows(step, before)
+        changed = self._changed_rows(0, range(len(self._aggregate.input.schema)), changes)
+        distinct = self._distinct_rows(distinct_changes)
+        extremes = self._extreme_rows(step, changes, top_rows, top_changes)
+        return pa.concat_tables([*state, changed, *distinct, *extremes])
+
+    def _state_rows(self, step: Step, before: pa.Table) -> list[pa.Table]:
+        """The old state, in version 0, and also in version 1 if the statement computes no running totals."""
         check_counts(before)
+        schema = self._aggregate.state
         state = updates.rows_of(before)
-        if not self._width and tick.since is None:
-            state = pa.table([pa.array([0], field.type) for field in node.state], schema=node.state)
+        if not self._width and step.since is None:
+            state = pa.table([pa.array([0], field.type) for field in schema], schema=schema)
         numbers = {f"n{i}": column for i, column in enumerate(state.columns[self._width :])}
-        of_state = [] if tick.since is None else [0]
-        if len(tick.times) == 1:  # `at_once` computes no running totals
-            of_state.append(1)
-        parts = [
-            *(
-                self._tagged(0, node.key, state.columns[: self._width], np.zeros(len(state)), version, numbers)
-                for version in of_state
-            ),
-            self._changed_rows(0, range(len(node.input.schema)), changes),
+        versions = [] if step.since is None else [0]
+        if len(step.times) == 1:  # `one_version_sql` computes no running totals
+            versions.append(1)
+        key = state.columns[: self._width]
+        return [
+            self._tagged(0, self._aggregate.key, key, np.zeros(len(state)), version, numbers) for version in versions
         ]
+
+    def _distinct_rows(self, distinct_changes: Sequence[pa.Table]) -> list[pa.Table]:
+        """The changes of distinct values, by branch, and those of their counts."""
+        parts = []
         counted: list[tuple[pa.Table, NDArray[np.int64]]] = []
-        for (_, branches), of_values in zip(node.distinct, distinct_changes, strict=True):
-            rows, members = _by_member(of_values, len(branches))
+        for (_, branches), changes in zip(self._aggregate.distinct, distinct_changes, strict=True):
+            rows, members = _by_member(changes, len(branches))
             counts = np.array([-1 if branch.count is None else branch.count for branch in branches])[members]
             if (is_counted := counts >= 0).any():
                 counted.append((_filtered(rows, is_counted), counts[is_counted]))
-            for number, branch in enumerate(branches):
-                if branch.count is None:
-                    parts.append(
-                        self._changed_rows(branch.number, branch.positions, _filtered(rows, members == number))
-                    )
-        if counted:
-            parts.append(self._counted(counted))
-        touched = touched_keys(tick, [node.key], [changes])
+            parts += [
+                self._changed_rows(branch.number, branch.positions, _filtered(rows, members == number))
+                for number, branch in enumerate(branches)
+                if branch.count is None
+            ]
+        return [*parts, self._counted(counted)] if counted else parts
+
+    def _extreme_rows(
+        self, step: Step, changes: pa.Table, top_rows: Sequence[pa.Table], top_changes: Sequence[pa.Table]
+    ) -> Iterator[pa.Table]:
+        """The first values of the touched keys in each version, and, except in hydration, in version 0."""
+        node = self._aggregate
+        touched = touched_keys(step, [node.key], [changes])
         first_branch = 1 + sum(len(branches) for _, branches in node.distinct)
-        of_extremes = zip(node.top_rows, top_rows, top_changes, strict=True)
-        for number, ((distinct, top_k), held, new) in enumerate(of_extremes, first_branch):
-            rows = rows_by_version(held, new, self._key, touched, tick, top_k)
-            rows = updates.rows_of(rows.filter(pc.greater(rows[VERSION], 0)))
-            parts.append(self._looked_up(number, distinct.positions, rows.drop_columns([VERSION]), rows[VERSION]))
-            if tick.since is not None:
+        each = zip(node.top_rows, top_rows, top_changes, strict=True)
+        for branch, ((distinct, top_k), held, new) in enumerate(each, first_branch):
+            rows = updates.rows_of(rows_by_version(held, new, self._key, touched, step, top_k, with_before=False))
+            yield self._looked_up(branch, distinct.positions, rows.drop_columns([VERSION]), rows[VERSION])
+            if step.since is not None:
                 old = updates.rows_of(first_rows(held, self._key, top_k))
-                parts.append(self._looked_up(number, distinct.positions, old, np.zeros(len(old), np.int64)))
-        return pa.concat_tables(parts)
+                yield self._looked_up(branch, distinct.positions, old, np.zeros(len(old), np.int64))
 
     def _looked_up(
         self, branch: int, positions: Sequence[int], rows: pa.Table, versions: pa.ChunkedArray | NDArray[np.int64]
@@ -230,7 +242,7 @@ class AccumulableAggregateOperator(Operator):
             columns_in_order.append(column if column.type == field.type else column.cast(field.type))
         return pa.table(columns_in_order, schema=self._row_schema)
 
-    def _changes(self, tick: Tick, before: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def _changes(self, step: Step, before: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The node's changes, and those of the state. `found`: the statement's result."""
         rows = found[f"s{self._width}"]
         if found.num_rows and pc.min(rows).as_py() < 0:
@@ -248,7 +260,7 @@ class AccumulableAggregateOperator(Operator):
             updates.with_diff(inserted, 1),
             updates.with_diff(retracted.rename_columns(inserted.column_names), -1),
         ]
-        return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), tick), change
+        return consolidated(pa.concat_tables([part.cast(self.schema) for part in differences]), step), change
 
 
 def _by_member(changes: pa.Table, subsets: int) -> tuple[pa.Table, NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.operator import (
     Operator,
     OperatorContext,
-    Tick,
+    Step,
     key_hashes_of,
     names_of,
     old_rows,
@@ -44,7 +44,7 @@ class DistinctOperator(Operator):
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         return [(column_names(self.node, self._everything), self._own[0])]
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         if changes.num_rows == 0:
             return self.no_changes
@@ -56,14 +56,14 @@ class DistinctOperator(Operator):
             changes = changes.filter(changes.column(len(self._positions) - 1).is_valid())
             if changes.num_rows == 0:
                 return self.no_changes
-        key_hashes = await in_thread(key_hashes_of, tick, [self._everything], changes)
-        held = await old_rows(self._own[0], key_hashes, tick)
+        key_hashes = await in_thread(key_hashes_of, step, [self._everything], changes)
+        held = await old_rows(self._own[0], key_hashes, step)
         self._step_cost.add(held.num_rows + changes.num_rows, self.row_cost, self.rows_per_change)
-        found, pending = await in_thread(self._changes, tick, held, changes)
-        self._pending.append((self._own[0], tick.times[-1], pending))
+        found, pending = await in_thread(self._changes, step, held, changes)
+        self._pending.append((self._own[0], step.times[-1], pending))
         return found
 
-    def _changes(self, tick: Tick, held: pa.Table, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def _changes(self, step: Step, held: pa.Table, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The node's changes, and those of the state. `held`: the old state of the changed rows.
 
         Sorts the counts and the changes by row and version. Then the multiplicities are running totals.

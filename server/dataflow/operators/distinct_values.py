@@ -14,7 +14,7 @@ from catalog.updates import DIFF
 from server.dataflow.arrangements.arrangement import Arrangement
 from server.dataflow.arrangements.run import ByKey
 from server.dataflow.operators.distinct import RunningTotals, by_row_and_version
-from server.dataflow.operators.operator import Operator, OperatorContext, Tick, key_hashes_of, names_of, old_rows
+from server.dataflow.operators.operator import Operator, OperatorContext, Step, key_hashes_of, names_of, old_rows
 from server.dataflow.plan.description import column_names
 from server.dataflow.plan.nodes import VERSION, DistinctValues
 from server.runtime.threads import in_thread
@@ -38,16 +38,16 @@ class DistinctValuesOperator(Operator):
     def arrangements(self) -> list[tuple[str, Arrangement]]:
         return [(column_names(self.node, self._everything), self._own[0])]
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         values, is_member = await in_thread(self._selected, changes)
         if values.num_rows == 0:
             return self.no_changes
-        key_hashes = await in_thread(key_hashes_of, tick, [self._everything], values)
-        held = await old_rows(self._own[0], key_hashes, tick)
+        key_hashes = await in_thread(key_hashes_of, step, [self._everything], values)
+        held = await old_rows(self._own[0], key_hashes, step)
         self._step_cost.add(held.num_rows + values.num_rows, self.row_cost, self.rows_per_change)
         found, pending = await in_thread(self._changes, held, values, is_member)
-        self._pending.append((self._own[0], tick.times[-1], pending))
+        self._pending.append((self._own[0], step.times[-1], pending))
         return found
 
     def _selected(self, changes: pa.Table) -> tuple[pa.Table, NDArray[np.bool_]]:

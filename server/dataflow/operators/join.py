@@ -14,7 +14,7 @@ from server.dataflow.operators.operator import (
     VERSION_FIELD,
     ArrangingOperator,
     OperatorContext,
-    Tick,
+    Step,
     changes_schema,
     consolidated,
     key_hashes_of,
@@ -43,19 +43,19 @@ class JoinOperator(ArrangingOperator):
     def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
         return [(self._join.sql, [changes_schema(side) for side in self._join.inputs])]
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         if not any(changes.num_rows for changes in inputs):
-            await self._add_inserts(tick, inputs)
+            await self._add_inserts(step, inputs)
             return self.no_changes
         key_hashes = [
-            await in_thread(key_hashes_of, tick, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)
+            await in_thread(key_hashes_of, step, [k], c) for c, k in zip(inputs, self._join.keys, strict=True)
         ]
         probed = [(a.arrangement, other) for a, other in zip(self._arranged, reversed(key_hashes), strict=True)]
-        if tick.since is not None:
+        if step.since is not None:
             found_rows = sum(arrangement.entries(other) for arrangement, other in probed)
             self._step_cost.expect(found_rows + sum(changes.num_rows for changes in inputs), self.row_cost)
-        await self._add_inserts(tick, inputs)
-        found = await asyncio.gather(*(old_rows(arrangement, other, tick) for arrangement, other in probed))
+        await self._add_inserts(step, inputs)
+        found = await asyncio.gather(*(old_rows(arrangement, other, step) for arrangement, other in probed))
         before = [versioned(part, 0) for part in found]
         pairs = before[0].num_rows * before[1].num_rows
         if pairs > PAIRS_MAX and len(np.intersect1d(key_hashes[0], key_hashes[1], assume_unique=True)):
@@ -65,7 +65,7 @@ class JoinOperator(ArrangingOperator):
             left, right = (pa.concat_tables([b, c]) for b, c in zip(before, inputs, strict=True))
             tasks = [(left, right)]
         pairs_of = [await self._computed(left, right) for left, right in tasks]
-        return await in_thread(consolidated, pa.concat_tables(pairs_of), tick)
+        return await in_thread(consolidated, pa.concat_tables(pairs_of), step)
 
     async def _computed(self, left: pa.Table, right: pa.Table) -> pa.Table:
         if left.num_rows == 0 or right.num_rows == 0:

@@ -16,7 +16,7 @@ from server.dataflow.operators.operator import (
     VERSION_FIELD,
     Operator,
     OperatorContext,
-    Tick,
+    Step,
     changes_schema,
     consolidated,
     versioned,
@@ -47,19 +47,19 @@ class SourceOperator(Operator):
     def collection(self) -> ObjectId:
         return self._source.id
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         id = self._source.id
-        if tick.since is None:
-            rows = await self._inputs.rows(id, tick.times[0])
+        if step.since is None:
+            rows = await self._inputs.rows(id, step.times[0])
             return self._selected(updates.with_diff(rows, 1), 1)
-        parts, lower, is_consolidated = [self.no_changes], tick.since + 1, True
-        for version, time in enumerate(tick.times, 1):
+        parts, lower, is_consolidated = [self.no_changes], step.since + 1, True
+        for version, time in enumerate(step.times, 1):
             if times := self._inputs.change_times(id, lower, time + 1):
                 # From the first change on: the log may have no history of the times before it.
                 changes = await self._inputs.changes(id, times[0], time + 1)
-                retracts = updates.takes_away(changes)
+                retracts = updates.has_retractions(changes)
                 if retracts:
-                    await self._inputs.check(id, tick.since + 1, time)  # later operators do not check
+                    await self._inputs.check(id, step.since + 1, time)  # later operators do not check
                 parts.append(self._selected(changes, version))
                 is_all = len({*self._source.positions}) == changes.num_columns - 1  # then rows remain distinct
                 is_consolidated &= is_all or not (retracts or self._merges)
@@ -80,8 +80,8 @@ class ConstantOperator(Operator):
         super().__init__(node, context)
         self._constant = node
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
-        if tick.since is not None:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
+        if step.since is not None:
             return self.no_changes
         found = await self._run(self._constant.sql, {})
         ones = pa.array(np.ones(found.num_rows, np.int64))
@@ -107,7 +107,7 @@ class LinearOperator(Operator):
     def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
         return () if self._scan is not None else [(self._linear.sql, [changes_schema(self._linear.input)])]
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
         if changes.num_rows == 0:
             return self.no_changes
@@ -115,7 +115,7 @@ class LinearOperator(Operator):
             found = self._scan.rows(changes, Bindings())
         else:
             found = await self._run(self._linear.sql, {"d0": changes})
-        return await in_thread(consolidated, self._result(found, (VERSION_FIELD, DIFF_FIELD)), tick)
+        return await in_thread(consolidated, self._result(found, (VERSION_FIELD, DIFF_FIELD)), step)
 
 
 class TemporalOperator(Operator):
@@ -136,10 +136,10 @@ class TemporalOperator(Operator):
     def statements(self) -> Sequence[tuple[Statement, Sequence[pa.Schema]]]:
         return [(self._temporal.sql, [changes_schema(self._temporal.input)])]
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         (changes,) = inputs
-        (now,) = tick.times
-        parts = [] if tick.since is None else [self._buffer.due(now)]
+        (now,) = step.times
+        parts = [] if step.since is None else [self._buffer.due(now)]
         if changes.num_rows:
             found = await self._run(self._temporal.sql, {"d0": changes})
             rows = self._result(found, (*_BOUND_FIELDS, VERSION_FIELD, DIFF_FIELD))
@@ -149,15 +149,15 @@ class TemporalOperator(Operator):
                 self._new_rows.filter(pc.less_equal(self._new_rows["lower"], now)).select(self._buffer.schema.names)
             )
         found = pa.concat_tables([self._buffer.schema.empty_table(), *parts])
-        return await in_thread(consolidated, versioned(found, 1), tick)
+        return await in_thread(consolidated, versioned(found, 1), step)
 
     def roll_back(self) -> None:
         super().roll_back()
         self._new_rows = None
 
-    async def commit(self, tick: Tick) -> None:
-        await super().commit(tick)
-        (now,) = tick.times
+    async def commit(self, step: Step) -> None:
+        await super().commit(step)
+        (now,) = step.times
         self._buffer.drop(now)
         if self._new_rows is not None:
             bounded, self._new_rows = self._new_rows, None
@@ -171,6 +171,6 @@ class TemporalOperator(Operator):
 class ConcatOperator(Operator):
     """UNION ALL: `Δ(A + B) = ΔA + ΔB`."""
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         named = (changes.rename_columns(self.schema.names).cast(self.schema) for changes in inputs)
-        return await in_thread(consolidated, pa.concat_tables(named), tick)
+        return await in_thread(consolidated, pa.concat_tables(named), step)

@@ -1,6 +1,6 @@
 """Operators: the nodes of a delta plan with their state.
 
-A step (`Tick`) moves a dataflow from the time `since` to later times t1, ..., tm. Version 0 is the old state, at
+A step (`Step`) moves a dataflow from the time `since` to later times t1, ..., tm. Version 0 is the old state, at
 `since`; version i is the state at ti. Changes are tables with a node's columns, the version from which on they apply
 (`v`), and `diff`. A stateful operator passes rows of the touched keys to Spark, for each version only those of the keys
 that the version touches (`versions`). Operators update their state only after the step of the whole dataflow has
@@ -39,14 +39,14 @@ VERSION_FIELD = pa.field(VERSION, pa.int64(), nullable=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Tick:
+class Step:
     """A step of a dataflow. `since`: the time of the state; None for hydration, which has exactly one of `times`."""
 
     since: Timestamp | None
     times: tuple[Timestamp, ...]
 
     @property
-    def new(self) -> range:
+    def versions(self) -> range:
         """The versions at `times`: 1, ..., m."""
         return range(1, len(self.times) + 1)
 
@@ -63,7 +63,7 @@ class OperatorContext:
 
 
 class Operator(ABC):
-    """The operator of one node. A step of the dataflow calls `step`, and then either `commit` or `roll_back`.
+    """The operator of one node. A step of the dataflow calls `compute`, and then either `commit` or `roll_back`.
 
     `row_cost`: the cost of a row that a statement of a step reads, including looking it up and storing it, in units of
     `StepCost`. `rows_per_change`: the least number of rows that a step reads for one changed row. Both are measured
@@ -109,26 +109,26 @@ class Operator(ABC):
         return None
 
     @abstractmethod
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         """The changes of a step, consolidated except in hydration. The state is unchanged until `commit`.
 
         `SourceOperator` has an exception for its readers. `inputs`: the changes of the node's inputs, in their order.
         """
 
-    async def look_up(self, tick: Tick, changes: pa.Table) -> None:  # noqa: B027 (most operators need all inputs)
+    async def look_up(self, step: Step, changes: pa.Table) -> None:  # noqa: B027 (most operators need all inputs)
         """Does look-ups for `step` that need only the changes of the first input, while other inputs are computed."""
 
-    async def counted_step(self, tick: Tick, awaited: Sequence[Awaitable[pa.Table]]) -> pa.Table:
-        """Awaits the inputs and runs `step`. The recorded time begins when all inputs are available."""
+    async def compute_after(self, step: Step, awaited: Sequence[Awaitable[pa.Table]]) -> pa.Table:
+        """Awaits the inputs, and computes the changes. The recorded time begins when all inputs are available."""
         inputs, begun = [], monotonic()
         if awaited:
             first = await awaited[0]
-            (inputs, begun), _ = await asyncio.gather(_all(first, awaited[1:]), self.look_up(tick, first))
-        changes = await self.step(tick, inputs)
-        work = self.record.step
+            (inputs, begun), _ = await asyncio.gather(_all(first, awaited[1:]), self.look_up(step, first))
+        changes = await self.compute(step, inputs)
+        work = self.record.current
         work.rows_in, work.rows_out = sum(table.num_rows for table in inputs), changes.num_rows
         work.seconds = monotonic() - begun
-        if tick.since is None:
+        if step.since is None:
             self.record.hydrated()
         return changes
 
@@ -137,15 +137,15 @@ class Operator(ABC):
         self._pending.clear()
         self.record.roll_back()
 
-    async def commit(self, tick: Tick) -> None:
+    async def commit(self, step: Step) -> None:
         """The dataflow's step succeeded: applies its changes to the state. Must not be cancelled."""
         for arrangement, time, changes in self._pending:
             await arrangement.insert(changes, time)
         self._pending.clear()
         for arrangement in self._own:
-            arrangement.advance(tick.times[-1])
+            arrangement.advance(step.times[-1])
         for lease in self._leases:
-            lease.advance(tick.times[-1])
+            lease.advance(step.times[-1])
 
     def close(self) -> None:
         """Releases the state."""
@@ -168,8 +168,8 @@ class Operator(ABC):
     async def _computed_rows(self, text: str, views: Mapping[str, pa.Table]) -> pa.Table:
         begun = monotonic()
         found = await self._engine.run(text, views, patient=True)
-        self.record.step.statements += 1
-        self.record.step.spark_s += monotonic() - begun
+        self.record.current.statements += 1
+        self.record.current.spark_s += monotonic() - begun
         return found
 
     def _result(self, table: pa.Table, extra: Sequence[pa.Field]) -> pa.Table:
@@ -194,36 +194,36 @@ class ArrangedInput:
             self.arrangement = context.shared.arranger.arrangement(sorting, node.schema)
 
     async def first(
-        self, top_k: TopK, key: tuple[int, ...], key_hashes: Hashes, changes: pa.Table, tick: Tick
+        self, top_k: TopK, key: tuple[int, ...], key_hashes: Hashes, changes: pa.Table, step: Step
     ) -> pa.Table:
         """The first `top_k.count + r` rows of each key in the old state, with r its number of retractions in `changes`.
 
         The first `top_k.count` rows of every later version are among these and the insertions in `changes`.
         """
-        if tick.since is None:
-            return await old_rows(self.arrangement, key_hashes, tick)
+        if step.since is None:
+            return await old_rows(self.arrangement, key_hashes, step)
         retracted = changes.filter(pc.less(changes[DIFF], 0))
         retractions = -retracted[DIFF].to_numpy()
         if not key:
-            return await self.arrangement.first(top_k.count + int(retractions.sum()), tick.since)
+            return await self.arrangement.first(top_k.count + int(retractions.sum()), step.since)
         counts = np.full(len(key_hashes), top_k.count, np.int64)
         np.add.at(counts, np.searchsorted(key_hashes, key_codes(retracted, names_of(key))), retractions)
-        return await self.arrangement.first_of(key_hashes, counts, tick.since)
+        return await self.arrangement.first_of(key_hashes, counts, step.since)
 
-    async def inserts(self, changes: pa.Table, tick: Tick) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
+    async def inserts(self, changes: pa.Table, step: Step) -> list[tuple[Arrangement, Timestamp, pa.Table]]:
         """The inserts to make when the step has succeeded: (arrangement, time, changes).
 
-        A shared arrangement needs none: it reads the changes from the log at once, at times after `tick.since`.
+        A shared arrangement needs none: it reads the changes from the log at once, at times after `step.since`.
         """
         if self.lease is not None:
-            await self.lease.reach(self._inputs, tick.times[-1])
+            await self.lease.reach(self._inputs, step.times[-1])
             return []
         if not changes.num_rows:
             return []
         rows = changes.drop_columns([VERSION])  # the state is never read at times within a step
-        if len(tick.times) > 1:
+        if len(step.times) > 1:
             rows = await in_thread(updates.consolidate, rows)
-        return [(self.arrangement, tick.times[-1], rows)] if rows.num_rows else []
+        return [(self.arrangement, step.times[-1], rows)] if rows.num_rows else []
 
 
 class ArrangingOperator(Operator):
@@ -251,10 +251,10 @@ class ArrangingOperator(Operator):
             found.append((column_names(node, [int(name[1:]) for name in names]), arrangement))
         return found
 
-    async def _add_inserts(self, tick: Tick, inputs: Sequence[pa.Table]) -> None:
+    async def _add_inserts(self, step: Step, inputs: Sequence[pa.Table]) -> None:
         """Prepares the inputs' changes for `commit`, which stores them in the arrangements."""
         for arranged, changes in zip(self._arranged, inputs, strict=True):
-            self._pending += await arranged.inserts(changes, tick)
+            self._pending += await arranged.inserts(changes, step)
 
 
 async def _all(first: pa.Table, awaited: Sequence[Awaitable[pa.Table]]) -> tuple[list[pa.Table], float]:
@@ -262,23 +262,23 @@ async def _all(first: pa.Table, awaited: Sequence[Awaitable[pa.Table]]) -> tuple
     return [first, *[await changes for changes in awaited]], monotonic()
 
 
-def consolidated(changes: pa.Table, tick: Tick) -> pa.Table:
+def consolidated(changes: pa.Table, step: Step) -> pa.Table:
     """`changes` consolidated, except in hydration: all diffs are +1 then, and one state row per input row suffices."""
-    return changes if tick.since is None else updates.consolidate(changes)
+    return changes if step.since is None else updates.consolidate(changes)
 
 
-def key_hashes_of(tick: Tick, keys: Sequence[tuple[int, ...]], *changes: pa.Table) -> Hashes:
+def key_hashes_of(step: Step, keys: Sequence[tuple[int, ...]], *changes: pa.Table) -> Hashes:
     """The hashes of the keys in `changes`, ascending and distinct. Empty in hydration: there is no state to look up."""
-    if tick.since is None:
+    if step.since is None:
         return np.empty(0, np.uint32)
     return distinct_hashes(np.concatenate([key_codes(c, names_of(k)) for c, k in zip(changes, keys, strict=True)]))
 
 
-async def old_rows(arrangement: Arrangement, key_hashes: Hashes, tick: Tick) -> pa.Table:
+async def old_rows(arrangement: Arrangement, key_hashes: Hashes, step: Step) -> pa.Table:
     """The rows of the old state with these key hashes, with `diff`. None in hydration."""
-    if tick.since is None:
+    if step.since is None:
         return updates.with_diff(arrangement.schema.empty_table(), 1)
-    return await arrangement.probe(key_hashes, tick.since)
+    return await arrangement.probe(key_hashes, step.since)
 
 
 def changes_schema(node: Node) -> pa.Schema:

@@ -18,7 +18,7 @@ from server.dataflow.operators.operator import (
     VERSION_FIELD,
     ArrangingOperator,
     OperatorContext,
-    Tick,
+    Step,
     key_hashes_of,
     names_of,
     old_rows,
@@ -63,47 +63,47 @@ class RecomputeOperator(ArrangingOperator):
         branches = self._recompute.branches
         return [(self._recompute.sql, [pa.schema([*branch.schema, *mark, VERSION_FIELD]) for branch in branches])]
 
-    async def step(self, tick: Tick, inputs: Sequence[pa.Table]) -> pa.Table:
+    async def compute(self, step: Step, inputs: Sequence[pa.Table]) -> pa.Table:
         node = self._recompute
         branches, present = inputs[: len(node.branches)], dict(zip(node.inputs, inputs, strict=True))
-        if not any(changes.num_rows for changes in branches) and not (node.marked and tick.since is None):
-            await self._add_inserts(tick, branches)
+        if not any(changes.num_rows for changes in branches) and not (node.marked and step.since is None):
+            await self._add_inserts(step, branches)
             return self.no_changes
         key_hashes = [
-            await in_thread(key_hashes_of, tick, [key], c) for c, key in zip(branches, node.keys, strict=True)
+            await in_thread(key_hashes_of, step, [key], c) for c, key in zip(branches, node.keys, strict=True)
         ]
-        alone = [_alone(tick, key_hashes, number, needed, present) for number, needed in enumerate(node.needed_rows)]
+        alone = [_alone(step, key_hashes, number, needed, present) for number, needed in enumerate(node.needed_rows)]
         every = _all(key_hashes)
         asked = [every[~are_among(every, own)] for own in alone]
-        if node.top_k is None and tick.since is not None:
+        if node.top_k is None and step.since is not None:
             found_rows = sum(a.arrangement.entries(own) for a, own in zip(self._arranged, asked, strict=True))
             changed = sum(changes.num_rows for changes in branches)
             read_rows = found_rows if node.results_by is not None else 2 * found_rows
             self._step_cost.expect(max(read_rows, changed), self.row_cost)
         elif node.top_k is not None and not any(node.keys):  # its statement reads few rows, but all are stored
             self._step_cost.add(sum(changes.num_rows for changes in branches), STORED_ROW_COST)
-        await self._add_inserts(tick, branches)
+        await self._add_inserts(step, branches)
         befores = await asyncio.gather(
-            *(self._before(tick, i, asked[i], changes) for i, changes in enumerate(branches))
+            *(self._before(step, i, asked[i], changes) for i, changes in enumerate(branches))
         )
-        touched = await in_thread(touched_keys, tick, node.keys, branches)
+        touched = await in_thread(touched_keys, step, node.keys, branches)
         views = {}
         for number, (before, changes) in enumerate(zip(befores, branches, strict=True)):
             if len(alone[number]):
                 hashes = key_codes(changes, names_of(node.keys[number]))
                 own = changes.filter(pa.array(are_among(hashes, alone[number])))
                 before = pa.concat_tables([before, _rows_that_changed(own, node.needed_rows[number])])
-            views[f"d{number}"] = await in_thread(self._versions, tick, number, before, changes, touched)
+            views[f"d{number}"] = await in_thread(self._versions, step, number, before, changes, touched)
         if self._results is not None:
-            return await self._replaced(tick, self._results, every, touched, views)
+            return await self._replaced(step, self._results, every, touched, views)
         if not node.marked and not any(view.num_rows for view in views.values()):
             return self.no_changes
         found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
-        return await in_thread(signed_differences, found, tick, self.schema)
+        return await in_thread(signed_differences, found, step, self.schema)
 
     async def _replaced(
         self,
-        tick: Tick,
+        step: Step,
         results: Arrangement,
         key_hashes: Hashes,
         touched: Sequence[Touched],
@@ -112,39 +112,39 @@ class RecomputeOperator(ArrangingOperator):
         """The changes from the kept results of the touched keys to those of the rows in `views`."""
         node = self._recompute
         assert node.results_by is not None
-        old = await old_rows(results, key_hashes, tick)
+        old = await old_rows(results, key_hashes, step)
         found = self.no_changes.drop_columns([DIFF])
         if any(view.num_rows for view in views.values()):
             found = self._result(await self._run(node.sql, views), [VERSION_FIELD])
-        changes = await in_thread(replacements, found, old, node.results_by, touched, tick, self.schema)
+        changes = await in_thread(replacements, found, old, node.results_by, touched, step, self.schema)
         kept = changes.drop_columns([VERSION])
-        if len(tick.times) > 1:
+        if len(step.times) > 1:
             kept = await in_thread(updates.consolidate, kept)
         if kept.num_rows:
-            self._pending.append((results, tick.times[-1], kept))
+            self._pending.append((results, step.times[-1], kept))
         return changes
 
     def _versions(
-        self, tick: Tick, number: int, before: pa.Table, changes: pa.Table, touched: Sequence[Touched]
+        self, step: Step, number: int, before: pa.Table, changes: pa.Table, touched: Sequence[Touched]
     ) -> pa.Table:
         """The rows of an input before and after each version, as the statement reads them (see `Recompute`)."""
         node = self._recompute
         with_before = node.results_by is None
-        found = rows_by_version(before, changes, node.keys[number], touched, tick, node.top_k, with_before=with_before)
+        found = rows_by_version(before, changes, node.keys[number], touched, step, node.top_k, with_before=with_before)
         rows = updates.expand(found)
-        return _marked(rows, touched, tick) if node.marked else rows
+        return _marked(rows, touched, step) if node.marked else rows
 
-    async def _before(self, tick: Tick, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
+    async def _before(self, step: Step, number: int, key_hashes: Hashes, changes: pa.Table) -> pa.Table:
         arranged, top_k = self._arranged[number], self._recompute.top_k
         if top_k is None:
-            return await old_rows(arranged.arrangement, key_hashes, tick)
-        return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, tick)
+            return await old_rows(arranged.arrangement, key_hashes, step)
+        return await arranged.first(top_k, self._recompute.keys[number], key_hashes, changes, step)
 
 
-def _marked(rows: pa.Table, touched: Sequence[Touched], tick: Tick) -> pa.Table:
+def _marked(rows: pa.Table, touched: Sequence[Touched], step: Step) -> pa.Table:
     """The rows with a mark, and for each version one more row without (see `Recompute`)."""
     versions = [one.version for one in touched]
-    if tick.since is not None:
+    if step.since is not None:
         versions += [-version for version in versions]
     nulls = [pa.nulls(len(versions), field.type) for field in list(rows.schema)[:-1]]
     more = pa.table([*nulls, pa.array(versions, pa.int64())], schema=rows.schema)
@@ -158,14 +158,14 @@ def _all(key_hashes: Sequence[Hashes]) -> Hashes:
 
 
 def _alone(
-    tick: Tick, key_hashes: Sequence[Hashes], number: int, needed: NeededRows, changes_of: Mapping[Node, pa.Table]
+    step: Step, key_hashes: Sequence[Hashes], number: int, needed: NeededRows, changes_of: Mapping[Node, pa.Table]
 ) -> Hashes:
     """The keys touched by branch `number` only, for which its changed rows suffice (see `NeededRows`)."""
     if needed is Rows.ALL:
         return key_hashes[number][:0]
     others = [of_branch for i, of_branch in enumerate(key_hashes) if i != number]
     if isinstance(needed, DistinctRows):
-        others.append(key_hashes_of(tick, [tuple(range(len(needed.positions)))], changes_of[needed]))
+        others.append(key_hashes_of(step, [tuple(range(len(needed.positions)))], changes_of[needed]))
     own = key_hashes[number]
     return own[~are_among(own, _all(others))]
 

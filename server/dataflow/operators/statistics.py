@@ -27,29 +27,29 @@ class Work:
 class Record:
     """An operator's work: in the last hydration, in the last step and in all steps since the dataflow started.
 
-    `step`: the step in progress, discarded if the dataflow's step fails. `hydration`: None until it has ended.
+    `current`: the step in progress, discarded if the dataflow's step fails. `hydration`: None until it has ended.
     """
 
-    step: Work = field(default_factory=Work)
+    current: Work = field(default_factory=Work)
     hydration: Work | None = None
-    ticks: int = 0
+    steps: int = 0
     last: Work = field(default_factory=Work)
     total: Work = field(default_factory=Work)
 
     def hydrated(self) -> None:
         """Records the step as the hydration, at once: it is visible while other operators still hydrate."""
-        self.hydration, self.step = self.step, Work()
+        self.hydration, self.current = self.current, Work()
 
     def commit(self) -> None:
         """The dataflow's step succeeded: records the step."""
-        self.ticks += 1
-        self.last, self.step = self.step, Work()
+        self.steps += 1
+        self.last, self.current = self.current, Work()
         self.total.add(self.last)
 
     def roll_back(self) -> None:
         """The dataflow's step failed: discards the step."""
-        self.step = Work()
+        self.current = Work()
 
     def take_over(self, before: Record) -> None:
         """Continues with the counters of the operator that this one replaces after another hydration."""
-        self.ticks, self.last, self.total = before.ticks, before.last, before.total
+        self.steps, self.last, self.total = before.steps, before.last, before.total

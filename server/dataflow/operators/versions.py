@@ -25,7 +25,7 @@ from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar.gather import rows_at
 from protocol.columnar.hashing import Hashes, are_among, distinct_hashes, key_codes
 from server.dataflow.arrangements.run import ByKey, ByKeyAndOrder, ByOrder, cut, first_codes
-from server.dataflow.operators.operator import VERSION_FIELD, Tick, consolidated, names_of, sorting_of
+from server.dataflow.operators.operator import VERSION_FIELD, Step, consolidated, names_of, sorting_of
 from server.dataflow.plan.nodes import VERSION, TopK
 
 PAIRS_PER_VERSION = 2_000  # of an entry and a version: computing so many at once costs less than a version by itself
@@ -39,9 +39,9 @@ class Touched:
     key_hashes: Hashes | None
 
 
-def touched_keys(tick: Tick, keys: Sequence[tuple[int, ...]], inputs: Sequence[pa.Table]) -> list[Touched]:
+def touched_keys(step: Step, keys: Sequence[tuple[int, ...]], inputs: Sequence[pa.Table]) -> list[Touched]:
     """The versions with changes of one of the inputs, with the keys that they touch, by version."""
-    if len(tick.times) == 1:
+    if len(step.times) == 1:
         return [Touched(1, None)]
     versions = np.concatenate([changes[VERSION].to_numpy() for changes in inputs])
     hashes = np.concatenate([key_codes(changes, names_of(key)) for changes, key in zip(inputs, keys, strict=True)])
@@ -62,7 +62,7 @@ def changed_rows(
     changes: pa.Table,
     key: tuple[int, ...],
     touched: Sequence[Touched],
-    tick: Tick,
+    step: Step,
     top_k: TopK | None,
 ) -> Iterator[Changed]:
     """Yields for each version the rows of the keys that it touches. In hydration `before` of the first is empty.
@@ -79,9 +79,9 @@ def changed_rows(
         if key_hashes is not None:
             has_changed = are_among(key_codes(current, names_of(key)), key_hashes)
             old, rest = current.filter(pa.array(has_changed)), current.filter(pa.array(~has_changed))
-        changed = changes if len(tick.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
+        changed = changes if len(step.times) == 1 else changes.filter(pc.equal(changes[VERSION], version))
         new = pa.concat_tables([old, changed.drop_columns([VERSION])])
-        if tick.since is not None and changed.num_rows:
+        if step.since is not None and changed.num_rows:
             new = updates.consolidate(new)
         if top_k is None:
             check_counts(new)
@@ -97,7 +97,7 @@ def rows_by_version(
     changes: pa.Table,
     key: tuple[int, ...],
     touched: Sequence[Touched],
-    tick: Tick,
+    step: Step,
     top_k: TopK | None,
     *,
     with_before: bool = True,
@@ -106,112 +106,139 @@ def rows_by_version(
 
     In hydration, and if not `with_before`, only those in the version. The last column is the multiplicity.
     """
-    if len(tick.times) > 1:
+    if len(step.times) > 1:
         pairs = _Pairs.of(before, changes, key, touched)
         if pairs.count <= PAIRS_PER_VERSION * len(touched):
             return pairs.rows(key, top_k, with_before=with_before)
     parts = []
-    for one in changed_rows(before, changes, key, touched, tick, top_k):
-        if tick.since is not None and with_before:
+    for one in changed_rows(before, changes, key, touched, step, top_k):
+        if step.since is not None and with_before:
             parts.append(_with_version(one.before, -one.version))
         parts.append(_with_version(one.after, one.version))
     return pa.concat_tables(parts)
 
 
 @dataclass(frozen=True, slots=True)
+class _Touches:
+    """Each pair of a key and a version that touches it, ascending by the key's hash, then by version."""
+
+    hashes: Hashes
+    versions: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, touched: Sequence[Touched]) -> _Touches:
+        """`touched`: ascending by version, each with its hashes."""
+        found = [one.key_hashes for one in touched if one.key_hashes is not None]
+        assert len(found) == len(touched)
+        hashes = np.concatenate(found)
+        versions = np.repeat([one.version for one in touched], list(map(len, found)))
+        order = np.argsort(hashes, kind="stable")
+        return cls(hashes[order], versions[order])
+
+    def after(self, hashes: Hashes, versions: NDArray[np.int64]) -> NDArray[np.intp]:
+        """For each pair of a hash and a version, the index of the first touch that is greater."""
+        width = np.uint64(max(self.versions.max(initial=0), versions.max(initial=0)) + 1)
+        own = self.hashes.astype(np.uint64) * width + self.versions.astype(np.uint64)
+        return np.searchsorted(own, hashes.astype(np.uint64) * width + versions.astype(np.uint64), "right")
+
+
+@dataclass(frozen=True, slots=True)
 class _Pairs:
-    """All pairs of an entry, which is an old row or a change, and a version that touches the entry's key.
+    """All pairs of an entry, which is an old row or a change, and a touch of the entry's key.
 
     With e the entries, each with the version `v` from which on it applies (0 for old rows) and its `diff`:
 
         multiplicity of a row in version i = Σ diff(e) over its entries with v(e) <= i;  before i: with v(e) < i
 
-    `entry`, `at`: the index of each pair's entry, and of its version and key in `versions`, `hashes`.
+    A group is the rows of a key on one side of a touch: number 2t before the touch with index t, 2t + 1 after it.
+    `first_touch`, `touch_counts`: of each entry, the index of its key's first touch, and how many touches follow it.
     """
 
     entries: pa.Table
     entry_hashes: Hashes
     entry_versions: NDArray[np.int64]
-    versions: NDArray[np.int64]
-    hashes: Hashes
-    first: NDArray[np.intp]
-    counts: NDArray[np.intp]
+    touches: _Touches
+    first_touch: NDArray[np.intp]
+    touch_counts: NDArray[np.intp]
 
     @classmethod
     def of(cls, before: pa.Table, changes: pa.Table, key: tuple[int, ...], touched: Sequence[Touched]) -> _Pairs:
-        found = [one.key_hashes for one in touched if one.key_hashes is not None]
-        assert len(found) == len(touched)
-        hashes = np.concatenate(found)
-        versions = np.repeat([one.version for one in touched], list(map(len, found)))
-        order = np.argsort(hashes, kind="stable")  # of one hash by version, too
-        hashes, versions = hashes[order], versions[order]
+        touches = _Touches.of(touched)
         entries = pa.concat_tables([before, changes.drop_columns([VERSION])])
-        entry_hashes = key_codes(entries, names_of(key))
-        first = np.searchsorted(hashes, entry_hashes, "left")
-        counts = np.searchsorted(hashes, entry_hashes, "right") - first
-        entry_versions = np.concatenate([np.zeros(before.num_rows, np.int64), changes[VERSION].to_numpy()])
-        return cls(entries, entry_hashes, entry_versions, versions, hashes, first, counts)
+        hashes = key_codes(entries, names_of(key))
+        versions = np.concatenate([np.zeros(before.num_rows, np.int64), changes[VERSION].to_numpy()])
+        first = np.searchsorted(touches.hashes, hashes, "left")
+        counts = np.searchsorted(touches.hashes, hashes, "right") - first
+        return cls(entries, hashes, versions, touches, first, counts)
 
     @property
     def count(self) -> int:
-        return int(self.counts.sum())
+        return int(self.touch_counts.sum())
 
     def rows(self, key: tuple[int, ...], top_k: TopK | None, *, with_before: bool) -> pa.Table:
         """As `rows_by_version`."""
-        entry = np.repeat(np.arange(len(self.counts)), self.counts)
-        at = np.arange(len(entry)) + np.repeat(self.first - np.cumsum(self.counts) + self.counts, self.counts)
-        later = self.versions[at] - self.entry_versions[entry]
-        # Before the version, and in it.
-        sides = [np.flatnonzero(later > 0) if with_before else np.empty(0, np.intp), np.flatnonzero(later >= 0)]
-        entry, at = entry[np.concatenate(sides)], at[np.concatenate(sides)]
-        is_after = np.repeat([0, 1], list(map(len, sides)))
-        group = at * 2 + is_after
-        numbers = pa.array(updates.row_numbers(updates.rows_of(self.entries))).dictionary_encode().indices.to_numpy()
-        codes = numbers[entry].astype(np.int64) * (2 * len(self.versions)) + group
+        entry, group, counts = self._summed(*self._grouped(with_before=with_before))
+        if top_k is None and len(counts) and counts.min() < 0:
+            raise updates.NegativeCount("of an operator's input")
+        exist = counts > 0
+        entry, group, counts = entry[exist], group[exist], counts[exist]
+        rows = rows_at(updates.rows_of(self.entries), entry)
+        if top_k is not None:
+            sorting = sorting_of(top_k, key)
+            assert not isinstance(sorting, ByKey)
+            codes = (sorting.order if isinstance(sorting, ByKeyAndOrder) else sorting).codes(rows)
+            is_first = codes <= self._last_codes(codes, group, counts, top_k.count)[group]
+            is_first |= are_among(self.entry_hashes[entry], self._shared_hashes(key))  # all rows: more is harmless
+            rows, group, counts = rows.filter(pa.array(is_first)), group[is_first], counts[is_first]
+        versions = self.touches.versions[group // 2] * np.where(group % 2 == 1, 1, -1)
+        return rows.append_column(VERSION_FIELD, pa.array(versions)).append_column(DIFF_FIELD, pa.array(counts))
+
+    def _grouped(self, *, with_before: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Each entry with each group to which it belongs: the indices of the entries, and the groups' numbers."""
+        counts = self.touch_counts
+        entry = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts)  # 0, 1, ... within an entry
+        touch = np.repeat(self.first_touch, counts) + number
+        age = self.touches.versions[touch] - self.entry_versions[entry]
+        before = np.flatnonzero(age > 0) if with_before else np.empty(0, np.intp)
+        after = np.flatnonzero(age >= 0)
+        return (
+            np.concatenate([entry[before], entry[after]]),
+            np.concatenate([2 * touch[before], 2 * touch[after] + 1]),
+        )
+
+    def _summed(
+        self, entry: NDArray[np.intp], group: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+        """For each distinct row of each group: an entry with this row, the group, and the row's multiplicity there."""
+        row = pa.array(updates.row_numbers(updates.rows_of(self.entries))).dictionary_encode().indices.to_numpy()
+        codes = row[entry].astype(np.int64) * (2 * len(self.touches.versions)) + group
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
         diffs = self.entries[DIFF].to_numpy()[entry[order]]
-        sums = np.add.reduceat(diffs, starts) if len(starts) else diffs
-        if top_k is None and len(sums) and sums.min() < 0:
-            raise updates.NegativeCount("of an operator's input")
-        chosen = starts[sums > 0]
-        sums, entry, group = sums[sums > 0], entry[order][chosen], group[order][chosen]
-        found = rows_at(updates.rows_of(self.entries), entry)
-        if top_k is not None:
-            kept = self._first(found, entry, group, sums, key, top_k)
-            found, sums, group = found.filter(pa.array(kept)), sums[kept], group[kept]
-        versions = self.versions[group // 2] * np.where(group % 2 == 1, 1, -1)
-        return found.append_column(VERSION_FIELD, pa.array(versions)).append_column(DIFF_FIELD, pa.array(sums))
+        counts = np.add.reduceat(diffs, starts) if len(starts) else diffs
+        return entry[order][starts], group[order][starts], counts
 
-    def _first(
-        self,
-        rows: pa.Table,
-        entry: NDArray[np.intp],
-        group: NDArray[np.int64],
-        sums: NDArray[np.int64],
-        key: tuple[int, ...],
-        top_k: TopK,
-    ) -> NDArray[np.bool_]:
-        """A mask of the rows that are among the first of their group, and ties with the last of them.
-
-        Of keys that share a hash, and therefore a group, all rows.
-        """
-        sorting = sorting_of(top_k, key)
-        assert not isinstance(sorting, ByKey)
-        codes = (sorting.order if isinstance(sorting, ByKeyAndOrder) else sorting).key_hashes(rows)
+    def _last_codes(
+        self, codes: NDArray[np.uint64], group: NDArray[np.intp], counts: NDArray[np.int64], limit: int
+    ) -> NDArray[np.uint64]:
+        """For each group, the order code of its row number `limit`; the greatest code if it has fewer rows."""
         order = np.lexsort((codes, group))
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-        summed = np.cumsum(sums[order])
-        within = np.diff(np.append(starts, len(order)))
-        summed -= np.repeat(summed[starts] - sums[order][starts], within)
-        is_enough = np.flatnonzero(summed >= top_k.count)
-        ends = np.full(2 * len(self.versions), np.iinfo(np.uint64).max, np.uint64)
-        np.minimum.at(ends, group[order][is_enough], codes[order][is_enough])
+        so_far = np.cumsum(counts[order])
+        lengths = np.diff(np.append(starts, len(order)))
+        so_far -= np.repeat(so_far[starts] - counts[order][starts], lengths)
+        is_enough = np.flatnonzero(so_far >= limit)
+        last = np.full(2 * len(self.touches.versions), np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(last, group[order][is_enough], codes[order][is_enough])
+        return last
+
+    def _shared_hashes(self, key: tuple[int, ...]) -> Hashes:
+        """The hashes that several keys of the entries share: a group of such a hash mixes the rows of these keys."""
         keys = updates.row_numbers(self.entries.select(names_of(key))) if key else np.zeros(len(self.entries), np.int64)
-        by_hash = np.argsort(self.entry_hashes, kind="stable")
-        ordered, ordered_keys = self.entry_hashes[by_hash], keys[by_hash]
-        shared = distinct_hashes(ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered_keys[1:] != ordered_keys[:-1])])
-        return (codes <= ends[group]) | are_among(self.entry_hashes[entry], shared)
+        order = np.argsort(self.entry_hashes, kind="stable")
+        hashes, keys = self.entry_hashes[order], keys[order]
+        return distinct_hashes(hashes[1:][(hashes[1:] == hashes[:-1]) & (keys[1:] != keys[:-1])])
 
 
 def first_rows(rows: pa.Table, key: tuple[int, ...], top_k: TopK | None) -> pa.Table:
@@ -220,9 +247,9 @@ def first_rows(rows: pa.Table, key: tuple[int, ...], top_k: TopK | None) -> pa.T
         return rows
     sorting = sorting_of(top_k, key)
     if isinstance(sorting, ByOrder):
-        return rows.filter(pa.array(first_codes(sorting.key_hashes(rows), rows[DIFF].to_numpy(), top_k.count)))
+        return rows.filter(pa.array(first_codes(sorting.codes(rows), rows[DIFF].to_numpy(), top_k.count)))
     assert isinstance(sorting, ByKeyAndOrder)
-    key_hashes = distinct_hashes(sorting.key_hashes(rows))
+    key_hashes = distinct_hashes(sorting.codes(rows))
     return cut(sorting, rows, key_hashes, np.full(len(key_hashes), top_k.count, np.int64))
 
 
@@ -239,7 +266,7 @@ def _with_version(changes: pa.Table, version: int) -> pa.Table:
 
 
 def replacements(
-    found: pa.Table, old: pa.Table, key: tuple[int, ...], touched: Sequence[Touched], tick: Tick, schema: pa.Schema
+    found: pa.Table, old: pa.Table, key: tuple[int, ...], touched: Sequence[Touched], step: Step, schema: pa.Schema
 ) -> pa.Table:
     """The changes that follow from the results in each version, and the `old` ones of the step's keys, with `diff`.
 
@@ -247,30 +274,23 @@ def replacements(
     """
     rows, versions = found.drop_columns([VERSION]), found[VERSION].to_numpy()
     ended, ends, old_ends = rows.slice(0, 0), versions[:0], np.ones(len(old), np.int64)
-    if len(tick.times) > 1:
-        names = names_of(key)
-        each = [one.key_hashes for one in touched if one.key_hashes is not None]
-        numbers = np.repeat(np.array([one.version for one in touched], np.uint64), list(map(len, each)))
-        hashes = np.concatenate(each).astype(np.uint64)
-        order = np.lexsort((numbers, hashes))
-        hashes, numbers = hashes[order], numbers[order]
-        width = np.uint64(len(tick.times) + 1)
-        codes = hashes * width + numbers
-        row_hashes = key_codes(rows, names).astype(np.uint64)
-        later = np.searchsorted(codes, row_hashes * width + versions.astype(np.uint64), "right")
-        has_end = later < len(codes)
-        has_end[has_end] = hashes[later[has_end]] == row_hashes[has_end]
-        ended, ends = rows.filter(pa.array(has_end)), numbers[later[has_end]].astype(np.int64)
-        old_ends = numbers[np.searchsorted(hashes, key_codes(old, names).astype(np.uint64))].astype(np.int64)
+    if len(step.times) > 1:
+        touches = _Touches.of(touched)
+        hashes = key_codes(rows, names_of(key))
+        end = touches.after(hashes, versions)
+        has_end = end < len(touches.hashes)
+        has_end[has_end] = touches.hashes[end[has_end]] == hashes[has_end]
+        ended, ends = rows.filter(pa.array(has_end)), touches.versions[end[has_end]]
+        old_ends = touches.versions[np.searchsorted(touches.hashes, key_codes(old, names_of(key)))]
     every = pa.concat_tables([rows, ended, updates.rows_of(old)])
     diffs = np.concatenate([np.ones(len(rows), np.int64), np.full(len(ended), -1, np.int64), -old[DIFF].to_numpy()])
     columns = [*every.columns, pa.array(np.concatenate([versions, ends, old_ends])), pa.array(diffs)]
-    return consolidated(pa.table(columns, schema=schema), tick)
+    return consolidated(pa.table(columns, schema=schema), step)
 
 
-def signed_differences(found: pa.Table, tick: Tick, schema: pa.Schema) -> pa.Table:
+def signed_differences(found: pa.Table, step: Step, schema: pa.Schema) -> pa.Table:
     """The changes that follow from result rows with a signed version: -v before the version v, v after it."""
     versions = found[VERSION].to_numpy()
     rows = found.drop_columns([VERSION])
     columns = [*rows.columns, pa.array(np.abs(versions)), pa.array(np.sign(versions))]
-    return consolidated(pa.table(columns, schema=schema), tick)
+    return consolidated(pa.table(columns, schema=schema), step)

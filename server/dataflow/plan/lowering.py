@@ -348,11 +348,11 @@ class _Planner:
         ]
         statements = TotalsStatements(base, relation, values, self._new)
         running = statements.over_changes(changes, v, ColumnRef(diff), is_branch)
-        at_once = statements.over_changes(changes, v, ColumnRef(diff), is_branch, one_version=True)
-        at_first = None
+        one_version = statements.over_changes(changes, v, ColumnRef(diff), is_branch, one_version=True)
+        hydration_sql = None
         if not values.distinct:  # a DISTINCT call would need the rows once more
             rows = replace(changes, columns=input.columns or (v,))
-            at_first = _text(statements.over_rows(rows).relation)
+            hydration_sql = _text(statements.over_rows(rows).relation)
 
         def branches(subset: Sequence[int]) -> tuple[DistinctBranch, ...]:
             return tuple(
@@ -360,27 +360,24 @@ class _Planner:
                 for i in subset
             )
 
+        def values_of(subset: Sequence[int]) -> DistinctRows | DistinctValues:
+            if len(subset) == 1:
+                return distinct(values.distinct[subset[0]])
+            return _distinct_values(below, by, _positions_of([values.distinct[i] for i in subset], input))
+
         return AccumulableAggregate(
             _schema(relation.columns),
             relation,
-            below,
-            by,
-            tuple(
-                (
-                    distinct(values.distinct[subset[0]])
-                    if len(subset) == 1
-                    else _distinct_values(below, by, _positions_of([values.distinct[i] for i in subset], input)),
-                    branches(subset),
-                )
-                for subset in values.subsets
-            ),
-            tuple(
+            input=below,
+            key=by,
+            distinct=tuple((values_of(subset), branches(subset)) for subset in values.subsets),
+            top_rows=tuple(
                 (distinct(value), TopK(len(base.keys), descending, False, 1)) for value, descending in values.top_rows
             ),
-            _schema(running.state),
-            _text(running.relation),
-            _text(at_once.relation),
-            at_first,
+            state=_schema(running.state),
+            sql=_text(running.relation),
+            one_version_sql=_text(one_version.relation),
+            hydration_sql=hydration_sql,
         )
 
     # -- recomputed by key ------------------------------------------------------------------------------------------

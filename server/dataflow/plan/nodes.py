@@ -226,9 +226,9 @@ class AccumulableAggregate(Node):
     For each key, the statement returns a row for v = 0 and for each version with changes: the columns of the node, the
     state, v, and the key's next version in the result (NULL for the last). Without a key there is always one row.
 
-    `at_once` returns the same for a step of one version. Then the old state is also in version 1, so that no running
-    totals are needed. `at_first` returns the same for hydration, from the input's rows; None with distinct values, for
-    which `at_once` is used.
+    `one_version_sql` returns the same for a step of one version. Then the old state is also in version 1, so that no
+    running totals are needed. `hydration_sql` returns the same for hydration, from the input's rows; None with distinct
+    values, for which `one_version_sql` is used.
     """
 
     input: Node
@@ -237,8 +237,8 @@ class AccumulableAggregate(Node):
     top_rows: tuple[tuple[DistinctRows, TopK], ...]
     state: pa.Schema
     sql: Statement
-    at_once: Statement
-    at_first: Statement | None
+    one_version_sql: Statement
+    hydration_sql: Statement | None
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -134,7 +134,7 @@ class Computation(Protocol):
 
 
 @dataclass(slots=True)
-class Ticks:
+class StepDurations:
     """The number and the durations of a dataflow's steps. `histogram`: the metric of all dataflows together."""
 
     histogram: Histogram | None = None
@@ -157,7 +157,7 @@ class Ticks:
 
 
 async def advanced(
-    computation: Computation, times: Sequence[Timestamp], present: Present, ticks: Ticks
+    computation: Computation, times: Sequence[Timestamp], present: Present, durations: StepDurations
 ) -> AsyncIterator[tuple[Sequence[Timestamp], list[pa.Table] | Exception]]:
     """Yields the times of each step with the changes at each of them, or one time with the error of the query there.
 
@@ -178,7 +178,7 @@ async def advanced(
                 continue
             yield part, error
         else:
-            ticks.add(monotonic() - begun)
+            durations.add(monotonic() - begun)
             yield part, found
             if len(part) == 1:
                 return  # with a state, the caller has more times again; without one, each step computes all rows

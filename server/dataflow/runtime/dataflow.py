@@ -38,7 +38,7 @@ from catalog.store import MustEnd
 from protocol.pgwire.errors import PgError
 from server.dataflow.plan.relevance import KeyValues
 from server.dataflow.runtime.commit_rate import CommitRate, pause
-from server.dataflow.runtime.computation import Computation, Ticks, advanced
+from server.dataflow.runtime.computation import Computation, StepDurations, advanced
 from server.dataflow.runtime.hydration import watched
 from server.dataflow.runtime.resting import Resting
 from server.dataflow.runtime.unplanned import Unplanned
@@ -124,7 +124,7 @@ class Dataflow:
         self.item = item
         self.computation = computation
         self.sink = sink
-        self.ticks = Ticks(metrics.step_seconds)
+        self.steps = StepDurations(metrics.step_seconds)
         self.hydrated = False
         self.error: PgError | None = None
         self.processed_upper = max(sink.upper, holder.time)
@@ -264,7 +264,7 @@ class Dataflow:
         """Processes the changes before `upper`. Returns the number of their timestamps."""
         taken = 0
         while times := self.computation.times(self.processed_upper, upper):
-            async for step_times, found in advanced(self.computation, times, self._rows, self.ticks):
+            async for step_times, found in advanced(self.computation, times, self._rows, self.steps):
                 taken += len(step_times)
                 if isinstance(found, Exception):
                     if self.error is None:
@@ -310,7 +310,7 @@ class Dataflow:
     @contextmanager
     def _held_for_state(self) -> Iterator[Holder]:
         """Holds the history that is held now."""
-        holder = self._restoring_holder = self._frontiers.also(self._holder)
+        holder = self._restoring_holder = self._frontiers.copy_of(self._holder)
         try:
             yield holder
         finally:
@@ -318,7 +318,7 @@ class Dataflow:
             self._restoring_holder = None
 
     def _not_restored(self, error: Exception) -> None:
-        self._log.warning(f"{self._kind} not hydrated again", error=str(error))
+        self._log.warning(f"state of {self._kind} not restored", error=str(error))
 
     async def _release_history(self) -> None:
         """Releases the history that is held while the query fails. Hydrates again at the next change of an input."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
 from server.dataflow.operators.factory import operators_of
 from server.dataflow.operators.linear import SourceOperator
-from server.dataflow.operators.operator import Operator, OperatorContext, Tick
+from server.dataflow.operators.operator import Operator, OperatorContext, Step
 from server.dataflow.operators.statistics import Record
 from server.dataflow.operators.step_cost import StepCost, TooMuch
 from server.dataflow.plan.maintenance_strategy import MaintenanceStrategy
@@ -154,9 +155,9 @@ class IncrementalComputation:
             self._hydrating = operators
             self._step_cost.begin()
             try:
-                tick = Tick(None, (as_of,))
-                changes = await self._step(operators, tick)
-                await _commit(operators, tick)
+                step = Step(None, (as_of,))
+                changes = await self._compute(operators, step)
+                await _commit(operators, step)
             except BaseException:
                 _close(operators)
                 raise
@@ -202,22 +203,22 @@ class IncrementalComputation:
             assert self._time is not None
             await self.hydrate(self._time)
         assert self._time is not None
-        tick = Tick(self._time, tuple(times))
+        step = Step(self._time, tuple(times))
         try:
             self._begin(self._time, times[-1], limited=present is not None)
-            changes = await self._step(self._operators, tick)
+            changes = await self._compute(self._operators, step)
         except TooMuch:
             if present is None or len(times) > 1:
                 raise
             return [await self._changes_by_recomputing(times[0], present)]
         self._has_state = False
-        await _commit(self._operators, tick)
+        await _commit(self._operators, step)
         self._has_state = True
         self._step_cost.end()
         self._time = times[-1]
         if len(times) == 1:
             return [_retractions_first(changes)]
-        return await in_thread(_by_version, changes, tick)
+        return await in_thread(_by_version, changes, step)
 
     def pass_to(self, time: Timestamp) -> None:
         assert self._time is not None
@@ -228,7 +229,7 @@ class IncrementalComputation:
         self._step_cost.begin(self._changed_rows(since + 1, time), limited=limited)
 
     async def _changes_without_state(self, time: Timestamp, present: Present) -> pa.Table | None:
-        """The changes up to a time, from all rows. None if the state was restored first: the step can use it."""
+        """The changes up to a time, from all rows. None if the state is restored first: the step can use it."""
         assert self._time is not None
         if self._is_temporal:
             return await self._changes_by_hydrating(time, present)
@@ -238,22 +239,30 @@ class IncrementalComputation:
             await self._restoration.make_way(self._times_waiting, self._all_rows_s, self.hydration.seconds or 0.0)
             if self._has_state:
                 return None
-        computing = asyncio.create_task(self._all_rows(time, present))
-        restoring = self._restoration.task
-        try:
-            awaited = {computing} if restoring is None else {computing, restoring}
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if not self._has_state:
-                await asyncio.wait({computing})
-        finally:
-            computing.cancel()
-            await asyncio.wait({computing})
-        if self._has_state:
-            _ = computing.cancelled() or computing.exception()  # marks the exception as retrieved
+        found = await self._unless_restored(self._all_rows(time, present))
+        if found is None:
             return None
-        rows, changes = computing.result()
-        self._time, self._rows = time, rows
+        self._rows, changes = found
+        self._time = time
         return changes
+
+    async def _unless_restored(
+        self, work: Coroutine[Any, Any, tuple[pa.Table, pa.Table]]
+    ) -> tuple[pa.Table, pa.Table] | None:
+        """The work's result. If the state is restored before the work ends: cancels the work, and returns None."""
+        working, restoring = asyncio.create_task(work), self._restoration.task
+        try:
+            awaited = {working} if restoring is None else {working, restoring}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if not self._has_state:  # the restoration failed, or was not first
+                await asyncio.wait({working})
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
+        if self._has_state:
+            _ = working.cancelled() or working.exception()  # marks the exception as retrieved
+            return None
+        return working.result()
 
     async def _changes_by_recomputing(self, time: Timestamp, present: Present) -> pa.Table:
         """The changes up to a time: computes all rows and subtracts the present rows. Drops the state, if there is any.
@@ -355,14 +364,14 @@ class IncrementalComputation:
         while True:
             try:
                 self._begin(since, times[-1], limited=True)
-                tick = Tick(since, (times[-1],))
-                await self._step(operators, tick)
+                step = Step(since, (times[-1],))
+                await self._compute(operators, step)
             except TooMuch:
                 if len(times) == 1:
                     raise
                 times = times[: len(times) // 2]
             else:
-                await _commit(operators, tick)
+                await _commit(operators, step)
                 self._step_cost.end()
                 return times[-1]
 
@@ -379,18 +388,18 @@ class IncrementalComputation:
     async def closed(self) -> None:
         await self._restoration.closed()
 
-    async def _step(self, operators: list[Operator], tick: Tick) -> pa.Table:
+    async def _compute(self, operators: list[Operator], step: Step) -> pa.Table:
         """The root's changes. `_commit` has to follow. After an exception no operator has changes to commit."""
         tasks: dict[int, asyncio.Task[pa.Table]] = {}
 
-        async def step(operator: Operator) -> pa.Table:
-            changes = await operator.counted_step(tick, [tasks[id(below)] for below in operator.node.inputs])
-            if tick.since is None:
+        async def compute_one(operator: Operator) -> pa.Table:
+            changes = await operator.compute_after(step, [tasks[id(below)] for below in operator.node.inputs])
+            if step.since is None:
                 self.hydration.operators_done += 1
                 self.hydration.rows_read += changes.num_rows if isinstance(operator, SourceOperator) else 0
             return changes
 
-        tasks |= {id(operator.node): asyncio.create_task(step(operator)) for operator in operators}
+        tasks |= {id(operator.node): asyncio.create_task(compute_one(operator)) for operator in operators}
         try:
             await all_or_none(list(tasks.values()))
         except BaseException:
@@ -400,12 +409,12 @@ class IncrementalComputation:
         return tasks[id(self.root)].result()
 
 
-def _by_version(changes: pa.Table, tick: Tick) -> list[pa.Table]:
+def _by_version(changes: pa.Table, step: Step) -> list[pa.Table]:
     """The changes of each version, retractions first."""
     versions, inserted = changes[VERSION].to_numpy(), changes[DIFF].to_numpy() > 0
     order = np.lexsort((inserted, versions))
     rows = rows_at(changes.drop_columns([VERSION]), order)
-    ends = np.searchsorted(versions[order], tick.new, "right").tolist()
+    ends = np.searchsorted(versions[order], step.versions, "right").tolist()
     return [rows.slice(first, end - first) for first, end in itertools.pairwise([0, *ends])]
 
 
@@ -437,14 +446,14 @@ def _close(operators: list[Operator]) -> None:
         operator.close()
 
 
-async def _commit(operators: list[Operator], tick: Tick) -> None:
+async def _commit(operators: list[Operator], step: Step) -> None:
     """Applies the step's changes to the state. After an error the state is incomplete."""
-    await to_the_end(_committed(operators, tick))
-    if tick.since is not None:
+    await to_the_end(_committed(operators, step))
+    if step.since is not None:
         for operator in operators:
             operator.record.commit()
 
 
-async def _committed(operators: list[Operator], tick: Tick) -> None:
+async def _committed(operators: list[Operator], step: Step) -> None:
     for operator in operators:
-        await operator.commit(tick)
+        await operator.commit(step)

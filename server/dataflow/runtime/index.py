@@ -28,7 +28,7 @@ from server.dataflow.arrangements.run import ByKey
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.inputs import Inputs
 from server.dataflow.runtime.commit_rate import CommitRate
-from server.dataflow.runtime.computation import Ticks
+from server.dataflow.runtime.computation import StepDurations
 from server.runtime.cancellation import raise_if_cancelled
 from server.runtime.threads import in_thread, to_the_end
 from server.timeline.frontiers import Frontiers
@@ -87,14 +87,14 @@ class LogIndex:
         self, index: Index, layout: IndexLayout, inputs: Inputs, frontiers: Frontiers, shared: SharedArrangements
     ) -> None:
         self.index = index
-        self.ticks = Ticks()
+        self.steps = StepDurations()
         self.hydrated = False
         self._rate = CommitRate(monotonic())
         self._reads = inputs
         self._frontiers = frontiers
         since = frontiers.since(index.id)
         self.upper = Timestamp(since)
-        self._holder = frontiers.take_over((index.id,), since)
+        self._holder = frontiers.hold_history((index.id,), since)
         self._shared = shared
         self._schema = layout.schema
         self._key = (index.on, tuple(range(layout.width)), layout.sorting)
@@ -118,7 +118,7 @@ class LogIndex:
                 begun, before = monotonic(), self.arrangement.upper
                 if await self._reached(Timestamp(upper - 1)):
                     if self.arrangement.upper > before:
-                        self.ticks.add(monotonic() - begun)
+                        self.steps.add(monotonic() - begun)
                     self.hydrated = True
                     self._holder.advance(upper - 1)
                     self._lease.advance(self._frontiers.since(self.index.id))
@@ -144,7 +144,7 @@ class LogIndex:
                 self.hydrated = False
                 lease.invalidate()
                 since, holder = self._frontiers.since(self.index.id), self._holder
-                self._holder = self._frontiers.take_over((self.index.id,), since)
+                self._holder = self._frontiers.hold_history((self.index.id,), since)
                 holder.release()
                 self._lease = self._shared.lease(self._key, self._schema, since)
             return False
@@ -154,7 +154,7 @@ class LogIndex:
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < max(self._lease.time, frontiers.since(id)):
             return None
-        holder = frontiers.take_over((id,), as_of)  # the index must not compact beyond `as_of` meanwhile
+        holder = frontiers.hold_history((id,), as_of)  # the index must not compact beyond `as_of` meanwhile
         try:
             lease = self._lease
             reached = await self._reached(as_of) and self.hydrated and lease is self._lease
@@ -287,7 +287,7 @@ class IndexSink:
         frontiers, id = self._frontiers, self.index.id
         if not self.hydrated or id not in frontiers.floors or as_of < frontiers.since(id):
             return None
-        holder = frontiers.take_over((id,), as_of)
+        holder = frontiers.hold_history((id,), as_of)
         try:
             while self.hydrated and self.upper <= as_of:
                 if self._failed_upper is not None and as_of < self._failed_upper:

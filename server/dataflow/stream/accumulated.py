@@ -52,5 +52,5 @@ class Accumulated:
 
 
 def _applied(rows: pa.Table, changes: pa.Table) -> pa.Table:
-    summed = updates.consolidate(changes) if updates.takes_away(changes) else changes.combine_chunks()
+    summed = updates.consolidate(changes) if updates.has_retractions(changes) else changes.combine_chunks()
     return updates.apply(rows, summed)

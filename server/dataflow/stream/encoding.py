@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from catalog import free_space
-from catalog.spill import pieces
+from catalog.spill import slices
 from catalog.updates import size_of
 
 CHUNK_ROWS = 8_192  # encoded and written at once
@@ -40,7 +40,7 @@ class Encoded:
 
 def chunks_of(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows in slices of at most CHUNK_ROWS and about CHUNK_BYTES."""
-    for part in pieces(rows, CHUNK_BYTES):
+    for part in slices(rows, CHUNK_BYTES):
         for start in range(0, part.num_rows, CHUNK_ROWS):
             yield part.slice(start, min(CHUNK_ROWS, part.num_rows - start))  # pyarrow does not clip without columns
 

@@ -252,7 +252,7 @@ class Feed:
                 self._on_disk.update(number for number, _ in moved if number in self._entries)
         except OSError as error:
             self._in_memory.extendleft(kept for kept in reversed(run) if kept[0] in self._entries)
-            log.warning("changes could not be moved to disk", reason=str(error))
+            log.warning("changes that wait for subscribers not moved to disk", reason=str(error))
         finally:
             self._spilling = None
 

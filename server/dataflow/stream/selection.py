@@ -47,7 +47,7 @@ class Shape:
         changes = columns.append_column(DIFF_FIELD, table[DIFF])
         if not self.keeps_rows_distinct:
             changes = updates.consolidate(changes)
-        if not updates.takes_away(changes):
+        if not updates.has_retractions(changes):
             return changes
         return changes.take(pa.array(np.argsort(changes[DIFF].to_numpy() > 0, kind="stable")))
 

@@ -44,7 +44,7 @@ class SnapshotStream:
         self._task = asyncio.create_task(self._make())
         self._task.add_done_callback(self._ended)
 
-    async def begun(self) -> None:
+    async def started(self) -> None:
         """Returns when AHEAD_BYTES of entries, or all, can be taken. Raises the failure if there are none."""
         assert self._task is not None
         while not self._complete and self.failure is None and self._ready_bytes < AHEAD_BYTES:

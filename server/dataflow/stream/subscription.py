@@ -78,8 +78,8 @@ class Subscription:
         self._first: list[Message] = [Progress(as_of)] if bounds.progress else []
         self.finished = False
 
-    def opened(self) -> None:
-        """Called if the first progress message has been sent already: it is not returned again."""
+    def skip_first_progress(self) -> None:
+        """Called before the first `next` if the client has the first progress already."""
         self._first.clear()
 
     def _wanted(self, entries: list[Entry]) -> list[Entry]:
@@ -222,42 +222,42 @@ class ConstantSubscription:
         self.finished = True
 
 
-class ComingSubscription:
-    """A subscription that begins later, because AS OF is in the future or its query is being computed.
+class PendingSubscription:
+    """A subscription that is not `started` yet, because AS OF is in the future or its query is being computed.
 
-    The first progress is sent at once, the rest when it has `begun`.
+    Its only message is the first progress. Afterwards the caller continues with `started`.
     """
 
-    def __init__(self, beginning: asyncio.Task[Subscription], as_of: int, *, progress: bool) -> None:
+    def __init__(self, starting: asyncio.Task[Subscription], as_of: int, *, progress: bool) -> None:
         self.interrupt: Callable[[PgError], None] | None = None
         self._messages: list[Message] = [Progress(as_of)] if progress else []
-        self._beginning = beginning
+        self._starting = starting
         self.finished = False
 
     @property
-    def begun(self) -> Subscription | None:
-        """The subscription to continue with; None until it has begun. Raises the error of starting it."""
-        if not self._beginning.done() or self.finished:
+    def started(self) -> Subscription | None:
+        """The subscription to continue with; None before it has started. Raises the error of starting it."""
+        if not self._starting.done() or self.finished:
             return None
-        subscription = self._beginning.result()
+        subscription = self._starting.result()
         if not self._messages:
-            subscription.opened()
+            subscription.skip_first_progress()
         subscription.interrupt = self.interrupt
         return subscription
 
-    async def begun_within(self, timeout_s: float) -> Subscription | ComingSubscription:
+    async def started_within(self, timeout_s: float) -> Subscription | PendingSubscription:
         """Waits for the subscription; returns itself after the timeout. Raises the error of starting it."""
         try:
-            await asyncio.wait([self._beginning], timeout=timeout_s)
+            await asyncio.wait([self._starting], timeout=timeout_s)
         except BaseException:
             self.close()
             raise
-        return self.begun or self
+        return self.started or self
 
     async def next(self, bytes_max: int | None = None) -> list[Message]:
-        """As `Subscription.next`, but returns an empty list when the subscription has begun."""
+        """As `Subscription.next`, but returns an empty list when the subscription has started."""
         if not self._messages:
-            await asyncio.wait([self._beginning])
+            await asyncio.wait([self._starting])
         return self.ready(bytes_max)
 
     def ready(self, bytes_max: int | None = None) -> list[Message]:
@@ -269,13 +269,13 @@ class ComingSubscription:
 
     def close(self) -> None:
         self.finished = True
-        self._beginning.cancel()
-        self._beginning.add_done_callback(_closed)
+        self._starting.cancel()
+        self._starting.add_done_callback(_closed)
 
 
-def _closed(beginning: asyncio.Task[Subscription]) -> None:
-    if not beginning.cancelled() and beginning.exception() is None:
-        beginning.result().close()
+def _closed(starting: asyncio.Task[Subscription]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()
 
 
-AnySubscription = Subscription | ConstantSubscription | ComingSubscription
+AnySubscription = Subscription | ConstantSubscription | PendingSubscription

@@ -236,7 +236,7 @@ class TopicProducer:
             try:
                 self._producer.abort_transaction(ABORT_S)
             except KafkaException as error:  # the next producer with the same transactional id aborts it
-                log.info("transaction not aborted", topic=self.topic, error=error.args[0].str())
+                log.info("Kafka transaction not aborted", topic=self.topic, error=error.args[0].str())
         self._producer.purge()
         self._producer = None
 

@@ -22,6 +22,7 @@ from server.pg_catalog.rows import CatalogRows
 from server.pg_catalog.static import BY_ID, types_by_name
 from server.session_state.context import Context
 from server.session_state.facts import fact
+from server.session_state.setting_changes import reset_setting, set_setting
 from server.settings.variables import checked_value
 from server.sql.constant import FACTS, PRIVILEGE_FUNCTIONS
 from server.sql.grammar.lexer import Kind, tokenize
@@ -233,9 +234,9 @@ def _set_config(context: Context, arguments: Sequence[Any], *, running: bool) ->
     if name is None:
         raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, "SET requires parameter name")
     if value is None:
-        context.reset(str(name), local=bool(local))
+        reset_setting(context, str(name), local=bool(local))
     elif context.transaction.explicit or not local:
-        context.set(str(name), str(value), local=bool(local))
+        set_setting(context, str(name), str(value), local=bool(local))
     else:
         return checked_value(str(name), str(value))  # it would last until the end of this statement
     return context.settings[str(name)]

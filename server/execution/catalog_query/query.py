@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -23,6 +24,7 @@ from server.pg_catalog.types import CATALOG_TYPES, type_name, wire_type
 from server.session_state.context import Context
 from server.session_state.prepared import CatalogPlan
 from server.session_state.results import Result, TableRows
+from server.session_state.signals import signal
 from server.sql.bind.volatile import NAMES as VOLATILE_NAMES
 from server.sql.functions.table import FUNCTIONS
 from server.sql.grammar.lexer import words
@@ -116,7 +118,7 @@ async def run_catalog_query(context: Context, plan: CatalogPlan, parameters: Seq
     made = rewritten(plan.tree, names_of(context, running=True), plan.parameters, parameters)
     rows, uncached = catalog_rows(context), await uncached_relations(context, made.sql)
     table = await context.catalog_engine.run(made.sql, rows.revision, rows.relation, uncached)
-    table = sent(table, plan.signals, context.signal)
+    table = sent(table, plan.signals, partial(signal, context))
     return Result("SELECT {}", TableRows(plan.columns, _shaped(table, plan.columns)))
 
 

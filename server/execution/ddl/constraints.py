@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catalog.objects.tables import Table
+from catalog.references import referenced_key, references_to, without_references
 from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
@@ -34,12 +35,12 @@ def drop_constraint(context: Context, table: Table, action: DropConstraint) -> C
             context.notice(Notice(f"{message}, skipping"))
             return state
         raise PgError(SqlState.UNDEFINED_OBJECT, message)
-    relying = [(owner, key) for owner, key in state.references_to({table.id}) if state.referenced_key(key) == dropped]
+    relying = [(owner, key) for owner, key in references_to(state, {table.id}) if referenced_key(state, key) == dropped]
     if relying and not action.cascade:
         lines = tuple((f"constraint {key.name} on table {owner.name}", f"index {name}") for owner, key in relying)
         raise _relied_on(table, name, lines)
     report_lines(context, [f"drop cascades to constraint {key.name} on table {owner.name}" for owner, key in relying])
-    state = state.without_references(relying)
+    state = without_references(state, relying)
     left = state.items[table.id]
     assert isinstance(left, Table)
     return state.with_item(replace(left, keys=tuple(key for key in left.keys if key.name != name)))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from catalog.drops import without_schema
 from catalog.objects.holds import Hold
 from catalog.objects.tables import Table
 from catalog.state import CatalogState
@@ -219,7 +220,7 @@ async def discard_temporary(context: Context) -> None:
     for _ in range(RETRIES_MAX):
         await context.enter(Mode.DEFINE, "DISCARD TEMP")
         if (schema := context.temporary_schema) is not None:
-            change_catalog(context, context.state.without_schema(schema.id, cascade=True))
+            change_catalog(context, without_schema(context.state, schema.id, cascade=True))
         if context.transaction.ends_later:
             return None
         try:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from catalog.drops import InUse, without_database, without_item, without_schema
 from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.namespaces import Database, Schema
 from catalog.objects.sequences import Sequence as SequenceItem
 from catalog.objects.tables import Table
-from catalog.state import CatalogState, InUse
+from catalog.references import without_references
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl.named_objects import check_kind, find_object, in_use, refuse_missing, refuse_system_table
 from server.session_state.context import Context
+from server.session_state.signals import signal
 from server.sql.grammar.statements.objects import DropObjects, ObjectKind
 from server.sql.grammar.statements.parts import Name
 
@@ -36,7 +39,7 @@ def drop(context: Context, statement: DropObjects) -> CatalogState:
     # The foreign keys of tables that are dropped here do not prevent a drop.
     tables = [item for id in named.values() if isinstance(item := before.items[id], Table)]
     owned = [(table, key) for table in tables for key in table.foreign_keys]
-    state = state.without_references(owned)
+    state = without_references(state, owned)
     dependents = {name: len(before.dependents(id)) for name, id in named.items()}
     # Drop dependents first, so that only objects that are not named here can prevent a drop.
     for name in sorted(statement.names, key=lambda name: dependents.get(name, 0)):
@@ -59,27 +62,27 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             return state
         case Database():
             privileges.require_drop(state, context.role, found)
-            without = state.without_database(found.id, cascade=statement.cascade)
+            without = without_database(state, found.id, cascade=statement.cascade)
             if statement.force:
                 _end_sessions(context, found)
             return without
         case Schema():
             privileges.require_drop(state, context.role, found)
-            return state.without_schema(found.id, cascade=statement.cascade)
+            return without_schema(state, found.id, cascade=statement.cascade)
         case Item():
             check_kind(found, statement.kind, dropping=True)
             refuse_system_table(found)
             privileges.require_drop(state, context.role, found)
             if isinstance(found, SequenceItem) and found.is_identity:
                 raise _required(state, found)
-            return state.without_item(found.id, cascade=statement.cascade)
+            return without_item(state, found.id, cascade=statement.cascade)
 
 
 def _end_sessions(context: Context, database: Database) -> None:
     """Ends the other sessions in a database. PgError 42501 if the role may not end one of them."""
     for process_id, observe in [*context.coordinator.activity.observers.items()]:
         if process_id != context.process_id and observe().database == database.name:
-            context.signal("pg_terminate_backend", process_id)
+            signal(context, "pg_terminate_backend", process_id)
 
 
 def _required(state: CatalogState, sequence: SequenceItem) -> PgError:

@@ -10,7 +10,8 @@ from catalog.ids import ObjectId
 from catalog.objects.kinds import with_article
 from catalog.objects.namespaces import TEMPORARY, is_temporary
 from catalog.objects.tables import Table
-from catalog.state import CatalogState, key_of_columns
+from catalog.references import key_of_columns, references_to
+from catalog.state import CatalogState
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.execution.ddl.keys import NAME_BYTES, object_name
@@ -59,7 +60,7 @@ def report_not_enforced(context: Context, table: Table) -> None:
 def check_types(state: CatalogState, table: Table) -> None:
     """PgError 42804 if a foreign key of the table, or one that references it, has columns that cannot be compared."""
     state = replace(state, items={**state.items, table.id: table})
-    for owner, key in [(table, key) for key in table.foreign_keys] + state.references_to({table.id}):
+    for owner, key in [(table, key) for key in table.foreign_keys] + references_to(state, {table.id}):
         referenced = state.items[key.referenced]
         assert isinstance(referenced, Table)
         _check_comparable(owner, key, referenced)
@@ -189,6 +190,6 @@ def referenced_column_users(state: CatalogState, table: ObjectId, column: str) -
     """The foreign keys of other columns that reference this column of a table."""
     return [
         (owner, key)
-        for owner, key in state.references_to({table})
+        for owner, key in references_to(state, {table})
         if column in key.others and not (owner.id == table and column in key.columns)
     ]

@@ -36,8 +36,8 @@ MAX_LAG_DEFAULT_MS = 3 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
-    """The time at which a hold begins (None: its commit), and a holder that keeps that time readable until then."""
+class _Start:
+    """The time at which a hold starts, and a holder that keeps this time readable until then. None: its commit."""
 
     time: Timestamp | None
     holder: Holder | None
@@ -71,16 +71,19 @@ def create(context: Context, hold: EvaluatedHold) -> CatalogState:
         state = state.with_item(Hold(id, schema.id, name, on, hold.max_lag_ms))
     except NameTaken as error:
         return unless_exists(context, error, hold.statement.if_not_exists)
-    created = _created(context)
-    beginning = _with_creation(context, created, items, hold.at) if created else _over_existing(context, on, hold.at)
+    created = _created_in_block(context)
+    if created:
+        start = _start_with_creation(context, created, items, hold.at)
+    else:
+        start = _start_over_existing(context, on, hold.at)
     transaction = context.transaction
-    if transaction.beginning is not None:
-        transaction.beginning.release()
-    transaction.beginning = beginning.holder
-    if beginning.time is not None:
-        transaction.begins[id] = beginning.time
+    if transaction.history_holder is not None:
+        transaction.history_holder.release()
+    transaction.history_holder = start.holder
+    if start.time is not None:
+        transaction.history_starts[id] = start.time
         if created and not isinstance(items[0], WrittenCollection):
-            transaction.begins[items[0].id] = beginning.time
+            transaction.history_starts[items[0].id] = start.time
     return state
 
 
@@ -109,7 +112,7 @@ def _check_held(item: Item) -> None:
         raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot create hold on {item.kind} "{item.name}"', hint=hint)
 
 
-def _created(context: Context) -> frozenset[ObjectId]:
+def _created_in_block(context: Context) -> frozenset[ObjectId]:
     """Ids of the objects created by the transaction block. PgError if it changed the catalog but created nothing."""
     catalog = context.transaction.catalog
     if catalog is None:
@@ -129,18 +132,18 @@ def _one_creation() -> PgError:
     )
 
 
-def _over_existing(context: Context, on: tuple[ObjectId, ...], at: int | None) -> _Beginning:
+def _start_over_existing(context: Context, on: tuple[ObjectId, ...], at: int | None) -> _Start:
     coordinator = context.coordinator
     if at is None:
         time = coordinator.frontiers.greatest_retained(on)
     else:
         coordinator.holds.check(context.state, on, at, {})
         time = Timestamp(at)
-    return _Beginning(time, coordinator.frontiers.hold(on, time))
+    return _Start(time, coordinator.frontiers.hold(on, time))
 
 
-def _with_creation(context: Context, created: frozenset[ObjectId], items: list[Item], at: int | None) -> _Beginning:
-    """The beginning of a hold on an object created in the same transaction block.
+def _start_with_creation(context: Context, created: frozenset[ObjectId], items: list[Item], at: int | None) -> _Start:
+    """The start of a hold on an object created in the same transaction block.
 
     The object's history begins at the hold's time, by default the greatest `since` of its inputs. A table's history
     begins at the commit. PgError 22023 if AT is earlier, or if it is given for a table.
@@ -156,7 +159,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
                 detail="Its history begins when the transaction commits.",
                 hint="Leave out AT.",
             )
-        return _Beginning(None, None)
+        return _Start(None, None)
     inputs = context.state.collections(item.depends_on)
     frontiers = context.coordinator.frontiers
     if any(id not in frontiers.floors for id in inputs):
@@ -164,7 +167,7 @@ def _with_creation(context: Context, created: frozenset[ObjectId], items: list[I
     time = Timestamp(at) if at is not None else frontiers.greatest_since(inputs)
     check_final(frontiers, time)
     try:
-        return _Beginning(time, frontiers.hold(inputs, time))
+        return _Start(time, frontiers.hold(inputs, time))
     except NotReadable as error:
         raise PgError(
             SqlState.INVALID_PARAMETER_VALUE,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from catalog.drops import InUse
 from catalog.objects.catalog_object import Item
 from catalog.objects.kinds import KINDS, with_article
 from catalog.objects.namespaces import Database, Schema
 from catalog.objects.system_tables import SystemTable
 from catalog.objects.types import Domain, EnumType
-from catalog.state import CatalogState, InUse, NameTaken
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from server.session_state.context import Context
 from server.sql.grammar.statements.objects import ObjectKind

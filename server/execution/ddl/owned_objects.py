@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from catalog.acls import Acl, without_role
+from catalog.drops import InUse, without_item, without_schema
 from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.namespaces import Database, Schema
 from catalog.objects.tables import Table
+from catalog.references import without_references
 from catalog.roles import MATERIALIZE, Role
-from catalog.state import CatalogState, InUse
+from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.execution.ddl import default_privileges
@@ -84,14 +86,15 @@ def _drop_owned(context: Context, statement: DropOwned) -> CatalogState:
         _refuse_built_in(role, "drop")
         owned = sorted(_owned_here(context, state, role), key=lambda id: isinstance(state.items.get(id), UserType))
         tables = [item for id in owned if isinstance(item := state.items.get(id), Table)]
-        state = state.without_references((table, key) for table in tables for key in table.foreign_keys)
+        references = [(table, key) for table in tables for key in table.foreign_keys]
+        state = without_references(state, references)
         for id in owned:  # types after the tables
             checkpoint()
             try:
                 if id in state.items:
-                    state = state.without_item(id, cascade=statement.cascade)
+                    state = without_item(state, id, cascade=statement.cascade)
                 elif id in state.schemas:
-                    state = state.without_schema(id, cascade=statement.cascade)
+                    state = without_schema(state, id, cascade=statement.cascade)
             except InUse as error:
                 raise in_use(error) from None
         state = _without_privileges(state, role)

@@ -124,7 +124,7 @@ def create(context: Context, evaluated: EvaluatedSink) -> CatalogState:
 def _hold(context: Context, on: ObjectId, as_of: int) -> None:
     """Keeps the history of a collection at a time until the commit, after which the sink holds it. PgError 22023."""
     transaction, latest = context.transaction, context.coordinator.latest_time()
-    if transaction.catalog is not None or transaction.beginning is not None:
+    if transaction.catalog is not None or transaction.history_holder is not None:
         raise PgError(
             SqlState.INVALID_TRANSACTION_STATE,
             "CREATE SINK with AS OF must be the first statement of a transaction block that changes the catalog",
@@ -132,7 +132,7 @@ def _hold(context: Context, on: ObjectId, as_of: int) -> None:
     if as_of > latest:
         message = f"sink time {as_of} is after the latest time, which is {latest}"
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
-    transaction.beginning = hold_at(context, frozenset((on,)), as_of)
+    transaction.history_holder = hold_at(context, frozenset((on,)), as_of)
 
 
 def show_create(context: Context, sink: Sink) -> str:

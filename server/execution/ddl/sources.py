@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from catalog.drops import InUse, without_item
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
 from catalog.objects.sources import TIMESTAMPS, UPSTREAM, Source, SourceOutput, SourcePart, SourceTable, Subsource
 from catalog.roles import Privilege
 from catalog.source_definition import Envelope, Format, ForTables
-from catalog.state import CatalogState, InUse, NameTaken
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import TEXT, parse_type
 from server.authorization import privileges
@@ -281,7 +282,7 @@ def drop_subsources(context: Context, statement: DropSubsources) -> CatalogState
             raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=name.position)
         if subsource.id in state.items:  # it may be named twice
             try:
-                state = state.without_item(subsource.id, cascade=statement.cascade)
+                state = without_item(state, subsource.id, cascade=statement.cascade)
             except InUse as error:
                 raise in_use(error) from None
     return state

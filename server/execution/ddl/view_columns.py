@@ -8,6 +8,7 @@ from catalog.objects.relations import DerivedRelation, Relation
 from catalog.objects.sequences import Sequence
 from catalog.objects.sinks import Sink
 from catalog.objects.tables import Table
+from catalog.references import references_to
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
@@ -71,7 +72,7 @@ def rename_column(context: Context, statement: RenameColumn) -> CatalogState:
 
 def _with_references(state: CatalogState, renamed: Table, old: str, new: str) -> CatalogState:
     """The state in which foreign keys name a renamed column of a table."""
-    tables = {renamed.id} | {table.id for table, _ in state.references_to({renamed.id})}
+    tables = {renamed.id} | {table.id for table, _ in references_to(state, {renamed.id})}
     for id in tables:
         table = state.items[id]
         assert isinstance(table, Table)

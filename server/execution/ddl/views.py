@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from catalog.drops import InUse, without_item
 from catalog.ids import ObjectId
 from catalog.objects.catalog_object import Item
 from catalog.objects.clusters import QUICKSTART
@@ -12,7 +13,7 @@ from catalog.objects.namespaces import is_temporary
 from catalog.objects.relations import Collection, DerivedRelation
 from catalog.objects.views import MaterializedView, View
 from catalog.roles import Privilege
-from catalog.state import CatalogState, InUse, NameTaken
+from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import Notice, PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
@@ -52,7 +53,7 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
             view = replace(replaced, columns=columns, query=text, uses=uses, types=types, replacements=count)
             return _replaced_view(context, state, replaced, view)
         try:
-            state = state.without_item(replaced.id)
+            state = without_item(state, replaced.id)
         except InUse as error:
             raise in_use(error) from None
     id, state = state.new_id()

@@ -26,7 +26,7 @@ export function graph(operators, memory) {
     place.set(id, [start + x * (WIDTH + GAP_X), 8 + y * (HEIGHT + GAP_Y)]);
   }));
   const height = rows.length * (HEIGHT + GAP_Y) - GAP_Y + 16;
-  const longest = Math.max(1e-9, ...operators.map((operator) => operator.ticks_ms));
+  const longest = Math.max(1e-9, ...operators.map((operator) => operator.steps_ms));
   const edges = operators.flatMap((operator) => operator.input_ids.filter((id) => place.has(id)).map((input) => {
     const [[fromX, fromY], [toX, toY]] = [place.get(input), place.get(operator.id)];
     const [x1, y1, x2, y2] = [fromX + WIDTH / 2, fromY + HEIGHT, toX + WIDTH / 2, toY];
@@ -35,14 +35,14 @@ export function graph(operators, memory) {
   const nodes = operators.map((operator) => {
     const [x, y] = place.get(operator.id);
     const held = memory.get(operator.id);
-    const share = operator.ticks_ms / longest;
+    const share = operator.steps_ms / longest;
     return svg("g", { class: "operator" },
       svg("title", {}, operator.name),
       svg("rect", { class: "node", x, y, width: WIDTH, height: HEIGHT, rx: 6 }),
       svg("text", { x: x + 10, y: y + 20 }, clipped(operator.name.replaceAll("materialize.public.", ""), 30)),
       svg("text", { class: "soft", x: x + 10, y: y + 38 }, `${count(operator.rows_in)} rows in, ${count(operator.rows_out)} out`),
       svg("text", { class: "soft", x: x + 10, y: y + 54 },
-        `${duration(operator.ticks_ms)} in ${count(operator.ticks)} ticks${held === undefined ? "" : `, ${bytes(held)}`}`),
+        `${duration(operator.steps_ms)} in ${count(operator.steps)} steps${held === undefined ? "" : `, ${bytes(held)}`}`),
       svg("rect", { class: "track", x: x + 10, y: y + 62, width: WIDTH - 20, height: 4, rx: 2 }),
       svg("rect", { class: "heat", x: x + 10, y: y + 62, width: (WIDTH - 20) * share, height: 4, rx: 2 }));
   });

@@ -43,7 +43,7 @@ class RemoteSpark:
         """Does not connect to the server; the first session does."""
         from server.spark.connect.driver import RemoteDriver
 
-        _log.info("engine starting", remote=str(self._url))
+        _log.info("Spark starting", remote=str(self._url))
         self._driver = driver = RemoteDriver(self._url, self._functions, self._conf)
         return driver
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
 
-from catalog.spill import kept
+from catalog.spill import collected
 from catalog.updates import size_of
 from server.spark.arrow_types import from_spark, spark_schema, to_spark
 from server.spark.embedded.bridge import read_failure
@@ -66,7 +66,7 @@ class BridgePath:
             raise Disconnected(str(error)) from error
         blocks = self._blocks()
         try:
-            return kept(
+            return collected(
                 (from_spark(pa.ipc.open_stream(block, options=_READ_OPTIONS).read_all()) for block in blocks),
                 self._spill_directory,
             )

@@ -221,7 +221,7 @@ class EmbeddedSpark:
         archive_flags = archive.use() if archive else []
         if archive:
             archive.sweep()
-        _log.info("engine starting", java=str(java.executable), version=java.major, archive=bool(archive_flags))
+        _log.info("Spark starting", java=str(java.executable), version=java.major, archive=bool(archive_flags))
         self._jvm = jvm = self._launch(java, "spark-run", self._memory_mb, archive_flags)
         try:
             driver = EmbeddedDriver(
@@ -287,12 +287,14 @@ class EmbeddedSpark:
                     return
             if jvm.process.returncode == 0 and part.exists():
                 part.replace(archive.path)
-                _log.info("class archive made", path=str(archive.path), seconds=round(time.monotonic() - begun, 1))
+                _log.info(
+                    "class-data archive written", path=str(archive.path), seconds=round(time.monotonic() - begun, 1)
+                )
             else:
-                _log.warning("class archive not made", code=jvm.process.returncode, log=str(jvm.log))
+                _log.warning("class-data archive not written", code=jvm.process.returncode, log=str(jvm.log))
         except Exception as error:  # the engine runs without it
             if not stopping.is_set():
-                _log.warning("class archive not made", reason=_unavailable(error, self._log_file).message)
+                _log.warning("class-data archive not written", reason=_unavailable(error, self._log_file).message)
         finally:
             self._archive_jvm = None
             jvm.kill()

@@ -109,7 +109,7 @@ for _name, _spark in (("bool_and", "bool_and"), ("every", "bool_and"), ("bool_or
     _aggregate(_name, "bool", "bool", f"{_spark}({{0}}){{f}}")
 
 
-# A list without ORDER BY is sorted by its values, so that it is the same in a snapshot and in every tick.
+# A list without ORDER BY is sorted by its values, so that it is the same in a snapshot and in every step.
 # Not listagg: in Spark 4.3 it fails in a query with another DISTINCT aggregate.
 def _joined(args: Sequence[Expression], texts: Sequence[str]) -> str:
     return f"array_join({{a}}, {texts[1]})" if isinstance(args[1], Literal) and args[1].value is not None else ""

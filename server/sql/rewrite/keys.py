@@ -130,7 +130,7 @@ def _hashed(key: JoinKey) -> JoinKey | None:
     """Expressions that have equal bytes wherever the operands are equal; None if there are none."""
     a, b = key.left.type, key.right.type
     if {a.name, b.name} <= set(INTEGERS) or {a.name, b.name} <= {"float4", "float8"}:
-        return key  # also if the widths differ
+        return key  # even if the widths differ
     if a.name == b.name == "bpchar":
         return JoinKey(_trimmed(key.left), _trimmed(key.right))
     if "numeric" in (a.name, b.name):

@@ -52,26 +52,26 @@ y 5
 > EXPLAIN (ANALYZE, TIMING off) MATERIALIZED VIEW towns
 "Dataflow: <>, of <>towns"
 "Hydration: hydrated as of <>: 5 of 5 rows read, 5 of 5 operators done"
-"Ticks: 1"
+"Steps: 1"
 "Kept up to date:"
 "  1 Aggregate (accumulable), by (town): sum"
 "      hydration: rows 2 in, 1 out, 1 Spark statement"
-"      last tick: rows 1 in, 1 out, 1 Spark statement"
+"      last step: rows 1 in, 1 out, 1 Spark statement"
 "      arrangement of sums and counts by (town): 2 rows, <> bytes"
 "    2 Join, by (id) = (who)"
 "        hydration: rows 4 in, 2 out, 1 Spark statement"
-"        last tick: rows 1 in, 1 out, 1 Spark statement"
+"        last step: rows 1 in, 1 out, 1 Spark statement"
 "        arrangement of 3 by (id): 2 rows, <> bytes"
 "        arrangement of 4 by (who): 3 rows, <> bytes"
 "      3 Changes of <>people: id, town"
 "          hydration: rows 0 in, 2 out"
-"          last tick: rows 0 in, 0 out"
+"          last step: rows 0 in, 0 out"
 "      4 Map/Filter/Project: who, pages"
 "          hydration: rows 3 in, 2 out, 1 Spark statement"
-"          last tick: rows 1 in, 1 out, 1 Spark statement"
+"          last step: rows 1 in, 1 out, 1 Spark statement"
 "        5 Changes of <>visits: who, pages"
 "            hydration: rows 0 in, 3 out"
-"            last tick: rows 0 in, 1 out"
+"            last step: rows 0 in, 1 out"
 
 > EXPLAIN (ANALYZE, TIMING off, SUMMARY off) INSERT INTO visits SELECT who, pages + 1 FROM visits WHERE who = 1
 "        Scan <>visits"
@@ -112,14 +112,14 @@ hydrated 5 5 5 5
 > SELECT relname FROM pg_catalog.pg_class WHERE relname LIKE 'mz_dataflow%' OR relname LIKE 'mz_hydration%'
 mz_dataflow_lags
 mz_dataflow_operators
-mz_dataflow_tick_durations_histogram
+mz_dataflow_step_durations_histogram
 mz_dataflows
 mz_hydration_statuses
 
 > SELECT table_name FROM information_schema.tables WHERE table_schema = 'mz_internal' AND table_name LIKE '%dataflow%'
 mz_dataflow_lags
 mz_dataflow_operators
-mz_dataflow_tick_durations_histogram
+mz_dataflow_step_durations_histogram
 mz_dataflows
 
 ! EXPLAIN ANALYZE SUBSCRIBE (SELECT 17 * pages FROM visits)

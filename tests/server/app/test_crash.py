@@ -231,7 +231,7 @@ def test_a_materialized_view_is_maintained_after_a_crash(tmp_path: Path) -> None
 def test_a_killed_jvm_is_restarted_while_subscribers_wait(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, "--timestamp-interval", "50ms")
     try:
-        first = server.await_event("engine ready")
+        first = server.await_event("Spark ready")
         with (
             psycopg.connect(server.dsn, autocommit=True) as connection,
             psycopg.connect(server.dsn, autocommit=True) as reader,

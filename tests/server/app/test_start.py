@@ -212,7 +212,7 @@ def test_spark_is_used_when_a_later_attempt_starts_it(tmp_path: Path) -> None:
     try:
         without_spark(server, "Java ended with code 1", "spark.log")
         broken.unlink()
-        server.await_event("engine ready")
+        server.await_event("Spark ready")
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             assert connection.execute("SELECT sum(k) FROM t").fetchone() == (1,)
         assert urlopen(f"http://127.0.0.1:{server.http_port}/readyz").status == 200
@@ -349,7 +349,7 @@ def test_select_1_is_answered_while_spark_starts(tmp_path: Path) -> None:
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
         print(f"first answer after {time.monotonic() - begun:.2f} s")
-        assert '"engine ready"' not in server.log_path.read_text(), "Spark was ready before the statement"
+        assert '"Spark ready"' not in server.log_path.read_text(), "Spark was ready before the statement"
     finally:
         assert server.stop() == 0
 

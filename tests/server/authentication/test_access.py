@@ -22,14 +22,14 @@ from catalog.roles import MATERIALIZE, Role
 from catalog.state import CatalogState
 from catalog.store import Store
 from protocol.pgwire.errors import PgError
-from server.authentication.access import Access, AccessConfig, AccessError, Client, check_config
+from server.authentication.access import Access, AccessConfig, AccessError, ConnectingClient, check_config
 from server.authentication.first_password import set_first_password
 from server.authentication.rules import Method
 from server.authentication.tls import TlsFiles
 from server.authentication.verifiers import Verifier, stored_form
 from tests.server.authentication.certificates import Authority
 
-CLIENT = Client("10.0.0.1", True)
+CLIENT = ConnectingClient("10.0.0.1", True)
 KNOWN = Role(ObjectId("u1"), "known", login=True, verifier=stored_form("right"))
 STATE = (
     CatalogState({}, {}, {}, 1)

@@ -340,11 +340,11 @@ def test_system_tables_show_dataflows_and_their_arrangements(dsn: str) -> None:
         connection.execute("INSERT INTO o VALUES (1, 5), (1, 7), (2, 1)")
         assert len(rows(connection, "SELECT * FROM m")) == 2
         of_view = "FROM mz_internal.mz_{} d JOIN mz_catalog.mz_materialized_views v ON v.id = d.{} AND v.name = 'm'"
-        ((rule, hydrated, ticks, error),) = rows(
-            connection, "SELECT rule, hydrated, ticks, error " + of_view.format("dataflows", "object_id")
+        ((rule, hydrated, steps, error),) = rows(
+            connection, "SELECT rule, hydrated, steps, error " + of_view.format("dataflows", "object_id")
         )
         assert (rule, hydrated, error) == ("incremental", True, None)
-        assert ticks >= 1
+        assert steps >= 1
         kept = rows(connection, "SELECT sorted_by, rows " + of_view.format("arrangements", "dataflow_id"))
         assert sorted(kept) == [("c", 3), ("id", 2), ("name", 2), ("name, v", 3), ("name, v", 3)]
         follow(other, "(SELECT name FROM mz_catalog.mz_tables)")

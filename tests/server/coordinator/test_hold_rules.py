@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.drops import without_item
 from catalog.holds import HoldPosition, Status
 from catalog.ids import ObjectId, Timestamp
 from catalog.objects.columns import Column
@@ -51,7 +52,7 @@ class World:
     def drop(self, id: ObjectId) -> None:
         hold = self.state.items[id]
         assert isinstance(hold, Hold)
-        self.state = self.state.without_item(id)
+        self.state = without_item(self.state, id)
         self.holds.dropped(hold)
 
     def advance(self, id: ObjectId, to: int | None) -> HoldPosition:
@@ -188,7 +189,7 @@ def test_an_index_has_its_own_since() -> None:
     assert reader.collections == {I}, "the table is read by way of the index (h8)"
     world.drop(hold)
     assert frontiers.readable(T) == START, "the read keeps what it needs (h17)"
-    world.state = world.state.without_item(I)
+    world.state = without_item(world.state, I)
     frontiers.dropped(I)
     assert frontiers.readable(T) == START
     reader.release()
@@ -208,7 +209,7 @@ def test_history_on_disk_is_readable_after_a_restart() -> None:
     frontiers = Frontiers()
     frontiers.created(T, Timestamp(10), Timestamp(50_000), 5_000)
     frontiers.index_created(I, T, Timestamp(10), 2_000)
-    kept = frontiers.take_over((T, I), Timestamp(1_000))
+    kept = frontiers.hold_history((T, I), Timestamp(1_000))
     assert frontiers.since(T) == frontiers.since(I) == frontiers.readable(T) == 1_000
     kept.release()
     assert frontiers.since(T) == 50_000 - 1 - 5_000

@@ -46,12 +46,13 @@ async def started(directory: Path, clock: Clock) -> Coordinator:
     return coordinator
 
 
-async def define(coordinator: Coordinator, *items: Item, begins: Mapping[ObjectId, Timestamp] | None = None) -> None:
+async def define(coordinator: Coordinator, *items: Item, starts: Mapping[ObjectId, Timestamp] | None = None) -> None:
     before: CatalogState = coordinator.state
     after = before
     for item in items:
         after = after.with_item(item)
-    await coordinator.commit(Request(catalog=(before, replace(after, version=before.version + 1)), begins=begins or {}))
+    after = replace(after, version=before.version + 1)
+    await coordinator.commit(Request(catalog=(before, after), history_starts=starts or {}))
 
 
 def table(number: int) -> Table:

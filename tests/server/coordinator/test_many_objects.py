@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from catalog.drops import without_item
 from catalog.ids import ObjectId
 from catalog.keys import Key
 from catalog.objects.columns import Column
@@ -42,7 +43,7 @@ async def calls_of_definitions(directory: Path, tables: int) -> int:
         await commit(replace(state, items={**state.items, **made}))
         sys.setprofile(count)
         await commit(coordinator.state.with_item(_table(tables + 1)))
-        await commit(coordinator.state.without_item(_table(0).id))
+        await commit(without_item(coordinator.state, _table(0).id))
     finally:
         sys.setprofile(None)
         await coordinator.close()

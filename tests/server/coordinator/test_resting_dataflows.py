@@ -80,7 +80,7 @@ def check(db: psycopg.Connection[Any], names: list[str]) -> None:
 def test_a_commit_that_does_not_concern_a_view_costs_no_step(
     server: ServerThread, dsn: str, db: psycopg.Connection[Any]
 ) -> None:
-    steps = "SELECT v.name, d.ticks FROM mz_internal.mz_dataflows d JOIN mz_materialized_views v ON v.id = d.object_id"
+    steps = "SELECT v.name, d.steps FROM mz_internal.mz_dataflows d JOIN mz_materialized_views v ON v.id = d.object_id"
     check(db, [*VIEWS])
     before = dict(db.execute(steps).fetchall())
     for value in range(5):

@@ -35,8 +35,8 @@ def server(slow: SlowEngine, tmp_path: Path) -> Iterator[ServerThread]:
     server.stop()
 
 
-def ticks(connection: psycopg.Connection[Any], id: str) -> int:
-    (row,) = connection.execute("SELECT ticks FROM mz_internal.mz_dataflows WHERE id = %s", (id,)).fetchall()
+def steps(connection: psycopg.Connection[Any], id: str) -> int:
+    (row,) = connection.execute("SELECT steps FROM mz_internal.mz_dataflows WHERE id = %s", (id,)).fetchall()
     return int(row[0])
 
 
@@ -51,7 +51,7 @@ def test_a_lagging_dataflow_catches_up_in_few_steps(server: ServerThread, slow: 
         follow(ahead, "t")
         follow(behind, "(SELECT k, count(*) AS n, max(v) AS m FROM t WHERE 'slow' <> k::text GROUP BY k)")
         (id,) = connection.execute("SELECT id FROM mz_internal.mz_dataflows").fetchone() or ("",)
-        before = ticks(connection, id)
+        before = steps(connection, id)
         with slow.shut_gate():
             for number in range(COMMITS):
                 connection.execute("INSERT INTO t VALUES (%s, %s)", (number % 2, number))
@@ -64,7 +64,7 @@ def test_a_lagging_dataflow_catches_up_in_few_steps(server: ServerThread, slow: 
             expected[key] = new = (gone[0] + 1, max(gone[1], number)) if gone else (1, number)
             wanted = [(at, 1, key, *new), *([(at, -1, key, *gone)] if gone else [])]
             assert sorted(changes(behind, len(wanted))) == sorted(wanted)
-        assert ticks(connection, id) - before <= COMMITS // 2
+        assert steps(connection, id) - before <= COMMITS // 2
 
 
 def test_a_slow_dataflow_does_not_delay_others(server: ServerThread, slow: SlowEngine) -> None:

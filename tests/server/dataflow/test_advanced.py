@@ -10,7 +10,7 @@ import pytest
 
 from catalog.ids import Timestamp
 from server.dataflow.operators.step_cost import TooMuch
-from server.dataflow.runtime.computation import Computation, Present, Ticks, advanced
+from server.dataflow.runtime.computation import Computation, Present, StepDurations, advanced
 
 TIMES = [Timestamp(time) for time in range(100, 116)]
 
@@ -38,7 +38,7 @@ async def present() -> Any:
 async def steps_of(steps: Steps) -> list[tuple[Timestamp, object]]:
     found: list[tuple[Timestamp, object]] = []
     while left := TIMES[len(found) :]:
-        async for times, changes in advanced(cast(Computation, steps), left, present, Ticks()):
+        async for times, changes in advanced(cast(Computation, steps), left, present, StepDurations()):
             if isinstance(changes, Exception):
                 found += [(time, type(changes)) for time in times]
             else:

@@ -308,7 +308,7 @@ def test_large_runs_are_rewritten_rarely(monkeypatch: pytest.MonkeyPatch, lags: 
     merged = a.merged
 
     def counted(sorted_by: r.Sorting, runs: tuple[r.Run, ...], since: int) -> r.Run | None:
-        copied.append(sum(len(run.key_hashes) for run in runs))
+        copied.append(sum(len(run.codes) for run in runs))
         return merged(sorted_by, runs, since)
 
     monkeypatch.setattr(a, "merged", counted)

@@ -16,7 +16,7 @@ from catalog.ids import Timestamp
 from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.operators.distinct_values import DistinctValuesOperator
-from server.dataflow.operators.operator import OperatorContext, Tick, changes_schema
+from server.dataflow.operators.operator import OperatorContext, Step, changes_schema
 from server.dataflow.operators.step_cost import StepCost
 from server.dataflow.plan.lowering import delta_plan
 from server.dataflow.plan.nodes import DistinctValues, nodes_of
@@ -95,10 +95,10 @@ def test_changes_are_those_of_the_sets(history: list[list[tuple[Row, bool]]], da
                 after = subsets(rows)
                 expected.update({(*value, version, 1): 1 for value in after - before})
                 expected.update({(*value, version, -1): 1 for value in before - after})
-            tick = Tick(Timestamp(time), tuple(Timestamp(time + 1 + i) for i in range(len(taken))))
-            found = await own.step(tick, [table(node, taken)])
+            step = Step(Timestamp(time), tuple(Timestamp(time + 1 + i) for i in range(len(taken))))
+            found = await own.compute(step, [table(node, taken)])
             assert Counter(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
-            await own.commit(tick)
+            await own.commit(step)
             time += len(taken)
         storage.close()
 
@@ -107,8 +107,8 @@ def test_changes_are_those_of_the_sets(history: list[list[tuple[Row, bool]]], da
 
 async def test_a_negative_multiplicity_in_a_subset_is_an_error() -> None:
     storage = Storage()
-    tick = Tick(Timestamp(1), (Timestamp(2),))
+    step = Step(Timestamp(1), (Timestamp(2),))
     changes: Changes = [((1, 3, 3), -1), ((1, 3, None), 1)]  # the value itself stays
     with pytest.raises(updates.NegativeCount):
-        await operator(storage).step(tick, [table(distinct_values(), [changes])])
+        await operator(storage).compute(step, [table(distinct_values(), [changes])])
     storage.close()

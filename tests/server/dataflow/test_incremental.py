@@ -650,15 +650,15 @@ def _first_version(touched: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unsorted_gone(before: Callable[..., Any]) -> Callable[..., Any]:
-    async def changed(self: Any, tick: Any, number: int, codes: Any, changes: Any) -> pa.Table:
-        return await before(self, tick, number, codes, changes.slice(0, 0))
+    async def changed(self: Any, step: Any, number: int, codes: Any, changes: Any) -> pa.Table:
+        return await before(self, step, number, codes, changes.slice(0, 0))
 
     return changed
 
 
 def _nothing_gone(first: Callable[..., Any]) -> Callable[..., Any]:
-    async def changed(self: Any, of: Any, key: Any, codes: Any, changes: Any, tick: Any) -> pa.Table:
-        return await first(self, of, key, codes, changes.slice(0, 0), tick)
+    async def changed(self: Any, of: Any, key: Any, codes: Any, changes: Any, step: Any) -> pa.Table:
+        return await first(self, of, key, codes, changes.slice(0, 0), step)
 
     return changed
 
@@ -675,8 +675,8 @@ def _needed_rows(*rows: nodes.Rows) -> Planted:
 
 
 def _whatever_flips(alone: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda tick, codes, number, needed, present: alone(
-        tick, codes, number, nodes.Rows.CHANGED if isinstance(needed, nodes.DistinctRows) else needed, present
+    return lambda step, codes, number, needed, present: alone(
+        step, codes, number, nodes.Rows.CHANGED if isinstance(needed, nodes.DistinctRows) else needed, present
     )
 
 
@@ -705,29 +705,31 @@ PLANTED: list[tuple[str, Planted, str]] = [
     ("join uses the diff of one side", _text(nodes.InnerJoin, " * ", " + 0 * "), JOINED),
     ("sum ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x"),
      "SELECT k, sum(v) FROM t GROUP BY k"),
-    ("sum of one version ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x", "at_once"),
+    ("sum of one version ignores diffs", _text(nodes.AccumulableAggregate, " * x", " + 0 * x", "one_version_sql"),
      "SELECT k, sum(v) FROM t GROUP BY k"),
     ("count counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("count of one version counts NULLs", _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL", "at_once"),
+    ("count of one version counts NULLs",
+     _text(nodes.AccumulableAggregate, "IS NOT NULL", "IS NULL", "one_version_sql"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("rows before a version are not retracted", _text(nodes.AccumulableAggregate, "= 0L, 1L", "= 1L, 1L", "at_once"),
+    ("rows before a version are not retracted",
+     _text(nodes.AccumulableAggregate, "= 0L, 1L", "= 1L, 1L", "one_version_sql"),
      "SELECT k, count(v) FROM t GROUP BY k"),
-    ("hydration counts NULLs", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+    ("hydration counts NULLs", _field(nodes.AccumulableAggregate, "hydration_sql", lambda sql: nodes.Statement(
         sql.small.replace("IS NOT NULL", "IS NULL"), "")), "SELECT k, count(v) FROM t GROUP BY k"),
-    ("hydration computes max for min", _field(nodes.AccumulableAggregate, "at_first", lambda sql: nodes.Statement(
+    ("hydration computes max for min", _field(nodes.AccumulableAggregate, "hydration_sql", lambda sql: nodes.Statement(
         sql.small.replace("min(", "max("), "")), "SELECT k, min(v) FROM t GROUP BY k"),
     ("groups stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)"), "SELECT k, count(*) FROM t GROUP BY k"),
-    ("groups of one version stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)", "at_once"),
+    ("groups of one version stay", _text(nodes.AccumulableAggregate, "<> 0L)", "<> -1L)", "one_version_sql"),
      "SELECT k, count(*) FROM t GROUP BY k"),
     ("left join uses keys of one side", _code(recompute, "_all", _first_input),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
-    ("distinct values do not read their state", _code(distinct_values, "old_rows", lambda old: lambda a, codes, tick:
-        old(a, codes[:0], tick)), SUBSETS),
+    ("distinct values do not read their state", _code(distinct_values, "old_rows", lambda old: lambda a, codes, step:
+        old(a, codes[:0], step)), SUBSETS),
     ("distinct values of subsets are counted together", _code(accumulable_aggregate, "_by_member", _of_first_member),
      SUBSETS),
-    ("distinct does not read its state", _code(distinct, "old_rows", lambda old: lambda a, codes, tick: old(
-        a, codes[:0], tick)), "SELECT DISTINCT k FROM t"),
+    ("distinct does not read its state", _code(distinct, "old_rows", lambda old: lambda a, codes, step: old(
+        a, codes[:0], step)), "SELECT DISTINCT k FROM t"),
     ("left join reads changed rows only", _needed_rows(nodes.Rows.CHANGED, nodes.Rows.CHANGED),
      "SELECT t.k, u.w FROM t LEFT JOIN u ON t.k = u.k"),
     ("left join with condition reads changed rows only", _needed_rows(nodes.Rows.CHANGED, nodes.Rows.CHANGED),

@@ -24,7 +24,7 @@ from server.dataflow.arrangements.arrangement import Storage
 from server.dataflow.arrangements.shared import SharedArrangements
 from server.dataflow.operators import step_cost
 from server.dataflow.plan.lowering import delta_plan
-from server.dataflow.runtime.computation import Ticks, advanced
+from server.dataflow.runtime.computation import StepDurations, advanced
 from server.dataflow.runtime.incremental import IncrementalComputation
 from server.dataflow.runtime.restoration import Restoration
 from server.spark.engine import SparkEngine
@@ -137,7 +137,7 @@ class Following:
         """Processes all times before `upper`, as a dataflow does."""
         computation, had_state = self.computation, self.computation.has_state
         while times := computation.times(self.held.own + 1, upper):
-            async for step_times, found in advanced(computation, times, self.present, Ticks()):
+            async for step_times, found in advanced(computation, times, self.present, StepDurations()):
                 assert isinstance(found, list), found
                 for time, changes in zip(step_times, found, strict=True):
                     self.changes.append(changes)

@@ -18,7 +18,7 @@ from catalog.ids import Timestamp
 from catalog.updates import DIFF, DIFF_FIELD
 from protocol.columnar import hashing
 from server.dataflow.operators import versions
-from server.dataflow.operators.operator import VERSION_FIELD, Tick
+from server.dataflow.operators.operator import VERSION_FIELD, Step
 from server.dataflow.operators.versions import (
     Touched,
     replacements,
@@ -39,7 +39,7 @@ SCHEMA = pa.schema([("c0", pa.int64()), ("c1", pa.string()), ("c2", pa.int64())]
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> tuple[Counter[Row], list[Counter[Row]]]:
+def histories(draw: st.DrawFn) -> tuple[Counter[Row], list[Counter[Row]]]:
     """Old rows, and the changes of each version; no multiplicity is ever negative."""
     present = Counter(draw(st.lists(ROWS, max_size=12)))
     old, found = Counter(present), []
@@ -60,39 +60,39 @@ def table(rows: Sequence[tuple[Any, ...]], *more: pa.Field) -> pa.Table:
     return pa.table([pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
-class Step(NamedTuple):
+class StepTables(NamedTuple):
     """`before`: the old rows of the touched keys."""
 
-    tick: Tick
+    step: Step
     before: pa.Table
     changed: pa.Table
     touched: Sequence[Touched]
 
 
-def as_tables(old: Counter[Row], changes: list[Counter[Row]], key: tuple[int, ...]) -> Step:
+def as_tables(old: Counter[Row], changes: list[Counter[Row]], key: tuple[int, ...]) -> StepTables:
     before = table([(row, count) for row, count in old.items()], DIFF_FIELD)
     changed = table(
         [(row, version, count) for version, own in enumerate(changes, 1) for row, count in own.items()],
         VERSION_FIELD,
         DIFF_FIELD,
     )
-    tick = Tick(Timestamp(1), tuple(Timestamp(time) for time in range(2, 2 + len(changes))))
-    touched = touched_keys(tick, [key], [changed])
+    step = Step(Timestamp(1), tuple(Timestamp(time) for time in range(2, 2 + len(changes))))
+    touched = touched_keys(step, [key], [changed])
     if key:  # a step looks up the rows of touched keys only
         names = tuple(f"c{position}" for position in key)
         hashes = np.unique(hashing.key_codes(changed, names))
         before = before.filter(pa.array(np.isin(hashing.key_codes(before, names), hashes)))
-    return Step(tick, before, changed, touched)
+    return StepTables(step, before, changed, touched)
 
 
 def found(
     old: Counter[Row], changes: list[Counter[Row]], key: tuple[int, ...], top_k: TopK | None, *, at_once: bool
 ) -> Counter[Row]:
-    tick, before, changed, touched = as_tables(old, changes, key)
+    step, before, changed, touched = as_tables(old, changes, key)
     if not touched:
         return Counter()
     with mock.patch.object(versions, "PAIRS_PER_VERSION", 1 << 30 if at_once else -1):
-        rows = rows_by_version(before, changed, key, touched, tick, top_k)
+        rows = rows_by_version(before, changed, key, touched, step, top_k)
     assert rows.column_names[-2:] == [VERSION, DIFF]
     result: Counter[Row] = Counter()
     for *row, count in zip(*(column.to_pylist() for column in rows.columns), strict=True):
@@ -105,15 +105,15 @@ def found(
 @pytest.mark.parametrize("collide", [False, True])
 @pytest.mark.parametrize("top_k", [None, TopK(2, True, False, 1), TopK(2, False, True, 2)])
 @examples(30)
-@given(step=steps(), key=st.sampled_from([(0,), (0, 1), ()]))
+@given(history=histories(), key=st.sampled_from([(0,), (0, 1), ()]))
 def test_one_pass_returns_the_same_as_version_by_version(
-    step: tuple[Counter[Row], list[Counter[Row]]], key: tuple[int, ...], top_k: TopK | None, collide: bool
+    history: tuple[Counter[Row], list[Counter[Row]]], key: tuple[int, ...], top_k: TopK | None, collide: bool
 ) -> None:
     mask = np.uint64(7 << 61) if collide else np.uint64((1 << 64) - 1)
     real = hashing.key_hashes
     with mock.patch.object(hashing, "key_hashes", lambda rows, names: real(rows, names) & mask):
-        one_pass, each = (found(*step, key, top_k, at_once=at_once) for at_once in (True, False))
-        every = found(*step, key, None, at_once=False)
+        one_pass, each = (found(*history, key, top_k, at_once=at_once) for at_once in (True, False))
+        every = found(*history, key, None, at_once=False)
         if top_k is None:
             assert one_pass == each
             return
@@ -125,23 +125,23 @@ def test_one_pass_returns_the_same_as_version_by_version(
 
 @pytest.mark.parametrize("collide", [False, True])
 @examples(50)
-@given(step=steps(), key=st.sampled_from([(0,), (0, 1)]), count=st.integers(1, VERSIONS))
+@given(history=histories(), key=st.sampled_from([(0,), (0, 1)]), count=st.integers(1, VERSIONS))
 def test_kept_results_are_replaced_as_recomputed_ones(
-    step: tuple[Counter[Row], list[Counter[Row]]], key: tuple[int, ...], count: int, collide: bool
+    history: tuple[Counter[Row], list[Counter[Row]]], key: tuple[int, ...], count: int, collide: bool
 ) -> None:
     """The query is the identity, whose results are the rows."""
     mask = np.uint64(7 << 61) if collide else np.uint64((1 << 64) - 1)
-    real, (old, changes) = hashing.key_hashes, step
+    real, (old, changes) = hashing.key_hashes, history
     with mock.patch.object(hashing, "key_hashes", lambda rows, names: real(rows, names) & mask):
-        tick, before, changed, touched = as_tables(old, changes[:count], key)
+        step, before, changed, touched = as_tables(old, changes[:count], key)
         if not changed.num_rows:
             return
         sides, after = (
-            updates.expand(rows_by_version(before, changed, key, touched, tick, None, with_before=with_before))
+            updates.expand(rows_by_version(before, changed, key, touched, step, None, with_before=with_before))
             for with_before in (True, False)
         )
-        expected = signed_differences(sides, tick, changed.schema)
-        actual = replacements(after, before, key, touched, tick, changed.schema)
+        expected = signed_differences(sides, step, changed.schema)
+        actual = replacements(after, before, key, touched, step, changed.schema)
     assert counted(actual) == counted(expected)
 
 

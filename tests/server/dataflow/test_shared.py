@@ -153,7 +153,7 @@ def test_a_new_lease_holds_the_history_that_it_inserts(storage: Arranger, filled
         history = CompactedHistory(random_history(seed, TIMES))
         frontiers = history.frontiers
         shared = SharedArrangements(storage, frontiers.hold_log)
-        before, first = frontiers.take_over((id,), Timestamp(1)), lease_at(shared, 1)
+        before, first = frontiers.hold_history((id,), Timestamp(1)), lease_at(shared, 1)
         if filled:
             await first.reach(history, Timestamp(1))
         frontiers.hold((id,), 6)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from catalog.drops import without_item
 from catalog.ids import ObjectId
 from protocol.avro.container import parse_header
 from protocol.avro.encoder import EncodedColumn
@@ -161,7 +162,7 @@ async def test_a_missing_file_stalls_its_sink_and_a_dropped_sink_ends(tmp_path: 
         await coordinator.frontiers.moved.wait()
     assert sinks.running[SINK].error == f'file "{tmp_path}/f" of a sink does not exist'
     before = coordinator.state
-    after = replace(before.without_item(SINK), version=before.version + 1)
+    after = replace(without_item(before, SINK), version=before.version + 1)
     await coordinator.commit(Request(catalog=(before, after)))
     while SINK in sinks.running:
         await coordinator.frontiers.moved.wait()
@@ -355,7 +356,7 @@ async def test_a_later_change_of_the_catalog_does_not_interrupt_the_close_of_a_d
     await define(coordinator, TABLE, sink_of(tmp_path / "f"))
     await until_written(coordinator, sinks)
     before = coordinator.state
-    after = replace(before.without_item(SINK), version=before.version + 1)
+    after = replace(without_item(before, SINK), version=before.version + 1)
     await coordinator.commit(Request(catalog=(before, after)))
     await asyncio.wait_for(closing.wait(), 10)
     await define(coordinator, replace(TABLE, id=ObjectId("u12"), name="other"))
@@ -399,7 +400,7 @@ async def test_the_cleaning_up_after_a_dropped_sink_is_repeated_and_at_last_logg
     await until_written(coordinator, sinks)
     before = coordinator.state
     with capture_logs() as logs:
-        await coordinator.commit(Request(catalog=(before, before.without_item(SINK, cascade=False))))
+        await coordinator.commit(Request(catalog=(before, without_item(before, SINK, cascade=False))))
         while not succeeded.is_set() and not any(entry["event"] == "dropped sink not cleaned up" for entry in logs):
             assert not any("failed" in entry["event"] for entry in logs), logs
             await asyncio.sleep(0.01)

@@ -618,7 +618,7 @@ def test_frequent_commits_are_inserted_together_and_found_at_once(
         db.execute("INSERT INTO often VALUES (%s, %s)", (number, f"V{number}"), prepare=True)
     assert 0 < stored[0] < commits / 2  # of two indexes, with merges
     names = "SELECT id FROM mz_indexes WHERE name IN ('plain', 'computed')"
-    ((steps,),) = rows(db, f"SELECT sum(ticks)::int FROM mz_internal.mz_dataflows WHERE object_id IN ({names})")
+    ((steps,),) = rows(db, f"SELECT sum(steps)::int FROM mz_internal.mz_dataflows WHERE object_id IN ({names})")
     assert 0 < steps < commits / 2  # of two indexes
     for number in range(commits, commits + 20):
         db.execute("INSERT INTO often VALUES (%s, %s)", (number, f"V{number}"))

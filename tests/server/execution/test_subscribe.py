@@ -427,13 +427,13 @@ def test_the_chosen_time_is_held_until_the_subscription_begins(
     server: ServerThread, dsn: str, tables: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its task begins when `since` has advanced on a busy server, or is cancelled before."""
-    begun, holders = subscribe._begun, server.app.coordinator.frontiers.holders
+    started, holders = subscribe._started, server.app.coordinator.frontiers.holders
 
     async def late(*args: Any, **named: Any) -> Any:
         await asyncio.sleep(1.5)  # longer than a table keeps history
-        return await begun(*args, **named)
+        return await started(*args, **named)
 
-    monkeypatch.setattr(subscribe, "_begun", late)
+    monkeypatch.setattr(subscribe, "_started", late)
     tables.execute("INSERT INTO l VALUES (1, 1)")
     before = len(holders)
     with connect(dsn) as reader:

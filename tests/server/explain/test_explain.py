@@ -217,43 +217,43 @@ def test_analyze_of_a_materialized_view_shows_statistics_of_its_operators(db: Co
     assert lines(db, "EXPLAIN (ANALYZE, TIMING off) MATERIALIZED VIEW m") == [
         "Dataflow: <n>, of <n>m",
         "Hydration: hydrated as of <n>: 5 of 5 rows read, 6 of 6 operators done",
-        "Ticks: 1",
+        "Steps: 1",
         "Kept up to date:",
         "  1 Aggregate (accumulable), by (name): n, most",
         "      hydration: rows 6 in, 2 out, 1 Spark statement",
-        "      last tick: rows 2 in, 2 out, 1 Spark statement",
+        "      last step: rows 2 in, 2 out, 1 Spark statement",
         "      arrangement of sums and counts by (name): 4 rows, <n>",
         "      arrangement of 6 by (name), in the order of v: 4 rows, <n>",
         "    2 Join, by (c) = (id)",
         "        hydration: rows 5 in, 3 out, 1 Spark statement",
-        "        last tick: rows 1 in, 1 out, 1 Spark statement",
+        "        last step: rows 1 in, 1 out, 1 Spark statement",
         "        arrangement of 3 by (c): 4 rows, <n>",
         "        arrangement of 5 by (id): 2 rows, <n>",
         "      3 Map/Filter/Project: c, v",
         "          hydration: rows 3 in, 3 out, 1 Spark statement",
-        "          last tick: rows 2 in, 1 out, 1 Spark statement",
+        "          last step: rows 2 in, 1 out, 1 Spark statement",
         "        4 Changes of <n>o: c, v",
         "            hydration: rows 0 in, 3 out",
-        "            last tick: rows 0 in, 2 out",
+        "            last step: rows 0 in, 2 out",
         "      5 Changes of <n>c: id, name",
         "          hydration: rows 0 in, 2 out",
-        "          last tick: rows 0 in, 0 out",
+        "          last step: rows 0 in, 0 out",
         "    6 Distinct: name, v",
         "        hydration: rows 3 in, 3 out",
-        "        last tick: rows 1 in, 1 out",
+        "        last step: rows 1 in, 1 out",
         "        arrangement of multiplicities by (name, v): 4 rows, <n>",
         "      as 2",
     ]
     db.execute("CREATE MATERIALIZED VIEW other AS SELECT o.v, c.name FROM o JOIN c ON o.c = c.id")
     db.execute("SELECT * FROM other")
     timed = lines(db, "EXPLAIN ANALYZE MATERIALIZED VIEW m")
-    assert timed[2] == "Ticks: 1, last <n> ms, mean <n> ms, most <n> ms"
+    assert timed[2] == "Steps: 1, last <n> ms, mean <n> ms, most <n> ms"
     assert timed[5] == "      hydration: rows 6 in, 2 out, <n> ms, 1 Spark statement of <n> ms"
     assert "        arrangement of 5 by (id): 2 rows, <n>, shared with <n>other" in timed
     shown = document(db, "EXPLAIN (ANALYZE, FORMAT json) MATERIALIZED VIEW m")
     join = shown["Kept up to date"]["Plans"][0]
-    assert join["Last Tick"]["Rows In"] == 1
-    assert join["All Ticks"]["Time"] >= join["Last Tick"]["Spark Time"] > 0
+    assert join["Last Step"]["Rows In"] == 1
+    assert join["All Steps"]["Time"] >= join["Last Step"]["Spark Time"] > 0
     assert join["Arrangements"][1]["Rows"] == 2
     assert [name.rpartition(".")[2] for name in join["Arrangements"][1]["Shared With"]] == ["other"]
     # For a query without a dataflow, the plan shows the arrangements that it would share.

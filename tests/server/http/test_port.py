@@ -219,7 +219,7 @@ def test_the_server_is_ready_when_spark_is(tmp_path: Path) -> None:
         status, _, text = ask(server.http_port, "/readyz")
         assert (status, "Spark is starting" in text) == (503, True)
         assert scrape(server.http_port)["tidewire_spark_ready", ()] == 0
-        server.await_event("engine ready")
+        server.await_event("Spark ready")
         assert ask(server.http_port, "/readyz")[::2] == (200, "ready\n")
         samples = scrape(server.http_port)
         assert samples["tidewire_spark_ready", ()] == 1

@@ -19,6 +19,7 @@ import fastavro
 import pytest
 
 from catalog import source_state
+from catalog.drops import without_item
 from catalog.ids import ObjectId
 from catalog.objects.sources import Subsource
 from catalog.store import FILE
@@ -190,7 +191,7 @@ async def test_a_dropped_source_is_no_longer_read(tmp_path: Path) -> None:
     sources.start()
     await until(coordinator, lambda: sources.running[AUCTION].rows > 0)
     before = coordinator.state
-    after = replace(before.without_item(AUCTION), version=before.version + 1)
+    after = replace(without_item(before, AUCTION), version=before.version + 1)
     assert {ORGANIZATIONS, BIDS}.isdisjoint(after.items)
     await coordinator.commit(Request(catalog=(before, after)))
     await until(coordinator, lambda: AUCTION not in sources.running)

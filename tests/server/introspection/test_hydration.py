@@ -93,7 +93,7 @@ def test_the_progress_of_a_hydration_is_visible(
         db.execute(VIEW)
         until(lambda: one(db, STATUS)[4] == 2)  # both inputs are read, the join waits for Spark
         assert one(db, STATUS) == ("running", False, 5, 5, 2, 5)
-        assert one(db, "SELECT hydrated, ticks FROM mz_internal.mz_dataflows") == (False, 0)
+        assert one(db, "SELECT hydrated, steps FROM mz_internal.mz_dataflows") == (False, 0)
         assert scrape(server.http_port)["tidewire_hydrations_running", ()] == 1
         between = until(
             lambda: [e for e in logged("hydration in progress") if (e["operators"], e["rows"]) == ("2/5", "5/5")]
@@ -145,17 +145,17 @@ def test_failed_and_canceled_hydrations_are_reported(gate: Gate, server: ServerT
 def test_statistics_of_operators(server: ServerThread, db: Connection) -> None:
     db.execute(VIEW)
     db.execute("SELECT * FROM m")
-    before = one(db, "SELECT ticks FROM mz_internal.mz_dataflows")[0]
+    before = one(db, "SELECT steps FROM mz_internal.mz_dataflows")[0]
     db.execute("INSERT INTO o VALUES (1, 9), (2, 0)")
     assert sorted(db.execute("SELECT * FROM m").fetchall()) == [("a", 3, 9), ("b", 2, 1)]
-    ticks, last, mean, most, total = one(
-        db, "SELECT ticks, last_tick_ms, mean_tick_ms, max_tick_ms, ticks_ms FROM mz_internal.mz_dataflows"
+    steps, last, mean, most, total = one(
+        db, "SELECT steps, last_step_ms, mean_step_ms, max_step_ms, steps_ms FROM mz_internal.mz_dataflows"
     )
-    assert ticks == before + 1
+    assert steps == before + 1
     assert 0 < last <= most <= total
-    assert mean == pytest.approx(total / ticks)
+    assert mean == pytest.approx(total / steps)
     found = db.execute(
-        "SELECT o.id, o.name, o.input_ids, o.hydration_rows, o.ticks, o.last_rows_in, o.last_rows_out, o.statements "
+        "SELECT o.id, o.name, o.input_ids, o.hydration_rows, o.steps, o.last_rows_in, o.last_rows_out, o.statements "
         "FROM mz_internal.mz_dataflow_operators o JOIN mz_internal.mz_dataflows d ON d.id = o.dataflow_id "
         "JOIN mz_catalog.mz_materialized_views v ON v.id = d.object_id AND v.name = 'm' ORDER BY o.id"
     ).fetchall()
@@ -168,16 +168,16 @@ def test_statistics_of_operators(server: ServerThread, db: Connection) -> None:
         "Distinct",
     ]
     assert [row[3] for row in found] == [2, 3, 3, 2, 3]
-    assert {row[4] for row in found} == {ticks}
+    assert {row[4] for row in found} == {steps}
     assert [row[5:7] for row in found] == [(4, 4), (2, 2), (0, 2), (0, 0), (2, 2)]
-    assert [row[7] for row in found] == [1 + ticks, 1 + ticks, 0, 0, 0]
-    times = "SELECT hydration_ms, last_tick_ms, ticks_ms, spark_ms FROM mz_internal.mz_dataflow_operators WHERE id = 1"
+    assert [row[7] for row in found] == [1 + steps, 1 + steps, 0, 0, 0]
+    times = "SELECT hydration_ms, last_step_ms, steps_ms, spark_ms FROM mz_internal.mz_dataflow_operators WHERE id = 1"
     hydrated, last, total, spark = one(db, times)
     assert 0 < last <= total
     assert 0 < spark <= hydrated + total
-    (counted,) = one(db, "SELECT sum(count) FROM mz_internal.mz_dataflow_tick_durations_histogram")
-    assert counted == ticks
-    assert scrape(server.http_port)["tidewire_tick_seconds_count", ()] == ticks
+    (counted,) = one(db, "SELECT sum(count) FROM mz_internal.mz_dataflow_step_durations_histogram")
+    assert counted == steps
+    assert scrape(server.http_port)["tidewire_step_seconds_count", ()] == steps
     kept = db.execute(
         "SELECT a.sorted_by, a.rows, o.name LIKE 'Join%' FROM mz_internal.mz_arrangements a "
         "JOIN mz_internal.mz_dataflow_operators o ON o.dataflow_id = a.dataflow_id AND o.id = a.operator_id "
@@ -213,7 +213,7 @@ def test_a_recomputed_dataflow_has_progress_and_no_operators(db: Connection) -> 
 
 
 def test_a_failed_step_is_not_counted(db: Connection) -> None:
-    operators = "SELECT ticks, last_rows_out, rows_out FROM mz_internal.mz_dataflow_operators WHERE id = 2"
+    operators = "SELECT steps, last_rows_out, rows_out FROM mz_internal.mz_dataflow_operators WHERE id = 2"
     db.execute("CREATE MATERIALIZED VIEW fails AS SELECT c, 10 / v AS q FROM o")
     db.execute("SELECT * FROM fails")
     db.execute("INSERT INTO o VALUES (3, 0), (3, 1)")

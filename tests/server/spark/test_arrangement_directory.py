@@ -74,7 +74,7 @@ def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: 
         spark.kill()
         spark.start()  # statements are refused until the engine's next attempt to connect
         return
-    driver = int(server.await_event("engine ready")["pid"])
+    driver = int(server.await_event("Spark ready")["pid"])
     if engine_name == "embedded":
         os.kill(driver, signal.SIGKILL)
         return

@@ -130,7 +130,7 @@ def test_a_typical_session(served: ServerProcess) -> None:
 
 @pytest.mark.cluster("local-cluster")
 def test_a_subscriber_receives_all_updates_although_executors_are_killed(served: ServerProcess) -> None:
-    driver = int(served.await_event("engine ready")["pid"])
+    driver = int(served.await_event("Spark ready")["pid"])
     with connect(served.dsn) as connection:
         connection.execute("CREATE TABLE t (k int, v int)")
         follower = Follower(served.dsn, "SUBSCRIBE (SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k)")

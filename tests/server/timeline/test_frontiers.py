@@ -201,13 +201,13 @@ def test_an_index_on_a_view_keeps_the_log_of_its_inputs() -> None:
     assert (made.since(INDEX), made.upper(INDEX)) == (2_000, 2_000)
     assert (made.readable(T), made.log_start(T), made.log_start(V)) == (8_999, 2_000, 8_999)
     assert made.since_at(INDEX, 10_000) == 8_999, "where it is to begin"
-    holder = made.take_over([INDEX], Timestamp(3_000))
+    holder = made.hold_history([INDEX], Timestamp(3_000))
     assert made.since_at(INDEX, 10_000) == 3_000
     made.index_reached(INDEX, Timestamp(10_000))
     assert (made.since(INDEX), made.log_start(T)) == (3_000, 3_000)
     made.compacted(T, Timestamp(2_500))
     with pytest.raises(NotReadable):
-        made.take_over([INDEX], Timestamp(2_400))
+        made.hold_history([INDEX], Timestamp(2_400))
     holder.release()
     assert (made.since(INDEX), made.log_start(T)) == (8_999, 8_999)
     made.dropped(INDEX)

@@ -24,7 +24,7 @@ def printed(before: Reading | None, now: Reading) -> str:
     return console.file.getvalue()
 
 
-def reading(taken_s: float, ticks: int, **tables: list[dict[str, object]]) -> Reading:
+def reading(taken_s: float, steps: int, **tables: list[dict[str, object]]) -> Reading:
     names = (
         "arrangements",
         "holds",
@@ -39,8 +39,8 @@ def reading(taken_s: float, ticks: int, **tables: list[dict[str, object]]) -> Re
     dataflow = {
         "id": "d1",
         "object_id": "u2",
-        "ticks": ticks,
-        "mean_tick_ms": 3.2,
+        "steps": steps,
+        "mean_step_ms": 3.2,
         "error": None,
         "write_frontier": 5_000,
     }

@@ -46,7 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing fits into memory, and a partition has only a few rows."""
     monkeypatch.setattr(spill, "MEMORY_BYTES_MAX", 0)
     monkeypatch.setattr(spill, "PARTITION_BYTES", 200)
-    monkeypatch.setattr(spill, "PIECE_BYTES", 300)
+    monkeypatch.setattr(spill, "SLICE_BYTES", 300)
     return
 
 
@@ -180,7 +180,7 @@ async def test_a_cancelled_snapshot_is_an_error_and_not_empty() -> None:
     assert snapshot_stream._task is not None
     snapshot_stream._task.cancel()  # before its first step
     with pytest.raises(PgError, match="the subscription was closed"):
-        await snapshot_stream.begun()
+        await snapshot_stream.started()
     assert not snapshot_stream.finished
     assert released
 

@@ -1,4 +1,4 @@
-"""Subscriptions that have not begun: the first progress is there at once, and waiting for the rest is bounded."""
+"""Subscriptions that have not started: the first progress is there at once, and waiting for the rest is bounded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from catalog.ids import Timestamp
 from protocol.pgwire.errors import PgError, SqlState
 from server.dataflow.stream.feed import Entry, Feed
 from server.dataflow.stream.snapshot_stream import SnapshotStream
-from server.dataflow.stream.subscription import Bounds, ComingSubscription, Message, Progress, Subscription
+from server.dataflow.stream.subscription import Bounds, Message, PendingSubscription, Progress, Subscription
 
 SNAPSHOT = updates.with_diff(pa.table({"c0": [1]}), 1)
 
 
-async def begun(feed: Feed, computed: asyncio.Event) -> Subscription:
+async def started(feed: Feed, computed: asyncio.Event) -> Subscription:
     await computed.wait()
 
     async def entries() -> AsyncGenerator[Entry]:
@@ -28,13 +28,13 @@ async def begun(feed: Feed, computed: asyncio.Event) -> Subscription:
 
     snapshot_stream = SnapshotStream(entries(), lambda: None)
     snapshot_stream.start()
-    await snapshot_stream.begun()
+    await snapshot_stream.started()
     bounds = Bounds(None, snapshot=True, progress=True)
     return Subscription(feed, feed.join(), snapshot_stream, Timestamp(5), bounds, 1 << 30)
 
 
-def coming_from(beginning: Coroutine[Any, Any, Subscription]) -> ComingSubscription:
-    return ComingSubscription(asyncio.create_task(beginning), 5, progress=True)
+def pending_from(starting: Coroutine[Any, Any, Subscription]) -> PendingSubscription:
+    return PendingSubscription(asyncio.create_task(starting), 5, progress=True)
 
 
 async def rest(stream: Subscription) -> list[Progress | int]:
@@ -48,8 +48,8 @@ async def rest(stream: Subscription) -> list[Progress | int]:
 async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None:
     computed = asyncio.Event()
     computed.set()
-    coming = coming_from(begun(Feed(Timestamp(6), tmp_path), computed))
-    stream = await coming.begun_within(60)
+    pending = pending_from(started(Feed(Timestamp(6), tmp_path), computed))
+    stream = await pending.started_within(60)
     assert isinstance(stream, Subscription)
     assert await rest(stream) == [Progress(5), 5, Progress(6)]
     stream.close()
@@ -57,13 +57,13 @@ async def test_a_computed_query_begins_with_its_progress(tmp_path: Path) -> None
 
 async def test_waiting_for_the_computation_is_bounded(tmp_path: Path) -> None:
     computed = asyncio.Event()
-    coming = coming_from(begun(Feed(Timestamp(6), tmp_path), computed))
-    assert await coming.begun_within(0.01) is coming
-    assert coming.ready() == [Progress(5)]
-    assert coming.ready() == []
+    pending = pending_from(started(Feed(Timestamp(6), tmp_path), computed))
+    assert await pending.started_within(0.01) is pending
+    assert pending.ready() == [Progress(5)]
+    assert pending.ready() == []
     computed.set()
-    assert await coming.next() == []
-    stream = coming.begun
+    assert await pending.next() == []
+    stream = pending.started
     assert stream is not None
     assert await rest(stream) == [5, Progress(6)]
     stream.close()
@@ -74,7 +74,7 @@ async def test_an_error_of_the_computation_is_raised() -> None:
         raise PgError(SqlState.DIVISION_BY_ZERO, "division by zero")
 
     with pytest.raises(PgError, match="division by zero"):
-        await coming_from(failing()).begun_within(60)
+        await pending_from(failing()).started_within(60)
 
 
 async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> None:
@@ -82,11 +82,11 @@ async def test_cancelling_the_wait_cancels_the_computation(tmp_path: Path) -> No
 
     async def waiting() -> Subscription:
         try:
-            return await begun(Feed(Timestamp(6), tmp_path), asyncio.Event())
+            return await started(Feed(Timestamp(6), tmp_path), asyncio.Event())
         finally:
             cancelled.set()
 
-    wait = asyncio.create_task(coming_from(waiting()).begun_within(60))
+    wait = asyncio.create_task(pending_from(waiting()).started_within(60))
     await asyncio.sleep(0.01)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The tick of a dataflow that recomputes an aggregate over a small table, compared with an empty Spark job."""
+"""The step of a dataflow that recomputes an aggregate over a small table, compared with an empty Spark job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def measure() -> list[Line]:
         await engine.start()
         try:
             await engine.warm_up()
-            ticks, floors = [], []
+            steps, floors = [], []
             last: pa.Table | None = None
             for number in range(ROUNDS):
                 rows = pa.table({"c0": [(n + number) % 10 for n in range(ROWS)], "c1": list(range(ROWS))}).cast(
@@ -48,17 +48,17 @@ async def measure() -> list[Line]:
                 if last is not None:
                     updates.difference(result, last)
                 last = result
-                ticks.append(time.perf_counter() - begun)
+                steps.append(time.perf_counter() - begun)
                 begun = time.perf_counter()
                 await engine.run("SELECT id FROM range(0, 1, 1, 1)", {})
                 floors.append(time.perf_counter() - begun)
         finally:
             await engine.close()
-    ratio = statistics.median(a / b for a, b in zip(ticks, floors, strict=True))
+    ratio = statistics.median(a / b for a, b in zip(steps, floors, strict=True))
     return [
         Line(
-            f"tick: aggregate over {ROWS:,} rows / empty job",
-            f"{statistics.median(ticks) * 1e3:.1f} ms",
+            f"step: aggregate over {ROWS:,} rows / empty job",
+            f"{statistics.median(steps) * 1e3:.1f} ms",
             f"{statistics.median(floors) * 1e3:.1f} ms",
             f"{ratio:.2f} x",
             "at most 3 x an empty Spark job",
