@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from protocol.pgwire.errors import PgError, SqlState
@@ -27,6 +28,7 @@ from server.workers.pool import WorkerPool
 WORKERS_MAX = 4
 LOOP_MESSAGES, LOOP_BYTES = 1_024, 16 * 1024  # at most these are decoded on the event loop
 PROCESS_BYTES = 256 * 1024  # at least these are decoded by a worker, if that holds the lock
+LARGE_BYTES = 1024 * 1024  # of a message of CDCv2; the messages of sinks have half of it
 MEMORY_BYTES = 1 << 30  # of a worker, for one request
 ANSWERS_BYTES_MAX = 512 * 1024 * 1024  # for the messages of one call
 REFUSED_MAX = 16  # messages of one call with which workers fail
@@ -104,6 +106,11 @@ class DecoderPool:
     async def close(self) -> None:
         """Ends the workers. No call of `decode` may be running."""
         await self._pool.close()
+
+
+def has_large_message(data: pa.BinaryArray) -> bool:
+    """Whether a decoder that holds the interpreter lock while it parses one message may delay others in a thread."""
+    return (pc.max(pc.binary_length(data)).as_py() or 0) > LARGE_BYTES
 
 
 def _refused(decoder: MessageDecoder[Found], message: pa.BinaryArray, error: PgError) -> Found:

@@ -288,3 +288,19 @@ def test_lines_of_json(own_server: ServerProcess, sql: psycopg.Connection[Any], 
         sql.execute(f"CREATE SOURCE s FROM FILE '{file}' {POLL} FORMAT JSON".encode())
         until(lambda: is_judged(sql), 120)
         drop(sql)
+
+
+def test_lines_with_a_million_counts(own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path) -> None:
+    """Arrow refuses the last count, so that Python parses all of them."""
+    counts = ",".join(f'{{"time": {n}, "count": 1}}' for n in range(1_000_000))
+    line = f'{{"com.materialize.cdc.progress": {{"lower": [0], "upper": [9], "counts": [{counts}, {{}}]}}}}\n'
+    file = tmp_path / "hostile.json"
+    file.write_text(line * 4)
+    with bounded(own_server):
+        create = f"CREATE SOURCE s (n int8) FROM FILE '{file}' {POLL} FORMAT JSON ENVELOPE MATERIALIZE"
+        sql.execute(create.encode())
+        statistics = "SELECT invalid_messages, last_invalid_message FROM mz_internal.mz_source_statistics"
+        until(lambda: sql.execute(statistics.encode()).fetchall()[0][0] == 4, 240)
+        (_, last) = sql.execute(statistics.encode()).fetchone() or (0, "")
+        assert last.startswith(f'file "{file}" after byte ')
+        drop(sql)

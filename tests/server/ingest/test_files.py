@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,12 @@ async def test_a_worker_reads_parquet_until_everything_is_read(tmp_path: Path, m
 
 def reading() -> set[int]:
     """The processes that read files for this one."""
-    return {child.pid for child in psutil.Process().children() if any("reader_service" in w for w in child.cmdline())}
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends
+            if any("reader_service" in word for word in child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 @pytest.mark.parametrize(
