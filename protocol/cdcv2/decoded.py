@@ -24,18 +24,18 @@ class Decoded:
     failed: NDArray[np.bool_]
     reason: Callable[[int], str]
 
+    @classmethod
+    def joined(cls, parts: Sequence[Decoded]) -> Decoded:
+        """Returns the decoded messages of consecutive parts as one."""
+        starts = np.cumsum([0, *(len(part.failed) for part in parts)])
 
-def joined(parts: Sequence[Decoded]) -> Decoded:
-    """Returns the decoded messages of consecutive parts as one."""
-    starts = np.cumsum([0, *(len(part.failed) for part in parts)])
+        def reason(row: int) -> str:
+            at = int(np.searchsorted(starts, row, "right")) - 1
+            return parts[at].reason(row - int(starts[at]))
 
-    def reason(row: int) -> str:
-        at = int(np.searchsorted(starts, row, "right")) - 1
-        return parts[at].reason(row - int(starts[at]))
-
-    return Decoded(
-        pa.concat_tables([part.updates for part in parts]),
-        [statement for part in parts for statement in part.statements],
-        np.concatenate([part.failed for part in parts]),
-        reason,
-    )
+        return cls(
+            pa.concat_tables([part.updates for part in parts]),
+            [statement for part in parts for statement in part.statements],
+            np.concatenate([part.failed for part in parts]),
+            reason,
+        )

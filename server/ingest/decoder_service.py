@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -28,6 +29,11 @@ class Outcome(Protocol):
         """Why a message could not be decoded, by its row."""
         ...
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The results of consecutive parts of the messages as one."""
+        ...
+
 
 Found = TypeVar("Found", bound=Outcome, covariant=True)
 
@@ -38,6 +44,17 @@ class MessageDecoder(Protocol[Found]):
     def decode(self, data: pa.BinaryArray) -> Found:
         """May run in a thread or in another process."""
         ...
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """The reasons why messages failed, by their rows, which are ascending."""
+
+    rows: NDArray[np.intp]
+    texts: pa.StringArray
+
+    def __call__(self, row: int) -> str:
+        return str(self.texts[int(np.searchsorted(self.rows, row))])
 
 
 _SCHEMA = pa.schema([pa.field("data", pa.binary())])
@@ -56,11 +73,14 @@ def loaded(answer: bytes) -> Any:
 
 
 def serve(request: bytes, call: Call) -> bytes:
-    """The pickled result of `decode`, without its `reason`."""
+    """The pickled result of `decode`. Its `reason` is one of `Reasons`."""
     decoder: MessageDecoder[Any]
     decoder, batch = pickle.loads(request)
     (data,) = pa.ipc.read_record_batch(batch, _SCHEMA).columns
-    return pickle.dumps(replace(decoder.decode(data), reason=None))
+    found: Outcome = decoder.decode(data)
+    rows = np.flatnonzero(found.failed)
+    texts = pa.array([found.reason(row) for row in rows.tolist()], pa.string())
+    return pickle.dumps(replace(found, reason=Reasons(rows, texts)))
 
 
 def service() -> Callable[[bytes, Call], bytes]:

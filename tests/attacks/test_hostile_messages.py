@@ -1,15 +1,19 @@
-"""Files of sources whose schemas, lengths, counts and nesting are the attacker's choice: Avro, CDCv2 and JSON."""
+"""Files of sources whose schemas, lengths, counts and nesting are the attacker's choice: Avro, CDCv2, JSON, Parquet."""
 
 from __future__ import annotations
 
 import json
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from protocol.avro.container import encoded_header
@@ -198,6 +202,48 @@ def test_blocks_of_avro(own_server: ServerProcess, sql: psycopg.Connection[Any],
         drop(sql)
 
 
+def many_equal_texts() -> pa.Table:
+    """A dictionary with one text of a megabyte, and a million rows that refer to it."""
+    indices = pa.array(np.zeros(1_000_000, np.int32))
+    return pa.table({"t": pa.DictionaryArray.from_arrays(indices, ["x" * MIB])})
+
+
+def long_text() -> pa.Table:
+    return pa.table({"t": ["x" * (300 * MIB)]})
+
+
+@pytest.mark.parametrize("rows", [many_equal_texts, long_text])
+def test_pages_of_parquet(
+    own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path, rows: Callable[[], pa.Table]
+) -> None:
+    """Files of a few kilobytes with rows of many gigabytes."""
+    file = tmp_path / "hostile.parquet"
+    is_dictionary = rows is many_equal_texts
+    pq.write_table(rows(), file, compression="zstd", use_dictionary=is_dictionary, store_schema=False)
+    assert file.stat().st_size < MIB
+    with bounded(own_server):
+        sql.execute(f"CREATE SOURCE s FROM FILE '{file}' {POLL} FORMAT PARQUET".encode())
+        until(lambda: status(sql)[0] == "failed", 120)
+        assert status(sql)[1] == f'could not read file "{file}": out of memory'
+        drop(sql)
+
+
+@pytest.mark.parametrize("size", [8, 1_000_000])
+def test_metadata_of_parquet(
+    own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path, size: int
+) -> None:
+    """A list of 2^31 - 1 columns, and what follows it."""
+    metadata = b"\x15\x02\x19\xfc" + b"\xff\xff\xff\xff\x07" + b"\x48\x01x\x00" * (size // 4)
+    file = tmp_path / "hostile.parquet"
+    file.write_bytes(b"PAR1" + metadata + struct.pack("<i", len(metadata)) + b"PAR1")
+    with bounded(own_server):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="deserialize thrift"):
+            sql.execute(f"CREATE SOURCE s FROM FILE '{file}' {POLL} FORMAT PARQUET".encode())
+        sql.execute(f"CREATE SOURCE s (t text) FROM FILE '{file}' {POLL} FORMAT PARQUET".encode())
+        until(lambda: status(sql)[0] in ("failed", "stalled"))
+        drop(sql)
+
+
 def line(data: str, time: str = "5", diff: str = "1") -> str:
     return f'{{"array": [{{"data": {data}, "time": {time}, "diff": {diff}}}]}}'
 
@@ -241,4 +287,20 @@ def test_lines_of_json(own_server: ServerProcess, sql: psycopg.Connection[Any], 
         drop(sql)
         sql.execute(f"CREATE SOURCE s FROM FILE '{file}' {POLL} FORMAT JSON".encode())
         until(lambda: is_judged(sql), 120)
+        drop(sql)
+
+
+def test_lines_with_a_million_counts(own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path) -> None:
+    """Arrow refuses the last count, so that Python parses all of them."""
+    counts = ",".join(f'{{"time": {n}, "count": 1}}' for n in range(1_000_000))
+    line = f'{{"com.materialize.cdc.progress": {{"lower": [0], "upper": [9], "counts": [{counts}, {{}}]}}}}\n'
+    file = tmp_path / "hostile.json"
+    file.write_text(line * 4)
+    with bounded(own_server):
+        create = f"CREATE SOURCE s (n int8) FROM FILE '{file}' {POLL} FORMAT JSON ENVELOPE MATERIALIZE"
+        sql.execute(create.encode())
+        statistics = "SELECT invalid_messages, last_invalid_message FROM mz_internal.mz_source_statistics"
+        until(lambda: sql.execute(statistics.encode()).fetchall()[0][0] == 4, 240)
+        (_, last) = sql.execute(statistics.encode()).fetchone() or (0, "")
+        assert last.startswith(f'file "{file}" after byte ')
         drop(sql)

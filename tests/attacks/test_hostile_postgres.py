@@ -330,11 +330,17 @@ async def test_rows_of_a_snapshot_that_cannot_be_used(
     ("lie", "reason"),
     [
         (lambda say: None, 'does not send the rows of table "public.t"'),
-        (lambda say: say(error("x" * (10 * MIB), "57P01") + message(b"Z", b"I")), "xxx..."),
+        (lambda say: say(error("x" * (MIB // 2), "57P01") + message(b"Z", b"I")), "xxx..."),
+        (
+            lambda say: say(error("x" * (64 * MIB), "57P01") + message(b"Z", b"I")),
+            "more than 1048576 without being data",
+        ),
+        (lambda say: say(message(b"N", b"x" * (64 * MIB))), "more than 1048576 without being data"),
+        (lambda say: say(b"d" + struct.pack(">i", -5) * 1_000), "a length of less than 4 bytes"),
         (lambda say: say(random.Random(2).randbytes(10_000)), ""),
         (lambda say: say(copied(b"1\tx\n") + message(b"Z", b"I")), ""),
     ],
-    ids=["silence", "an error", "random bytes", "ready"],
+    ids=["silence", "an error", "a long error", "a long notice", "a negative length", "random bytes", "ready"],
 )
 async def test_a_snapshot_that_is_interrupted(
     through: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[Say], None], reason: str

@@ -10,7 +10,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from protocol.avro.varints import varint_bytes
 from tests.attacks.clients import resident_bytes, watched
+from tests.attacks.test_hostile_messages import bounded
 from tests.attacks.test_sources import sql, status  # noqa: F401
 from tests.fix_server import ServerProcess
 from tests.kafka.mock_cluster import MockCluster
@@ -95,6 +97,25 @@ def test_messages_with_many_enormous_schemas(
         until(lambda: committed(client) == count + 1)
     assert resident_bytes(own_server.process.pid) - before < 300 * MIB
     assert status(client)[0] == "running"
+
+
+def test_messages_with_which_workers_fail(
+    client: psycopg.Connection[Any], kafka: MockCluster, registry: Registry, own_server: ServerProcess
+) -> None:
+    """Each item has a byte, and a name of 4,000 characters when it is decoded. The other messages are decoded."""
+    item = {"type": "record", "name": "i", "fields": [{"name": "x" * 4_000, "type": "boolean"}]}
+    id = registry.register("t-value", record(("a", {"type": "array", "items": item}), ("b", "bytes")))
+    client.execute(CREATE)
+    rest = b"\0" + varint_bytes(300_000) + bytes(300_000)
+    few, many = (varint_bytes(count) + bytes(count) + rest for count in (1, 20_000))
+    with bounded(own_server):
+        kafka.produce("t", [Record(None, framed(id, value)) for value in (few, many, few)])
+        until(lambda: committed(client) == 2, 120)
+    statistics = "SELECT invalid_messages, last_invalid_message FROM mz_internal.mz_source_statistics"
+    place, reason = f'Topic "t", partition 0, offset 1, schema id {id}', "message of 320012 bytes could not be decoded"
+    assert client.execute(statistics.encode()).fetchall() == [(1, f"{place}: Decode error: {reason}: out of memory")]
+    kafka.produce("t", [Record(None, framed(id, bytes(2)))])
+    until(lambda: committed(client) == 3)
 
 
 def test_messages_that_are_slow_to_decode(

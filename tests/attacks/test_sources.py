@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -239,6 +240,15 @@ def _nested(client: socket.socket) -> None:
     client.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n" + b"[" * 1_000_000)
 
 
+def _compressed(client: socket.socket) -> None:
+    client.recv(10_000)
+    client.sendall(HEAD + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n")
+    packer = zlib.compressobj(9, wbits=31)
+    while True:
+        part = packer.compress(b" " * (64 * MIB))
+        client.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+
+
 def _headers(client: socket.socket) -> None:
     client.recv(10_000)
     client.sendall(b"HTTP/1.1 200 OK\r\n")
@@ -246,7 +256,7 @@ def _headers(client: socket.socket) -> None:
         client.sendall(b"X-A: " + b"a" * 1_000 + b"\r\n")
 
 
-@pytest.mark.parametrize("serve", [_slow, _endless, _large, _nested, _headers])
+@pytest.mark.parametrize("serve", [_slow, _endless, _large, _nested, _compressed, _headers])
 def test_a_schema_registry(
     serve: Callable[[socket.socket], None], own_server: ServerProcess, sql: psycopg.Connection
 ) -> None:
@@ -262,6 +272,29 @@ def test_a_schema_registry(
                 sql.execute(create.encode())
         assert time.monotonic() - begun < 15
     assert resident_bytes(own_server.process.pid) - before < 64 * MIB
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:{}/subjects", "//127.0.0.1:{}/subjects", "file:///etc/passwd"])
+def test_redirections_of_a_schema_registry(target: str, own_server: ServerProcess, sql: psycopg.Connection) -> None:
+    """They are not followed: another host gets no credentials."""
+    asked: list[bytes] = []
+
+    def redirect(client: socket.socket) -> None:
+        asked.append(client.recv(10_000))
+        location = target.format(other).encode()
+        client.sendall(b"HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n")
+
+    others: list[bytes] = []
+    with listening(lambda client: others.append(client.recv(10_000))) as other, listening(redirect) as port:
+        options = f"(URL 'http://127.0.0.1:{port}', USERNAME 'a', PASSWORD SECRET p) WITH (VALIDATE)"
+        sql.execute("CREATE SECRET p AS 'secret'")
+        try:
+            with pytest.raises(errors.ConnectionFailure, match="answered with status 307"):
+                sql.execute(f"CREATE CONNECTION c TO CONFLUENT SCHEMA REGISTRY {options}".encode())
+        finally:
+            sql.execute("DROP SECRET p")
+    assert len(asked) == 1
+    assert others == []
 
 
 def _silent(client: socket.socket) -> None:

@@ -5,6 +5,7 @@
 `raw_lines`         the same for lines that another part decodes
 `frontier_lines`    the same for lines with frontiers, which sinks write
 `row_lines`         decodes these lines
+`file_reader`       calls a format in a thread or in a worker process; `reader_service`: the program of the process
 `regular_file`      opens them without blocking
 `conversion`        the columns of a file as those of the source
 `file_source`       the kind of source, and its upstream

@@ -47,6 +47,8 @@ _Sequences = list[bytes | memoryview]
 class AvroFiles(ABC):
     """A format of files whose schema is fixed when the source first reads: the schemas of files are resolved to it."""
 
+    needs_worker = False
+
     def __init__(self, given: Sequence[Column], schema: str | None) -> None:
         """`given`: the column list with types, or none. `schema`: that of USING SCHEMA. PgError if it is invalid."""
         self._given = tuple(given)

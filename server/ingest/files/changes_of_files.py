@@ -13,6 +13,7 @@ from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.json_form import JsonDecoder
 from protocol.pgwire.types import parse_type
+from server.ingest.decoder_pool import has_large_message
 from server.ingest.history import History, keeps_times, stall_timeout_s
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes, Upstream
@@ -93,7 +94,7 @@ class ChangesOfFiles:
             [pa.array([], pa.binary()), *(chunk for t in tables for chunk in t.column(0).chunks)]
         )
         place = ", ".join(f'file "{path}" after byte {position}' for path, position in first.items())
-        decoded = await asyncio.to_thread(self._decoder.decode, messages)
+        decoded = await self._decoded(messages)
         changes = await asyncio.to_thread(history.receive, decoded, first, lambda row: f"{place}, message {row + 1}")
         positions = history.positions(self._read)
         moved = {path: position for path, position in positions.items() if self._stored.get(path) != position}
@@ -105,6 +106,11 @@ class ChangesOfFiles:
             {**state, **_schema(found.state), **history.state()},
             closed=closed,
         )
+
+    async def _decoded(self, messages: pa.BinaryArray) -> Decoded:
+        if isinstance(self._decoder, JsonDecoder) and has_large_message(messages):
+            return await self._context.decoders.decode(self._decoder, messages, holds_lock=True)
+        return await asyncio.to_thread(self._decoder.decode, messages)
 
     async def committed(self, state: State) -> None:
         """The files keep what was read."""

@@ -25,7 +25,8 @@ from server.ingest.files.regular_file import opened
 from server.ingest.source_kind import SourceDefinition, check_column_count
 
 ROW_ENVELOPES = (Envelope.UPSERT, Envelope.DEBEZIUM)
-BATCH_ROWS = 65_536
+BATCH_ROWS, BATCH_BYTES = 65_536, 8 * 1024 * 1024
+BUFFER_BYTES = 1024 * 1024  # of each column of a Parquet file
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 _SCAN_BYTES = 1024 * 1024
 _END_MARKER = re.compile(rb"(?m)^\\\.\r?$")  # the decoder of COPY would ignore what follows it
@@ -33,7 +34,10 @@ _LINE = ("\x01", "\x02")  # the delimiter and the quote of lines that are not di
 
 
 class FileFormat(Protocol):
-    """Reads files of one format."""
+    """Reads files of one format. It can be pickled before the first file is read."""
+
+    needs_worker: bool
+    """Whether the memory of a read is not bounded by that of its data: a worker process reads the files."""
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         """The columns, from a sample file if there is no column list. PgError if there is neither."""
@@ -139,6 +143,8 @@ def _schema_of(encoding: Encoding, definition: SourceDefinition) -> str | None:
 
 class Text:
     """Lines of CSV, JSON or text. Positions are bytes. A line is complete when its newline is written."""
+
+    needs_worker = False
 
     def __init__(self, given: Sequence[Column], options: CopyOptions, *, has_header: bool) -> None:
         """`given` is empty if the header names the columns."""
@@ -247,8 +253,11 @@ def _records_end(data: bytes, quote: str) -> int:
 class Parquet:
     """Parquet files. Positions are rows. A file is complete when it appears.
 
-    A file stays open between two reads: a row group can only be read from its beginning.
+    A file stays open between two reads: a row group can only be read from its beginning. A file of a kilobyte can have
+    pages, dictionaries and metadata of any size, which Arrow allocates before it reads them.
     """
+
+    needs_worker = True
 
     def __init__(self, given: Sequence[Column]) -> None:
         self._given = tuple(given)
@@ -297,18 +306,23 @@ class _OpenParquet:
     def __init__(self, path: Path, position: int, names: Sequence[str]) -> None:
         self.path, self.position = path, position
         with opened(path):
-            self._file = pq.ParquetFile(path)
+            self._file = pq.ParquetFile(path, buffer_size=BUFFER_BYTES)
         ends = np.cumsum([self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)])
         first = int(np.searchsorted(ends, position, "right"))
         groups = list(range(first, len(ends)))
         skipped = position - (int(ends[first - 1]) if first else 0)
-        self.batches = self._after(skipped, self._file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names))
+        stated = sum(self._file.metadata.row_group(n).total_byte_size for n in groups)
+        rows = sum(self._file.metadata.row_group(n).num_rows for n in groups)
+        batch_rows = max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(stated, 1)))
+        self.batches = self._after(skipped, self._file.iter_batches(batch_rows, row_groups=groups, columns=names))
 
     @staticmethod
     def _after(skipped: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of batches after the first ones, in batches of about BATCH_BYTES at most."""
         for batch in batches:
-            if skipped < batch.num_rows:
-                yield batch.slice(skipped)
+            step = max(1, min(batch.num_rows, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)))
+            for start in range(skipped, batch.num_rows, step):
+                yield batch.slice(start, step)
             skipped = max(0, skipped - batch.num_rows)
 
 

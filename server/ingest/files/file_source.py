@@ -15,6 +15,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
 from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, format_of
+from server.ingest.files.file_reader import FileReader
 from server.ingest.files.rows_of_files import RowsOfFiles
 from server.ingest.history import check_timestamps, stall_timeout_s
 from server.ingest.option_values import OptionValues
@@ -43,8 +44,7 @@ class FileSource:
         OptionValues(definition.options).microseconds("poll interval")
         stall_timeout_s(definition.options)
         check_timestamps(definition.options, definition.format)
-        format = format_of(definition)
-        return (await asyncio.to_thread(_output, format, path),)
+        return (await _output(FileReader(format_of(definition)), path, is_sampled=not definition.columns),)
 
     def upstream(self, definition: SourceDefinition, targets: Sequence[Target], context: SourceContext) -> Upstream:
         (target,) = targets
@@ -62,19 +62,28 @@ class FileSource:
         """There is nothing to remove."""
 
 
-def _output(format: FileFormat, path: str) -> Output:
+async def _output(reader: FileReader, path: str, *, is_sampled: bool) -> Output:
+    """The output. `is_sampled`: whether the first file has the columns."""
     try:
-        found = sorted(glob.glob(path, recursive=True))
+        found = await asyncio.to_thread(_found, path)
         if not found and not glob.has_magic(path):
             raise PgError(
                 SqlState.INVALID_PARAMETER_VALUE, f'could not open file "{path}" for reading: No such file or directory'
             )
-        return Output(path, "file", format.columns(Path(found[0]) if found else None))
+        return Output(path, "file", await reader.columns(Path(found[0]) if found and is_sampled else None))
     except OSError as error:
-        message = f'could not open file "{path}" for reading: {error.strerror}'
+        message = f'could not open file "{path}" for reading: {error.strerror or error}'
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, message) from None
     except pa.ArrowException as error:
         raise PgError(SqlState.INVALID_PARAMETER_VALUE, f'could not read file "{path}": {error}') from None
+    except UpstreamError as error:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, error.message) from None
+    finally:
+        await reader.close()
+
+
+def _found(pattern: str) -> list[str]:
+    return sorted(glob.glob(pattern, recursive=True))
 
 
 class _Files:
@@ -90,6 +99,7 @@ class _Files:
         poll_us = OptionValues(definition.options).microseconds("poll interval")
         self._poll_s = (POLL_US if poll_us is None else poll_us) / 1e6
         self._format = format
+        self._reader = FileReader(format)
         self._target = target
         self._statistics = statistics
         self._positions: dict[str, int] = {}
@@ -107,7 +117,7 @@ class _Files:
 
     async def read(self, bytes_max: int) -> Changes:
         while True:
-            found = await asyncio.to_thread(self._next, bytes_max)
+            found = await self._next(bytes_max)
             if found is not None:
                 tables, path, position = found
                 self._positions[path] = position
@@ -115,6 +125,7 @@ class _Files:
                 self._statistics.bytes_received += sum(table.nbytes for table in tables)
                 state = {path: b"%d" % position, **self._new_schema()}
                 return Changes({self._target.id: tables} if tables else {}, state)
+            await self._reader.close()
             await asyncio.sleep(self._poll_s)
 
     def _new_schema(self) -> dict[str, bytes]:
@@ -128,32 +139,38 @@ class _Files:
         """The files keep what was read."""
 
     async def close(self) -> None:
-        self._format.close()
+        await self._reader.close()
 
-    def _next(self, bytes_max: int) -> tuple[list[pa.Table], str, int] | None:
+    async def _next(self, bytes_max: int) -> tuple[list[pa.Table], str, int] | None:
         """The next rows of the first file that has some, its path, and the position after them."""
-        for path in sorted(glob.glob(self._pattern, recursive=True)):
+        for path, length in await asyncio.to_thread(self._changed):
+            position = self._positions.get(path, 0)
             try:
-                file = Path(path)
-                if not file.is_file():
-                    continue
-                length = file.stat().st_size
-                if self._sizes.get(path) == length:
-                    continue
-                position, size = self._positions.get(path, 0), self._format.size(file)
-                if size < position:
-                    raise PgError(
-                        SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                        f'file "{path}" was truncated',
-                        detail=f"It ends at {size}, and was read up to {position}.",
-                        hint="Files of a source may only grow. Drop the source and create it again.",
-                    )
-                tables, end = self._format.read(file, position, bytes_max)
+                part = await self._reader.part(Path(path), position, bytes_max)
             except OSError as error:
-                raise UpstreamError(f'could not read file "{path}": {error.strerror}') from None
+                raise UpstreamError(f'could not read file "{path}": {error.strerror or error}') from None
             except pa.ArrowException as error:
                 raise UpstreamError(f'could not read file "{path}": {error}') from None
-            if end > position:
-                return tables, path, end
+            if part.size < position:
+                raise PgError(
+                    SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    f'file "{path}" was truncated',
+                    detail=f"It ends at {part.size}, and was read up to {position}.",
+                    hint="Files of a source may only grow. Drop the source and create it again.",
+                )
+            if part.end > position:
+                return part.tables, path, part.end
             self._sizes[path] = length
         return None
+
+    def _changed(self) -> list[tuple[str, int]]:
+        """The files that may have further rows, and their lengths in bytes, in the order of their names."""
+        found = []
+        for path in _found(self._pattern):
+            try:
+                length = Path(path).stat().st_size if Path(path).is_file() else None
+            except OSError as error:
+                raise UpstreamError(f'could not read file "{path}": {error.strerror}') from None
+            if length is not None and self._sizes.get(path) != length:
+                found.append((path, length))
+        return found

@@ -17,6 +17,8 @@ LINE_BYTES_MAX = 256 * 1024 * 1024
 class RawLines:
     """A `FileFormat`. Positions are bytes. A line is complete when its newline is written."""
 
+    needs_worker = False
+
     def __init__(self, given: Sequence[Column]) -> None:
         """`given`: the columns of what the lines contain."""
         self._given = tuple(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,18 @@ class Part:
     columns: Mapping[Path, pa.Array]
     failed: Mask
     reason: Callable[[int], str]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Part]) -> Part:
+        """The parts one after another."""
+        starts = np.cumsum([0, *(len(part.failed) for part in parts)])
+
+        def reason(row: int) -> str:
+            at = int(np.searchsorted(starts, row, "right")) - 1
+            return parts[at].reason(row - int(starts[at]))
+
+        columns = {path: pa.concat_arrays([part.columns[path] for part in parts]) for path in parts[0].columns}
+        return cls(columns, np.concatenate([part.failed for part in parts]), reason)
 
 
 class PartFormat(Protocol):

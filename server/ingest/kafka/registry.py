@@ -48,7 +48,10 @@ class SchemaRegistry:
             )
         user = values.get("username")
         password = values.get("password", "")
-        self._headers = {} if user is None else {"Authorization": aiohttp.encode_basic_auth(user, password)}
+        # A compressed answer would take a thousand times the memory of its bytes.
+        self._headers = {"Accept-Encoding": "identity"}
+        if user is not None:
+            self._headers["Authorization"] = aiohttp.encode_basic_auth(user, password)
         self._tls = _tls(values) if self.url.startswith("https://") else None
         self._schemas: dict[int, Type | Undecodable] = {}
         self._sizes: dict[int, int] = {}  # of their texts
@@ -150,7 +153,7 @@ class SchemaRegistry:
         try:
             timeout = aiohttp.ClientTimeout(total=REQUEST_S)
             async with (
-                aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session,
+                aiohttp.ClientSession(headers=self._headers, timeout=timeout, auto_decompress=False) as session,
                 session.request(
                     method, self.url + path, json=body, ssl=self._tls or True, allow_redirects=False
                 ) as response,
@@ -164,6 +167,12 @@ class SchemaRegistry:
                     )
                 if response.status != 200:
                     raise UpstreamError(f'schema registry "{self.url}" answered with status {response.status}')
+                encoding = response.headers.get("Content-Encoding", "identity")
+                if encoding.lower() != "identity":
+                    raise UpstreamError(
+                        f'schema registry "{self.url}" answered with content encoding "{encoding[:TYPE_MAX]}"',
+                        "Let the registry, or the proxy in front of it, answer without compression.",
+                    )
                 data = await response.content.read(SCHEMA_BYTES_MAX + 1)
                 while len(data) <= SCHEMA_BYTES_MAX and (more := await response.content.read(SCHEMA_BYTES_MAX)):
                     data += more

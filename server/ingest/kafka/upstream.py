@@ -129,7 +129,7 @@ def envelope_of(
             if history.closed is not None:
                 context.coordinator.upstream_times.resume(target.id, history.closed)
             context.statistics.histories[target.id] = history.status
-            return MaterializeEnvelope(name, layout.changes, history, failures)
+            return MaterializeEnvelope(name, layout.changes, history, failures, decoders)
     raise AssertionError(format.envelope)
 
 

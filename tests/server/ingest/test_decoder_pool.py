@@ -1,4 +1,4 @@
-"""Decoding in worker processes: the same results as in the server, whatever happens to the processes."""
+"""Decoding in worker processes: the same results as in the server, except for messages with which processes fail."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from structlog.testing import capture_logs
 
 from protocol.avro.decoder import Wanted
 from protocol.avro.schema import parse_schema
+from protocol.pgwire.errors import PgError
 from server.ingest import decoder_pool
 from server.ingest.decoder_pool import DecoderPool
 from server.ingest.decoder_service import MessageDecoder
@@ -96,7 +98,7 @@ async def test_messages_are_decoded_after_the_end_of_a_worker(pool: DecoderPool)
     (worker,) = workers()
     os.kill(worker.pid, signal.SIGKILL)
     with capture_logs() as logs:
-        same(await decoded(pool, format, data), expected)  # in the server
+        same(await decoded(pool, format, data), expected)  # in halves
     assert [entry["event"] for entry in logs] == [
         "worker process ended",
         "messages not decoded by a worker process",
@@ -106,19 +108,61 @@ async def test_messages_are_decoded_after_the_end_of_a_worker(pool: DecoderPool)
     assert workers() != [worker]
 
 
-async def test_messages_that_need_more_memory_than_a_worker_has_are_decoded_by_the_server(
+async def test_a_single_message_is_decoded_after_the_end_of_a_worker(pool: DecoderPool) -> None:
+    format = JsonFormat(("data",))
+    data = pa.array([b"[" + b"1," * decoder_pool.LOOP_BYTES + b"1]"], pa.binary())
+    await decoded(pool, format, data)
+    (worker,) = workers()
+    os.kill(worker.pid, signal.SIGKILL)
+    same(await decoded(pool, format, data), format.decode(data))
+
+
+async def test_only_the_messages_with_which_workers_fail_are_not_decoded(pool: DecoderPool) -> None:
+    format = _Deadly(("text",))
+    data = pa.array([b"a" * decoder_pool.LOOP_BYTES, b"\xff", None, b"b", b"c"], pa.binary())
+    deadly = [2, 4]
+    messages = [b"deadly" if row in deadly else value for row, value in enumerate(data.to_pylist())]
+    found = await decoded(pool, format, pa.array(messages, pa.binary()))
+    expected = TextFormat(("text",)).decode(data)
+    assert np.flatnonzero(found.failed).tolist() == sorted({*np.flatnonzero(expected.failed).tolist(), *deadly})
+    for row in range(len(data)):
+        if row in deadly:
+            assert found.reason(row) == "message of 6 bytes could not be decoded: out of memory"
+        elif expected.failed[row]:
+            assert found.reason(row) == expected.reason(row)
+        else:
+            assert found.columns[("text",)][row] == expected.columns[("text",)][row]
+
+
+async def test_a_source_ends_if_workers_fail_with_many_messages(
+    pool: DecoderPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder_pool, "REFUSED_MAX", 2)
+    data = pa.array([b"deadly" + bytes(decoder_pool.LOOP_BYTES)] * 4, pa.binary())
+    with pytest.raises(PgError, match="more than 2 messages that were read together could not be decoded"):
+        await decoded(pool, _Deadly(("text",)), data)
+
+
+async def test_a_message_that_needs_more_memory_than_a_worker_has_is_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decoder_pool, "MEMORY_BYTES", 1 << 20)
+    monkeypatch.setattr(decoder_pool, "MEMORY_BYTES", 64 << 20)
     pool = DecoderPool(1)
     try:
         format = JsonFormat(("data",))
-        data = pa.array([b"[" + b"1," * 5_000_000 + b"1]"], pa.binary())
-        with capture_logs() as logs:
-            same(await decoded(pool, format, data), format.decode(data))
-        assert "messages not decoded by a worker process" in [entry["event"] for entry in logs]
+        data = pa.array([b"[" + b"1," * 5_000_000 + b"1]", b"7"], pa.binary())
+        found = await decoded(pool, format, data)
+        assert found.failed.tolist() == [True, False]
+        assert found.reason(0) == "message of 10000003 bytes could not be decoded: out of memory"
+        assert found.columns[("data",)][1].as_py() == "7"
     finally:
         await pool.close()
+
+
+async def test_the_results_of_messages_together_are_limited(pool: DecoderPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder_pool, "ANSWERS_BYTES_MAX", 1_000)
+    with pytest.raises(PgError, match="have more than 1000 bytes when they are decoded"):
+        await decoded(pool, TextFormat(("text",)), many([b"a"]))
 
 
 async def test_a_cancelled_call_ends_its_worker(pool: DecoderPool, tmp_path: Path) -> None:
@@ -144,3 +188,13 @@ class _Endless:
         self._started.write_text("decoding")
         while True:
             signal.pause()
+
+
+class _Deadly(TextFormat):
+    """A format with messages that end the worker process that decodes them."""
+
+    def _value(self, message: bytes) -> tuple[str | None, ...]:
+        if message.startswith(b"deadly"):
+            assert "decoder_service" in " ".join(psutil.Process().cmdline())
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._value(message)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import datetime
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +26,7 @@ from server.ingest.files.file_source import FileSource
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Upstream, UpstreamError
 from tests.examples import examples
+from tests.polling import until
 
 ID = ObjectId("u1")
 TYPED = (Column("n", "int4"), Column("t", "text"))
@@ -43,8 +48,10 @@ async def rows_of(source: SourceDefinition, state: dict[str, bytes], reads: int,
     for _ in range(reads):
         upstream = upstream_of(source, output)
         await upstream.open(dict(state))
-        changes = await upstream.read(bytes_max)
-        await upstream.close()
+        try:
+            changes = await upstream.read(bytes_max)
+        finally:
+            await upstream.close()
         state.update({key: value for key, value in changes.state.items() if value is not None})
         for table in changes.writes.get(ID, ()):
             found += zip(*(column.to_pylist() for column in table.columns), strict=True)
@@ -140,29 +147,65 @@ async def test_parquet_is_read_in_pieces(tmp_path: Path) -> None:
 
 
 async def test_a_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It can only be read from its beginning, so that opening it for each read would take quadratic time."""
+    """It can only be read from its beginning, so that opening it for each read would take quadratic time.
+
+    The format is called in this process instead of a worker.
+    """
     monkeypatch.setattr(file_format, "BATCH_ROWS", 10)
     opened = []
 
     class Counted(pq.ParquetFile):  # type: ignore[misc]
-        def __init__(self, path: Path) -> None:
+        def __init__(self, path: Path, **options: Any) -> None:
             opened.append(path.name)
-            super().__init__(path)
+            super().__init__(path, **options)
 
     monkeypatch.setattr(pq, "ParquetFile", Counted)
-    for name, first in (("a.parquet", 0), ("b.parquet", 500)):
-        pq.write_table(pa.table({"n": range(first, first + 500)}), tmp_path / name)
-    source = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
+    pq.write_table(pa.table({"n": range(500)}), tmp_path / "a.parquet")
+    format = format_of(definition(tmp_path / "a.parquet", Encoding("parquet"), Column("n", "int8")))
+    found: list[int] = []
+    end = 123
+    while end < 500:
+        tables, end = format.read(tmp_path / "a.parquet", end, 1)
+        found += [n for table in tables for n in table.column(0).to_pylist()]
+    assert found == list(range(123, 500))
+    assert opened == ["a.parquet"]
+
+
+async def test_a_worker_reads_parquet_until_everything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x" * 1_000_000
+    for name, first in (("a.parquet", 0), ("b.parquet", 20)):
+        table = pa.table({"n": range(first, first + 20), "t": [f"{n}{text}" for n in range(first, first + 20)]})
+        pq.write_table(table, tmp_path / name)
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"), *TYPED)
     (output,) = await FileSource().outputs(source)
     upstream = upstream_of(source, output)
-    await upstream.open({str(tmp_path / "a.parquet"): b"123"})
+    await upstream.open({str(tmp_path / "a.parquet"): b"3"})
     found: list[int] = []
-    while len(found) < 1_000 - 123:
+    reads, workers = 0, set()
+    while len(found) < 37:
         changes = await upstream.read(1)
         found += [n for table in changes.writes[ID] for n in table.column(0).to_pylist()]
+        assert changes.writes[ID][0].column(1)[0].as_py() == f"{changes.writes[ID][0].column(0)[0]}{text}"
+        reads += 1
+        workers |= reading()
+    assert found == list(range(3, 40))
+    assert reads > 4
+    assert len(workers) == 1
+    waiting = asyncio.create_task(upstream.read(1))
+    await asyncio.to_thread(until, lambda: not reading())
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
     await upstream.close()
-    assert found == list(range(123, 1_000))
-    assert opened == ["a.parquet", "b.parquet"]
+
+
+def reading() -> set[int]:
+    """The processes that read files for this one."""
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends
+            if any("reader_service" in word for word in child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 @pytest.mark.parametrize(

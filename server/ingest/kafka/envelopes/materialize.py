@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocol.cdcv2.decoded import Decoded, joined
+from protocol.cdcv2.decoded import Decoded
+from protocol.cdcv2.json_form import JsonDecoder
+from server.ingest.decoder_pool import DecoderPool, has_large_message
 from server.ingest.history import History
 from server.ingest.kafka.changes_format import ChangesFormat
 from server.ingest.kafka.envelopes.envelope import Envelope, Step
@@ -25,8 +27,11 @@ LOOP_BYTES, LOOP_UPDATES = 16 * 1024, 256  # of a call on the event loop
 class MaterializeEnvelope(Envelope):
     """Adds the changes of closed times. Keys, offsets and timestamps of messages have no effect."""
 
-    def __init__(self, topic: str, format: ChangesFormat, history: History[int], failures: Failures) -> None:
+    def __init__(
+        self, topic: str, format: ChangesFormat, history: History[int], failures: Failures, decoders: DecoderPool
+    ) -> None:
         self.failures = failures
+        self._decoders = decoders
         self._topic = topic
         self._format = format
         self._history = history
@@ -36,7 +41,9 @@ class MaterializeEnvelope(Envelope):
         parts = _parts(messages.values)
         if len(parts) == 1 and messages.nbytes <= LOOP_BYTES:
             return decoder.decode(messages.values)
-        return joined(await parallel.worked(decoder.decode, parts))
+        if isinstance(decoder, JsonDecoder) and has_large_message(messages.values):
+            return await self._decoders.decode(decoder, messages.values, holds_lock=True)
+        return Decoded.joined(await parallel.worked(decoder.decode, parts))
 
     async def step(self, messages: Messages, ahead: Decoded | None = None) -> Step:
         decoded = ahead or await self.ahead(messages)
