@@ -133,6 +133,7 @@ def test_a_pattern_over_rows_that_backtracks_can_be_cancelled(server: ServerProc
         assert connection.execute("SELECT count(*) FROM texts").fetchone() == (20,)
 
 
+@pytest.mark.slow
 def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
     before = resident_bytes(server.process.pid)
     for _ in range(3):

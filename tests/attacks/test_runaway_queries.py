@@ -146,6 +146,7 @@ def test_a_value_that_is_too_long_is_refused(server: ServerProcess, statement: s
             connection.execute(statement.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", EXHAUSTING)
 def test_a_query_that_needs_too_much_memory_fails(server: ServerProcess, statement: str) -> None:
     memory, disk = resident_bytes(server.process.pid), disk_bytes(server.directory)

@@ -31,7 +31,7 @@ class MemoryLog:
     def times(self, id: ObjectId, lower: int, upper: int) -> list[int]:
         return [time for time, _ in self.commits if lower <= time < upper]
 
-    def lines(self, id: ObjectId, lower: int, upper: int) -> int:
+    def row_count(self, id: ObjectId, lower: int, upper: int) -> int:
         return sum(table.num_rows for table in self._between(lower, upper))
 
     def tables(self, id: ObjectId, lower: int, upper: int, layout: object = None) -> list[pa.Table]:
