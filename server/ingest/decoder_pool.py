@@ -43,7 +43,9 @@ class DecoderPool:
         """With `workers_max` 0, many messages are decoded in a thread."""
         self._workers_max = workers_max
         service = "server.ingest.decoder_service:service"
-        self._pool = WorkerPool(service, workers_max, idle_max=workers_max, memory_bytes=MEMORY_BYTES)
+        self._pool = WorkerPool(
+            service, workers_max, idle_max=workers_max, memory_bytes=MEMORY_BYTES, work="decoding", hint=None
+        )
 
     async def decode(self, decoder: MessageDecoder[Found], data: pa.BinaryArray, *, holds_lock: bool) -> Found:
         """Returns the result of `decoder.decode(data)`.

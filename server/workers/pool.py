@@ -32,13 +32,23 @@ async def _no_calls(name: str, arguments: tuple[Any, ...]) -> Any:
 class WorkerPool:
     """Workers with one service. Call `close` at the end. Its methods are called from one event loop."""
 
-    def __init__(self, service: str, workers_max: int, *, idle_max: int = 1, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        service: str,
+        workers_max: int,
+        *,
+        idle_max: int = 1,
+        memory_bytes: int = MEMORY_BYTES,
+        work: str = "evaluation",
+        hint: str | None = "Make the statement's expressions cheaper.",
+    ) -> None:
         """`service`: what the workers run, as `worker` expects it. Requests beyond `workers_max` wait.
 
         `idle_max`: how many workers are kept for later requests. `memory_bytes`: what a request may allocate, its
-        result included.
+        result included. `work` and `hint`: for the error of a request that takes too long.
         """
         self._service = service
+        self._work, self._hint = work, hint
         self._idle_max = idle_max
         self._memory_bytes = memory_bytes
         self._slots = asyncio.Semaphore(workers_max)
@@ -60,8 +70,8 @@ class WorkerPool:
             except TimeoutError:
                 raise PgError(
                     SqlState.PROGRAM_LIMIT_EXCEEDED,
-                    f"evaluation took longer than {REQUEST_S_MAX:.0f} s",
-                    hint="Make the statement's expressions cheaper.",
+                    f"{self._work} took longer than {REQUEST_S_MAX:.0f} s",
+                    hint=self._hint,
                 ) from None
             finally:
                 self._put_back(worker)

@@ -52,7 +52,7 @@ class FileReader:
         await asyncio.to_thread(_check, path)  # before a worker is started
         if self._pool is None:
             service = "server.ingest.files.reader_service:service"
-            self._pool = WorkerPool(service, 1, memory_bytes=MEMORY_BYTES)
+            self._pool = WorkerPool(service, 1, memory_bytes=MEMORY_BYTES, work="reading", hint=None)
         try:
             answer = await self._pool.run(request_of(self._format, work, *arguments))
         except PgError as error:
