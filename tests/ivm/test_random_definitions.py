@@ -183,7 +183,7 @@ class History:
             await self._ours.execute(statement.encode())
             codes.append(None)
         except psycopg.Error as error:
-            # Maintained rows depend on the view, or it would read itself: PostgreSQL refuses that only where it is read.
+            # Maintained rows depend on the view, or it would read itself, which PostgreSQL refuses where it is read.
             is_replaced = statement.startswith("CREATE OR REPLACE") and error.sqlstate in ("2BP01", "42P17")
             if error.sqlstate == "0A000" or is_replaced:
                 self.done[-1] += "  -- refused"
