@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from protocol.cdcv2.messages import Progress
+from protocol.columnar.reasons import joined_reasons
 
 
 @dataclass(frozen=True)
@@ -27,15 +28,9 @@ class Decoded:
     @classmethod
     def joined(cls, parts: Sequence[Decoded]) -> Decoded:
         """Returns the decoded messages of consecutive parts as one."""
-        starts = np.cumsum([0, *(len(part.failed) for part in parts)])
-
-        def reason(row: int) -> str:
-            at = int(np.searchsorted(starts, row, "right")) - 1
-            return parts[at].reason(row - int(starts[at]))
-
         return cls(
             pa.concat_tables([part.updates for part in parts]),
             [statement for part in parts for statement in part.statements],
             np.concatenate([part.failed for part in parts]),
-            reason,
+            joined_reasons([(len(part.failed), part.reason) for part in parts]),
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocol.avro.decoder import Decoder, Path, Wanted
 from protocol.avro.schema import SchemaError, Type
 from protocol.columnar.buffers import string_parts
+from protocol.columnar.reasons import joined_reasons
 from server.ingest.decoder_service import MessageDecoder
 from server.ingest.kafka.registry import SchemaRegistry, Undecodable
 
@@ -36,13 +37,8 @@ class Part:
     @classmethod
     def joined(cls, parts: Sequence[Part]) -> Part:
         """The parts one after another."""
-        starts = np.cumsum([0, *(len(part.failed) for part in parts)])
-
-        def reason(row: int) -> str:
-            at = int(np.searchsorted(starts, row, "right")) - 1
-            return parts[at].reason(row - int(starts[at]))
-
         columns = {path: pa.concat_arrays([part.columns[path] for part in parts]) for path in parts[0].columns}
+        reason = joined_reasons([(len(part.failed), part.reason) for part in parts])
         return cls(columns, np.concatenate([part.failed for part in parts]), reason)
 
 
