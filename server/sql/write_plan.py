@@ -530,10 +530,10 @@ class WritePlanner:
 
     def _scanned(self, table: Table, alias: Ident | None, known: Table | None = None) -> tuple[Relation, Scope]:
         """`known`: the table whose columns these are, if it is another one."""
-        scan = relation_of(self.binder, table)
-        self.binder.declare_columns((known or table).id, scan.columns[: len((known or table).columns)])
+        scan, shown = relation_of(self.binder, table), known or table
+        listed = len(shown.columns)
+        self.binder.declare_columns(shown.id, scan.columns[:listed])
         name = alias.name if alias is not None else table.name
-        listed = len((known or table).columns)
         entries = [Entry(c.name, ColumnRef(c), name, is_listed=n < listed) for n, c in enumerate(scan.columns)]
         return scan, Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
 

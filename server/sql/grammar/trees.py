@@ -176,13 +176,12 @@ class _Parser(TidewirePostgres.Parser):  # type: ignore[misc, valid-type]
             if values is not None and values.args.get("alias"):
                 self.raise_error("unexpected alias")
             return values
-        index = self._index
         self._advance(2)
-        rows = self._parse_csv(self._parse_value)
+        rows = exp.Values(expressions=self._parse_csv(self._parse_value))
         if self._match(TokenType.R_PAREN):
-            return exp.Values(expressions=rows, alias=self._parse_table_alias())
-        self._retreat(index + 1)
-        query = self._parse_statement()
+            rows.set("alias", self._parse_table_alias())
+            return rows
+        query = self._parse_query_modifiers(self._parse_set_operations(_select_from(rows)))
         self._match_r_paren()
         return self._parse_subquery(query)  # type: ignore[no-any-return]
 
