@@ -133,6 +133,11 @@ class JsonDecoder:
         update = pa.struct([("data", self._rows.type), (TIME, pa.int64()), (DIFF, pa.int64())])
         self._updates = pa.schema([(UPDATES, pa.list_(update))])
 
+    @property
+    def is_plain(self) -> bool:
+        """As that of `RowDecoder`: otherwise all updates are decoded one by one."""
+        return self._rows.is_plain
+
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """NULL is an invalid message."""
         found = _Found()

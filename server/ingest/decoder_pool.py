@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from protocol.cdcv2.json_form import JsonDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.decoder_service import Found, MessageDecoder, loaded, request_of
 from server.ingest.upstream import UpstreamError
@@ -110,9 +111,14 @@ class DecoderPool:
         await self._pool.close()
 
 
-def has_large_message(data: pa.BinaryArray) -> bool:
-    """Whether a decoder that holds the interpreter lock while it parses one message may delay others in a thread."""
-    return (pc.max(pc.binary_length(data)).as_py() or 0) > LARGE_BYTES
+def holds_lock(decoder: object, data: pa.BinaryArray) -> bool:
+    """Whether a decoder of CDCv2 may hold the interpreter lock for nearly all of its time with these messages.
+
+    Arrow parses most messages without it, but not the text of a column of type json, and not all large messages.
+    """
+    if not isinstance(decoder, JsonDecoder):
+        return False
+    return not decoder.is_plain or (pc.max(pc.binary_length(data)).as_py() or 0) > LARGE_BYTES
 
 
 def _refused(decoder: MessageDecoder[Found], message: pa.BinaryArray, error: PgError) -> Found:

@@ -277,13 +277,7 @@ LINES = {
 }
 
 
-SLOW = ("many equal members",)  # decoded in a thread, which delays others by a second on a busy machine
-
-
-@pytest.mark.parametrize(
-    "text",
-    [pytest.param(text, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, text in LINES.items()],
-)
+@pytest.mark.parametrize("text", LINES.values(), ids=LINES)
 def test_lines_of_json(own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path, text: str) -> None:
     file = tmp_path / "hostile.json"
     file.write_text(f"{text}\n" * 4)

@@ -206,7 +206,7 @@ async def test_messages_are_read_while_new_partitions_are_searched(
         for start in range(0, 40, 10):
             kafka.produce("searched", numbered(start, start + 10, 2))
             await run.until_rows(start + 10)
-        assert begun.empty()
+        assert begun.empty(), (run.ingestion.status, run.ingestion.error)
         may_end.set()
         await begun.get()  # the next search
         assert run.ingestion.status is Status.RUNNING

@@ -13,7 +13,7 @@ from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.json_form import JsonDecoder
 from protocol.pgwire.types import parse_type
-from server.ingest.decoder_pool import has_large_message
+from server.ingest.decoder_pool import holds_lock
 from server.ingest.history import History, keeps_times, stall_timeout_s
 from server.ingest.source_kind import SourceContext, SourceDefinition, Target
 from server.ingest.upstream import Changes, Upstream
@@ -108,7 +108,7 @@ class ChangesOfFiles:
         )
 
     async def _decoded(self, messages: pa.BinaryArray) -> Decoded:
-        if isinstance(self._decoder, JsonDecoder) and has_large_message(messages):
+        if holds_lock(self._decoder, messages):
             return await self._context.decoders.decode(self._decoder, messages, holds_lock=True)
         return await asyncio.to_thread(self._decoder.decode, messages)
 

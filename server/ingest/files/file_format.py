@@ -37,7 +37,8 @@ class FileFormat(Protocol):
     """Reads files of one format. It can be pickled before the first file is read."""
 
     needs_worker: bool
-    """Whether the memory of a read is not bounded by that of its data: a worker process reads the files."""
+    """Whether a worker process reads the files, because a read holds Python's interpreter lock, or takes memory that is
+    not bounded by that of its data."""
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         """The columns, from a sample file if there is no column list. PgError if there is neither."""
@@ -144,13 +145,12 @@ def _schema_of(encoding: Encoding, definition: SourceDefinition) -> str | None:
 class Text:
     """Lines of CSV, JSON or text. Positions are bytes. A line is complete when its newline is written."""
 
-    needs_worker = False
-
     def __init__(self, given: Sequence[Column], options: CopyOptions, *, has_header: bool) -> None:
         """`given` is empty if the header names the columns."""
         self._given = tuple(given)
         self._options = options
         self._has_header = has_header
+        self.needs_worker = any(column.type in ("json", "jsonb") for column in given)  # these are parsed in Python
 
     @classmethod
     def csv(cls, definition: SourceDefinition, encoding: Mapping[str, str]) -> Text:

@@ -1,4 +1,4 @@
-"""Reads files of one format: in a thread, or in a worker process if the format does not bound its memory."""
+"""Reads files of one format: in a thread, or in a worker process if the format needs one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from server.ingest.files.file_format import FileFormat
 from server.ingest.files.reader_service import Part, part_of, request_of, result_of
 from server.ingest.files.regular_file import opened
 from server.ingest.upstream import UpstreamError
-from server.workers.pool import WorkerPool
+from server.workers.pool import RESULT_BYTES_MAX, WorkerPool
 
 MEMORY_BYTES = 1 << 30  # of the worker, for one request
 
@@ -21,8 +21,8 @@ MEMORY_BYTES = 1 << 30  # of the worker, for one request
 class FileReader:
     """Calls a format's methods without blocking the event loop. Call `close` at the end.
 
-    OSError and pa.ArrowException if a file cannot be read, PgError 53200 if this takes more than MEMORY_BYTES,
-    UpstreamError if it takes too long. Cancel safety: the worker is killed.
+    OSError, pa.ArrowException and PgError as the format raises them, PgError 53200 if a read takes more than
+    MEMORY_BYTES, UpstreamError if it takes too long. Cancel safety: the worker is killed.
     """
 
     def __init__(self, format: FileFormat) -> None:
@@ -60,8 +60,8 @@ class FileReader:
                 raise PgError(
                     SqlState.OUT_OF_MEMORY,
                     f'could not read file "{path}": out of memory',
-                    detail=f"Reading files in this format is limited to {MEMORY_BYTES >> 20} MiB.",
-                    hint="Write the file with smaller values and pages.",
+                    detail=f"It may take {MEMORY_BYTES >> 20} MiB, and its result {RESULT_BYTES_MAX >> 20} MiB.",
+                    hint="Write the file with smaller values or pages.",
                 ) from None
             if error.sqlstate in (SqlState.PROGRAM_LIMIT_EXCEEDED, SqlState.INTERNAL_ERROR):
                 raise UpstreamError(f'could not read file "{path}": {error.message}') from None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from protocol.pgwire.errors import PgError
 from server.ingest.files.file_format import FileFormat
 from server.workers.messages import REQUEST, Call, arrow_stream, framed
 
@@ -37,7 +38,7 @@ def request_of(format: FileFormat, work: Callable[..., Any], *arguments: Any) ->
 
 
 def result_of(answer: bytes) -> Any:
-    """Returns the result in an answer. OSError, pa.ArrowException if the file could not be read."""
+    """Returns the result in an answer. OSError, pa.ArrowException, PgError if the file could not be read."""
     result, streams = pickle.loads(answer)
     if isinstance(result, Exception):
         raise result
@@ -59,7 +60,7 @@ class _Service:
             result = work(self._format, *arguments)
         except MemoryError:
             raise
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, PgError) as error:
             return pickle.dumps((error, []))
         if isinstance(result, Part):  # a pickled slice contains the whole table
             return pickle.dumps((Part(result.size, [], result.end), [arrow_stream(rows) for rows in result.tables]))

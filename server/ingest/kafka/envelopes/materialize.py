@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from protocol.cdcv2.decoded import Decoded
-from protocol.cdcv2.json_form import JsonDecoder
-from server.ingest.decoder_pool import DecoderPool, has_large_message
+from server.ingest.decoder_pool import DecoderPool, holds_lock
 from server.ingest.history import History
 from server.ingest.kafka.changes_format import ChangesFormat
 from server.ingest.kafka.envelopes.envelope import Envelope, Step
@@ -41,7 +40,7 @@ class MaterializeEnvelope(Envelope):
         parts = _parts(messages.values)
         if len(parts) == 1 and messages.nbytes <= LOOP_BYTES:
             return decoder.decode(messages.values)
-        if isinstance(decoder, JsonDecoder) and has_large_message(messages.values):
+        if holds_lock(decoder, messages.values):
             return await self._decoders.decode(decoder, messages.values, holds_lock=True)
         return Decoded.joined(await parallel.worked(decoder.decode, parts))
 
