@@ -97,6 +97,7 @@ def flags() -> list[str]:
         *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=60"),
         "-XX:G1HeapRegionSize=8m",  # arrays of half a region, such as the rows of a step, cause a marking of the heap
         "-XX:MetaspaceSize=256m",  # below this, Spark's generated classes cause no marking of the heap
+        "-XX:-DontCompileHugeMethods",  # Spark generates methods of more than 8,000 bytes for long lists of expressions
         "-XX:-UsePerfData",
         "-Duser.timezone=UTC",
         "-Dfile.encoding=UTF-8",
