@@ -32,7 +32,7 @@ pytestmark = pytest.mark.ivm
 
 FACTOR = int(os.environ.get("TIDEWIRE_EXAMPLES", "1"))
 SEED = int(os.environ.get("TIDEWIRE_SEED", "1"))
-HISTORIES = 6  # each with its own seed
+HISTORIES = 4  # each with its own seed
 QUERIES = 12  # subscribed to at the same time
 TRANSACTIONS = 10
 DEPTH = 3

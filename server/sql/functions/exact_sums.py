@@ -13,6 +13,8 @@ NaN, the infinities and -0.0 have buckets of their own, and limbs of zero. NULL 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocol.pgwire.errors import SqlState
 from server.sql.functions.table import fail
 
@@ -71,22 +73,30 @@ def sums_of_values(x: str, distinct: str, clauses: str) -> str:
     return _let(f"collect_list({distinct}{value}){clauses}", "a", by_bucket)
 
 
-def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str, *, middle: bool = False) -> str:
-    """An aggregate over rows with a bucket, and limbs or sums of limbs (BIGINT): the sum of all values.
+def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str) -> str:
+    """An aggregate over few rows for each group, with a bucket and sums of limbs (BIGINT): the sum of all values."""
+    row = f"IF({bucket} IS NULL, NULL, {_row(bucket, limbs)})"
+    return rounded_sum(f"collect_list({row}){clauses}", type)
 
-    The limbs of the middle buckets are added; those of other buckets are collected, unless all buckets are `middle`
-    ones. A group with values of only one middle bucket has a form without functions of arrays, which Spark interprets.
+
+def sum_of_limbs(bucket: str, limbs: tuple[str, ...], clauses: str, type: str) -> str:
+    """An aggregate over any number of rows with a bucket and limbs (BIGINT): the sum of all values.
+
+    The limbs of the middle buckets are added; those of other buckets are collected.
     """
-    sums = {b: [f"sum(IF({bucket} = {b}, {limb}, NULL)){clauses}" for limb in limbs] for b in MIDDLE}
-    fields = ", ".join(f"{limb} AS s{i}" for i, limb in enumerate(limbs))
     is_other = f"{bucket} NOT BETWEEN {min(MIDDLE)} AND {max(MIDDLE)}"
-    others = f"collect_list(IF({is_other}, struct({bucket} AS b, {fields}), NULL)){clauses}"
-    own = []
-    for b, totals in sums.items():
-        added = ", ".join(f"{total} AS s{i}" for i, total in enumerate(totals))
-        own.append(f"IF({totals[0]} IS NULL, NULL, struct({b} AS b, {added}))")
-    found = f"array_compact(array({', '.join(own)}))"
-    general = rounded_sum(found if middle else f"concat({others}, {found})", type)
+    others = f"collect_list(IF({is_other}, {_row(bucket, limbs)}, NULL)){clauses}"
+    return rounded_sum(f"concat({others}, {_middle_buckets(_middle_sums(bucket, limbs, clauses))})", type)
+
+
+def sum_of_middle_limbs(bucket: str, limbs: tuple[str, ...], clauses: str, type: str) -> str:
+    """As `sum_of_limbs`, over rows with NULL and middle buckets only.
+
+    A group with values of only one bucket has a form without functions of arrays, whose code is faster. Spark takes
+    several times as long to plan and to compile it.
+    """
+    sums = _middle_sums(bucket, limbs, clauses)
+    general = rounded_sum(_middle_buckets(sums), type)
     if type == "FLOAT":
         return general
     number = " + ".join(f"IF({totals[0]} IS NULL, 0, 1)" for totals in sums.values())
@@ -95,9 +105,23 @@ def sum_of_buckets(bucket: str, limbs: tuple[str, ...], clauses: str, type: str,
         f"WHEN {totals[0]} IS NOT NULL THEN {2.0 ** (_WIDTH * _BITS * b - _UNIT)!r}D" for b, totals in sums.items()
     )
     is_simple = f"{number} = 1 AND abs({limbs_of_own[-1]}) < {1 << 60}L"
-    if not middle:
-        is_simple = f"size({others}) = 0 AND {is_simple}"
     return f"IF({is_simple}, {_double_of_limbs(limbs_of_own)} * CASE {units} END, {general})"
+
+
+def _middle_sums(bucket: str, limbs: tuple[str, ...], clauses: str) -> dict[int, list[str]]:
+    """The sums of the limbs, by middle bucket."""
+    return {b: [f"sum(IF({bucket} = {b}, {limb}, NULL)){clauses}" for limb in limbs] for b in MIDDLE}
+
+
+def _middle_buckets(sums: dict[int, list[str]]) -> str:
+    """The middle buckets that have values, as an array that `rounded_sum` needs."""
+    own = (f"IF({totals[0]} IS NULL, NULL, {_row(str(b), totals)})" for b, totals in sums.items())
+    return f"array_compact(array({', '.join(own)}))"
+
+
+def _row(bucket: str, limbs: Sequence[str]) -> str:
+    """An element of the array that `rounded_sum` needs."""
+    return f"struct({bucket} AS b, {', '.join(f'{limb} AS s{i}' for i, limb in enumerate(limbs))})"
 
 
 def _double_of_limbs(limbs: list[str]) -> str:

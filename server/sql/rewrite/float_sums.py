@@ -33,11 +33,27 @@ _LIMBS = [_limb(number) for number in range(exact_sums.LIMBS)]
 _SUM_ARGUMENTS = (INT4, *(INT8 for _ in _LIMBS))
 
 
-def _combined(type: PgType, *, average: bool = False, middle: bool = False) -> Function:
-    """An aggregate over buckets, the sums of their limbs and, for an average, the numbers of their values."""
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Aggregates over buckets, limbs or the sums of limbs and, for the average, the numbers of values."""
+
+    sums: dict[str, Function]
+    """By the name of the type."""
+    average: Function
+
+    @classmethod
+    def of(cls, total: Callable[[str, tuple[str, ...], str, str], str]) -> _Sums:
+        """`total`: see `exact_sums.sum_of_buckets`."""
+        return cls({type.name: _sum(total, type) for type in (FLOAT4, FLOAT8)}, _sum(total, FLOAT8, average=True))
+
+    def functions(self) -> tuple[Function, ...]:
+        return (*self.sums.values(), self.average)
+
+
+def _sum(total_of: Callable[[str, tuple[str, ...], str, str], str], type: PgType, *, average: bool = False) -> Function:
     spark = "FLOAT" if type == FLOAT4 else "DOUBLE"
     limbs = tuple(f"{{{number}}}" for number in range(1, 1 + exact_sums.LIMBS))
-    total = exact_sums.sum_of_buckets("{0}", limbs, "{f}", spark, middle=middle)
+    total = total_of("{0}", limbs, "{f}", spark)
     if average:
         count = f"{{{1 + exact_sums.LIMBS}}}"
         total = f"({total} / nullif(sum(IF({{0}} IS NULL, 0L, {count})){{f}}, 0L))"
@@ -45,11 +61,13 @@ def _combined(type: PgType, *, average: bool = False, middle: bool = False) -> F
     return Function("float_avg" if average else "float_sum", arguments, type, total, Kind.AGGREGATE, Nulls.MAYBE)
 
 
-_SUM = {type.name: _combined(type) for type in (FLOAT4, FLOAT8)}
-_AVERAGE = _combined(FLOAT8, average=True)
+_OVER_BUCKETS = _Sums.of(exact_sums.sum_of_buckets)
+_OVER_ROWS = _Sums.of(exact_sums.sum_of_limbs)
+_OVER_MIDDLE_BUCKETS = _Sums.of(exact_sums.sum_of_middle_limbs)
 _OF_MIDDLE = {
-    **{_SUM[type.name]: _combined(type, middle=True) for type in (FLOAT4, FLOAT8)},
-    _AVERAGE: _combined(FLOAT8, average=True, middle=True),
+    function: of_middle
+    for sums in (_OVER_BUCKETS, _OVER_ROWS)
+    for function, of_middle in zip(sums.functions(), _OVER_MIDDLE_BUCKETS.functions(), strict=True)
 }
 # The names differ from those of calls over rows, which `adds_up` recognizes by their names.
 _COUNTED = Function("combined_count", (INT8,), INT8, "coalesce(sum({0}){f}, 0L)", Kind.AGGREGATE, Nulls.NEVER)
@@ -143,15 +161,17 @@ def _with_limbs(node: Aggregate, new: NewColumns) -> tuple[Relation, dict[Expres
     }
 
 
-def _sum_call(call: AggregateCall, arguments: tuple[Expression, ...], count: Expression | None) -> AggregateCall:
+def _sum_call(
+    call: AggregateCall, sums: _Sums, arguments: tuple[Expression, ...], count: Expression | None
+) -> AggregateCall:
     """The sum or average of floats. `arguments`: the bucket and the limbs.
 
     `count`: the number of values of a row, for an average.
     """
     if call.function.name == "avg":
         assert count is not None
-        return AggregateCall(_AVERAGE, (*arguments, count), FLOAT8, True)
-    return AggregateCall(_SUM[call.type.name], arguments, call.type, True)
+        return AggregateCall(sums.average, (*arguments, count), FLOAT8, True)
+    return AggregateCall(sums.sums[call.type.name], arguments, call.type, True)
 
 
 def _by_limbs(node: Aggregate, new: NewColumns) -> Aggregate:
@@ -161,7 +181,7 @@ def _by_limbs(node: Aggregate, new: NewColumns) -> Aggregate:
         if _is_float_sum(call):
             of = limbs_of[_float(call)]
             arguments: tuple[Expression, ...] = (of.bucket, *(Cast(limb, INT8) for limb in of.limbs))
-            call = _sum_call(call, arguments, Literal(1, INT8))
+            call = _sum_call(call, _OVER_ROWS, arguments, Literal(1, INT8))
         calls.append(call)
     return replace(node, input=below, calls=tuple(calls))
 
@@ -187,7 +207,7 @@ def _split(node: Aggregate, new: NewColumns) -> Relation:
         if _is_float_sum(call):
             split = splits[_float(call)]
             count = ref(_ROWS) if call.function.name == "avg" else None
-            calls.append(_sum_call(call, (ColumnRef(split.bucket), *split.sums), count))
+            calls.append(_sum_call(call, _OVER_BUCKETS, (ColumnRef(split.bucket), *split.sums), count))
         else:
             calls.append(_combination(call, ref))
     lower = Aggregate(below, keys, tuple(partial), (*key_columns, *partial.values()))
