@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ def named(part: Any) -> set[int]:
     return {node.column.id for node in walk(part) if isinstance(node, ColumnRef)}
 
 
-def names_any(part: Any, ids: set[int]) -> bool:
+def names_any(part: Any, ids: Set[int]) -> bool:
     """Whether an expression, a relation, or a tuple of them names one of these columns."""
     return any(isinstance(node, ColumnRef) and node.column.id in ids for node in walk_all(part))
 

@@ -53,7 +53,7 @@ from server.sql.rewrite.spreads import spreads_from_sums
 from server.sql.rowwise import RowwisePlan, is_rowwise
 from server.sql.scope import Scope
 from server.sql.temporal import check_temporal
-from server.sql.volatile import calls_in, deferred
+from server.sql.volatile import calls_in, deferred, random_placed
 from server.sql.waiting import check_once, is_waiting
 
 
@@ -269,7 +269,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
     checkpoint()
     relation = decorrelated(relation)
     if not binder.maintained:  # `rewrite` does it for maintained queries, after subqueries have become joins
-        relation = sums_split(spreads_from_sums(relation))
+        relation = sums_split(spreads_from_sums(random_placed(relation)))
     items = binder.context.state.items
     plan = QueryPlan(
         columns=_fields(relation),

@@ -3,7 +3,7 @@
 Spark may evaluate an expression of a row more than once, so it does not evaluate these. A query that calls them in its
 select list, or a write that calls them for a new value, is divided (`deferred`): the `lower` query has the columns that
 do not depend on the calls, and what the others need. When its rows are there, the calls are evaluated for all of them,
-and then the other columns. The exception is random() in other clauses, where it is Spark's rand().
+and then the other columns. The exception is random() in other clauses and in subqueries, where it is Spark's rand().
 
 Constants are evaluated as a whole, calls included (`Constant`), as long as no call has to wait.
 """
@@ -17,8 +17,23 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, TEXT, UUID, VOID, PgType
-from server.sql.expressions import Column, ColumnRef, Expression, Literal, SessionValue, Volatile, transform, walk
-from server.sql.relations import Limit, Project, Relation, Sort, Values
+from server.sql.columns import NewColumns, names_any
+from server.sql.conditions import all_of, filtered, parts
+from server.sql.expressions import Aggregate as AggregateCall
+from server.sql.expressions import (
+    Column,
+    ColumnRef,
+    Expression,
+    Literal,
+    SessionValue,
+    SortKey,
+    Subquery,
+    Volatile,
+    children,
+    transform,
+    walk,
+)
+from server.sql.relations import Aggregate, Join, JoinKind, Limit, Project, Relation, Sort, Values
 
 VOLATILE: dict[str, tuple[PgType, tuple[tuple[PgType, ...], ...]]] = {
     "nextval": (INT8, ((TEXT,),)),
@@ -147,6 +162,8 @@ def _projected(
         return ColumnRef(arguments[-1][0])
 
     def change(part: Any) -> Any | None:
+        if isinstance(part, Subquery):
+            return argument(part)
         if isinstance(part, Volatile):
             values = tuple(map(argument, part.arguments))
             return Volatile(part.name, values, part.type, part.number, part.sequence, part.implied)
@@ -175,12 +192,52 @@ def _projected(
     return Project(input, tuple(columns), tuple(expressions)), later
 
 
-def _depends(expression: Any, pending: dict[int, Expression]) -> bool:
-    """Whether the value of an expression depends on a volatile call."""
-    return any(
-        isinstance(node, Volatile) or (isinstance(node, ColumnRef) and node.column.id in pending)
-        for node in walk(expression)
-    )
+def _depends(expression: Expression, pending: dict[int, Expression]) -> bool:
+    """Whether the value of an expression depends on a volatile call that is not in a subquery."""
+    if isinstance(expression, Subquery):
+        return names_any(expression, pending.keys())
+    if isinstance(expression, Volatile) or (isinstance(expression, ColumnRef) and expression.column.id in pending):
+        return True
+    return any(_depends(child, pending) for child in children(expression))
+
+
+def random_placed(relation: Relation) -> Relation:
+    """The relation with random() where Spark accepts it: not in calls of aggregates, nor in conditions of inner joins.
+
+    The arguments of an aggregate become columns of its input, and conditions of a join a filter of its rows.
+    """
+    if not calls_in(relation):
+        return relation
+    new = NewColumns(relation)
+
+    def change(node: Any) -> Any | None:
+        match node:
+            case Aggregate(calls=calls) if any(map(calls_in, calls)):
+                return _with_columns_of_calls(replace(node, input=transform(node.input, change)), new)
+            case Join(kind=JoinKind.INNER, condition=condition) if condition is not None and calls_in(condition):
+                conditions = parts(condition)
+                rest = all_of([part for part in conditions if not calls_in(part)])
+                kind = JoinKind.CROSS if rest is None else JoinKind.INNER
+                left, right = (transform(side, change) for side in (node.left, node.right))
+                joined = replace(node, kind=kind, left=left, right=right, condition=rest)
+                return filtered(joined, [part for part in conditions if calls_in(part)])
+        return None
+
+    return transform(relation, change)
+
+
+def _with_columns_of_calls(node: Aggregate, new: NewColumns) -> Aggregate:
+    added: dict[Expression, Column] = {}
+
+    def moved(part: Any) -> Any | None:
+        if isinstance(part, AggregateCall | SortKey) or not calls_in(part):
+            return None
+        return ColumnRef(added.setdefault(part, new.column("", part)))
+
+    calls = tuple(transform(call, moved) for call in node.calls)
+    own = node.input.columns
+    below = Project(node.input, (*own, *added.values()), (*map(ColumnRef, own), *added))
+    return replace(node, input=below, calls=calls)
 
 
 def _check_below(relation: Relation) -> None:

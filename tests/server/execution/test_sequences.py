@@ -200,6 +200,8 @@ COMPUTED = (
     "SELECT count(*) FROM (VALUES (random())) AS v (r) WHERE r >= 0 AND r < 1",
     "SELECT count(*) < 400 AS fewer, count(*) > 100 AS more FROM t WHERE random() < 0.5",
     "SELECT count(*) FROM (SELECT v FROM t ORDER BY random() LIMIT 10) AS r",
+    "SELECT v, random() < 2 AND v > (SELECT min(v) FROM t), random() IN (SELECT v FROM t) FROM t WHERE v < 3",
+    "SELECT nextval('s') > 0 AS is_next, (SELECT max(random()) < 1 FROM t) AS m FROM t WHERE v < 3",
     "CREATE TABLE u AS SELECT v, gen_random_uuid() AS id, random() AS r FROM t",
     "SELECT count(DISTINCT id) = count(*) AS ids, count(DISTINCT r) > 400 AS values FROM u",
     "DELETE FROM u WHERE random() < 2",
