@@ -20,7 +20,7 @@ from protocol.pgwire.datetime_input import POSTGRES_EPOCH_DAYS
 from protocol.pgwire.datetime_output import DAY_US
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import INTERVAL
-from protocol.pgwire.types import BARE_NUMERIC_SCALE, PgType
+from protocol.pgwire.types import PgType
 
 _BINARY = pa.binary()
 POSTGRES_EPOCH_US = POSTGRES_EPOCH_DAYS * DAY_US
@@ -43,8 +43,7 @@ def varying_column(type: PgType) -> VaryingColumn:
     if type.element is not None:
         return partial(_arrays, type.element)
     if type.name == "numeric":
-        scale = type.scale or 0
-        return partial(_numerics, scale, type.precision is None and scale == BARE_NUMERIC_SCALE)
+        return partial(_numerics, type.scale or 0, type.hides_zeros)
     if type.enum is not None:
         enum = type.enum
         return lambda column: _bytes(enum.label_column(column))

@@ -43,7 +43,7 @@ from protocol.pgwire.datetime_output import (
 )
 from protocol.pgwire.floats import float4_column, float8_column
 from protocol.pgwire.timezones import SECOND_US, Int64s, abbreviations_at, offset_text, offsets_at, zone
-from protocol.pgwire.types import BARE_NUMERIC_SCALE, INT2VECTOR, OIDVECTOR, PgType
+from protocol.pgwire.types import INT2VECTOR, OIDVECTOR, PgType
 
 TextColumn = Callable[[pa.Array], pa.Array]
 
@@ -381,8 +381,7 @@ def _numeric_text(type: PgType, array: pa.Array) -> pa.Array:
     scale = type.scale or 0
     # Arrow prints an exponent only if at least six zeros follow the point, which needs scale > 6.
     text = _cast(array) if scale <= 6 else _unscaled_text(array, scale)
-    # The scale of a bare numeric is internal (BARE_NUMERIC_SCALE): the trailing zeros that it adds are removed.
-    return _without_zeros(text) if type.precision is None and scale == BARE_NUMERIC_SCALE else text
+    return _without_zeros(text) if type.hides_zeros else text
 
 
 def _unscaled_text(array: pa.Array, scale: int) -> pa.Array:

@@ -94,6 +94,11 @@ class PgType:
         return self.name
 
     @property
+    def hides_zeros(self) -> bool:
+        """Whether trailing zeros are not printed: those of a numeric without precision, whose scale is internal."""
+        return self.name == "numeric" and self.precision is None and self.scale == BARE_NUMERIC_SCALE
+
+    @property
     def display(self) -> str:
         """The spelling of PostgreSQL's format_type(), as error messages and SHOW COLUMNS use it."""
         if self.element is not None:

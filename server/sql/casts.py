@@ -259,12 +259,13 @@ def _text_of(source: PgType) -> Callable[[Any, PgType], Any]:
 
 
 def text_form(type: PgType, value: Any) -> str:
-    """The text of a value that is not None, as PostgreSQL prints it. A numeric keeps its own scale."""
+    """The text of a value that is not None, as PostgreSQL prints it. A numeric is as a client receives it."""
     match type.name:
         case "numeric":
-            return f"{value:f}"
-        case "_numeric":
-            return "{" + ",".join("NULL" if item is None else f"{item:f}" for item in value) + "}"
+            return numeric_text(type, value)
+        case "_numeric" if type.element is not None:
+            texts = ("NULL" if item is None else numeric_text(type.element, item) for item in value)
+            return "{" + ",".join(texts) + "}"
         case "text" | "varchar" | "bpchar" | "json" | "jsonb" | "uuid" | "record":
             return str(value)
         case "int2" | "int4" | "int8":
@@ -272,6 +273,12 @@ def text_form(type: PgType, value: Any) -> str:
         case "interval":
             return interval_text(value[0], value[1], value[2] // 1_000)
     return format_text(type, value)
+
+
+def numeric_text(type: PgType, value: Decimal) -> str:
+    """The text of a numeric, with the decimals of the type."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if type.hides_zeros and "." in text else text
 
 
 def _zoned_text(source: PgType) -> Callable[[Any, PgType, str], Any] | None:

@@ -37,7 +37,6 @@ from server.sql.casts import (
 from server.sql.expressions import Array, Call, Cast, Expression, Literal, Parameter
 from server.sql.functions.records import TEXT_OF_ROW, TEXT_OF_ROWS
 from server.sql.functions.resolve import category, is_preferred
-from server.sql.functions.table import exact_texts
 
 INT4_MAX, INT8_MAX = (1 << 31) - 1, (1 << 63) - 1
 IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
@@ -127,8 +126,7 @@ class Coercer:
         is_array = expression.type.element is not None
         function, result = (TEXT_OF_ROWS, RECORD_ARRAY) if is_array else (TEXT_OF_ROW, RECORD)
         self.check_zone("the text of a row")
-        arguments = exact_texts((expression,))
-        return Call(function, arguments, result, expression.nullable, timezone=self.timezone)
+        return Call(function, (expression,), result, expression.nullable, timezone=self.timezone)
 
     def as_output(self, expression: Expression) -> Expression:
         """A value as a client receives it: of rows their texts."""

@@ -148,3 +148,7 @@ SELECT message, sql_error_code FROM pg_input_error_info('{"a', 'jsonb') AS e;
 SELECT id, e.* FROM strs, pg_input_error_info(s, 'bool') AS e ORDER BY id;
 SELECT pg_column_size(1), pg_column_size(1::int8), pg_column_size(true), pg_column_size(now()), pg_column_size(interval '1 day'), pg_column_size(NULL::int4), pg_column_size(1.5::real);
 SELECT pg_column_size(i2), pg_column_size(f8) FROM nums WHERE id = 1;
+SELECT x::text, x || '', concat(x, 1), format('%s', x), x::varchar(3), quote_literal(x), quote_nullable(x), length(x::text) FROM (SELECT nb + 0 AS x FROM nums WHERE id < 4) t;
+SELECT id, nb::text, to_json(nb), to_jsonb(nb), json_build_array(nb, n), ROW(nb, n), array_to_string(ARRAY[nb, i4], '/'), ARRAY[nb]::text FROM nums WHERE id IN (1, 5);
+SELECT row_to_json(q), jsonb_build_object('a', a), json_agg(q) OVER (ORDER BY id), a::text FROM (SELECT id, nb, n, sum(nb) AS a FROM nums WHERE id < 3 GROUP BY id, nb, n) q ORDER BY id;
+SELECT pg_size_pretty(nb), min_scale(nb), json_object_agg(id, nb) FROM nums WHERE id IN (1, 3) GROUP BY nb ORDER BY nb;

@@ -97,10 +97,11 @@ def _difference_lines() -> Iterator[str]:
     yield "suite fails if there is another one, and if one of these no longer exists."
     yield ""
     yield "Three differences apply to all statements. All values of a `numeric` column without declared precision"
-    yield "have the same scale: a value may be printed with more trailing zeros, and a quotient is rounded to that"
-    yield "scale. Computed floats are equal to twelve digits. `sum` of `real` and `double precision` is the exact sum,"
-    yield "rounded once, and `avg` is that sum divided by the number of values: they do not depend on the order of the"
-    yield "rows. PostgreSQL rounds after each addition. Sums in windows do so, too."
+    yield "have the same scale: a value may be printed with more trailing zeros, also in texts and JSON, and a"
+    yield "quotient is rounded to that scale. Computed floats are equal to twelve digits. `sum` of `real` and"
+    yield "`double precision` is the exact sum, rounded once, and `avg` is that sum divided by the number of values:"
+    yield "they do not depend on the order of the rows. PostgreSQL rounds after each addition. Sums in windows do"
+    yield "so, too."
     by_reason: dict[tuple[str, str], list[str]] = {}
     for entry in differences():
         if covered := [statement.sql for statement in suite if entry.covers(statement)]:

@@ -31,7 +31,6 @@ from server.sql.functions.table import (
     Function,
     Kind,
     Nulls,
-    exact_texts,
     fail,
     fixed,
     row,
@@ -244,7 +243,7 @@ def _strict(make: Callable[..., str | None], empty: str) -> Callable[..., str | 
 
 
 def _json_aggregate(name: str, arguments: str, result: str, python: Callable[..., Any] | None) -> None:
-    _aggregate(name, arguments, result, None, python=python, typed=True, prepare=exact_texts)
+    _aggregate(name, arguments, result, None, python=python, typed=True)
 
 
 for _j in ("json", "jsonb"):

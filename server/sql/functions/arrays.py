@@ -10,7 +10,7 @@ from protocol.pgwire.types import PgType
 from server.sql.casts import text_form
 from server.sql.expressions import Expression
 from server.sql.functions.json import order_key as json_order
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, exact_texts, row
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Form, Nulls, row
 
 ELEMENTS_MAX = (1 << 27) - 1
 _NATIVE = frozenset(("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "date", "time",
@@ -243,8 +243,8 @@ def _from_string(text: str | None, delimiter: str | None, null: str | None = Non
     return [None if part == null else part for part in parts] if text else []
 
 
-row(FUNCTIONS, "array_to_string", "anyarray text", "text", typed=True, prepare=exact_texts, python=_to_string)
-row(FUNCTIONS, "array_to_string", "anyarray text text", "text", nulls=Nulls.MAYBE, typed=True, prepare=exact_texts,
+row(FUNCTIONS, "array_to_string", "anyarray text", "text", typed=True, python=_to_string)
+row(FUNCTIONS, "array_to_string", "anyarray text text", "text", nulls=Nulls.MAYBE, typed=True,
     python=_to_string_nulls)  # fmt: skip
 row(FUNCTIONS, "string_to_array", "text text", "text[]", nulls=Nulls.MAYBE, python=_from_string)
 row(FUNCTIONS, "string_to_array", "text text text", "text[]", nulls=Nulls.MAYBE, python=_from_string)

@@ -20,7 +20,8 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.json_values import loaded_jsonb, parse_json, printed_jsonb, quoted_json
 from protocol.pgwire.scalars import format_text
 from protocol.pgwire.types import DATE, TEXT, TIMESTAMP, PgType
-from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Nulls, exact_texts, row
+from server.sql.casts import numeric_text
+from server.sql.functions.table import COMPARISONS, FUNCTIONS, GRAMMAR, OPERATORS, Nulls, row
 
 # -- substrings -------------------------------------------------------------------------------------------------------
 
@@ -415,7 +416,7 @@ def json_of(type: PgType, value: Any, separator: str = ",") -> str:
         case "int2" | "int4" | "int8":
             return str(value)
         case "numeric":
-            return f"{value:f}"
+            return numeric_text(type, value)
         case "float4" | "float8":
             text = format_text(type, value)
             return text if value - value == 0 else f'"{text}"'
@@ -604,17 +605,17 @@ for _j, _one, _built, _object_built in (
     ("json", _to_json, _build_array, _build_object),
     ("jsonb", _to_jsonb, _as_jsonb(_build_array), _build_object_b),
 ):
-    row(FUNCTIONS, f"to_{_j}", "anyelement", _j, typed=True, prepare=exact_texts, python=_one)
+    row(FUNCTIONS, f"to_{_j}", "anyelement", _j, typed=True, python=_one)
     row(FUNCTIONS, f"{_j}_build_array", "", _j, nulls=Nulls.NEVER, python=lambda: "[]")
     row(FUNCTIONS, f"{_j}_build_array", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
-        prepare=exact_texts, python=_built)  # fmt: skip
+        python=_built)  # fmt: skip
     row(FUNCTIONS, f"{_j}_build_object", "", _j, nulls=Nulls.NEVER, python=lambda: "{}")
     row(FUNCTIONS, f"{_j}_build_object", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
-        prepare=exact_texts, python=_object_built)  # fmt: skip
-row(FUNCTIONS, "array_to_json", "anyarray", "json", typed=True, prepare=exact_texts, python=_array_to_json)
-row(FUNCTIONS, "array_to_json", "anyarray bool", "json", typed=True, prepare=exact_texts, python=_array_to_json)
+        python=_object_built)  # fmt: skip
+row(FUNCTIONS, "array_to_json", "anyarray", "json", typed=True, python=_array_to_json)
+row(FUNCTIONS, "array_to_json", "anyarray bool", "json", typed=True, python=_array_to_json)
 row(FUNCTIONS, "json_array", "", "json", nulls=Nulls.NEVER, python=lambda: "[]")
-row(FUNCTIONS, "json_array", "any", "json", nulls=Nulls.NEVER, variadic=True, typed=True, prepare=exact_texts,
+row(FUNCTIONS, "json_array", "any", "json", nulls=Nulls.NEVER, variadic=True, typed=True,
     python=_array_without_nulls)  # fmt: skip
 _json_row("json_object", "text[]", "json", _object)
 _json_row("json_object", "text[] text[]", "json", _object_of)

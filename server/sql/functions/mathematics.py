@@ -15,7 +15,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import too_many_digits
 from server.sql.expressions import Expression, Literal
 from server.sql.functions.arithmetic import finite, in_range
-from server.sql.functions.table import FUNCTIONS, OPERATORS, exact_texts, fixed, guarded, row, same_shape
+from server.sql.functions.table import FUNCTIONS, OPERATORS, fixed, guarded, row, same_shape
 
 SCALE = 16
 _EXACT = Context(prec=1200, rounding=ROUND_HALF_UP)
@@ -184,7 +184,7 @@ for _name, _python2 in (("gcd", _numeric_gcd), ("lcm", _numeric_lcm)):
     row(FUNCTIONS, _name, "numeric numeric", "numeric", shape=lambda args: fixed(38, _larger_scale(args))(args),
         python=_python2)  # fmt: skip
 row(FUNCTIONS, "scale", "numeric", "int4", python=_scale, prepare=_known_scale)
-row(FUNCTIONS, "min_scale", "numeric", "int4", python=_min_scale, prepare=exact_texts)
+row(FUNCTIONS, "min_scale", "numeric", "int4", python=_min_scale)
 row(FUNCTIONS, "trim_scale", "numeric", "numeric", "{0}", shape=same_shape, python=_trim_scale)
 
 # -- integers -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from server.sql.functions.table import (
     OPERATORS,
     Form,
     Nulls,
-    exact_texts,
     fitted,
     row,
 )
@@ -175,8 +174,8 @@ def _text_of(value: Any, types: Sequence[PgType], timezone: str) -> Any:
     return [None if item is None else _text(fields, item, timezone) for item in value]
 
 
-row(GRAMMAR, "text of row", "record", "record", typed=True, zoned=True, prepare=exact_texts, python=_text_of)
-row(GRAMMAR, "text of rows", "record[]", "record[]", typed=True, zoned=True, prepare=exact_texts, python=_text_of)
+row(GRAMMAR, "text of row", "record", "record", typed=True, zoned=True, python=_text_of)
+row(GRAMMAR, "text of rows", "record[]", "record[]", typed=True, zoned=True, python=_text_of)
 (TEXT_OF_ROW,), (TEXT_OF_ROWS,) = GRAMMAR["text of row"], GRAMMAR["text of rows"]
 
 
@@ -184,5 +183,5 @@ def _row_to_json(value: Any, pretty: bool = False, *, types: Sequence[PgType]) -
     return json_of(types[0], value, ",\n " if pretty else ",")
 
 
-row(FUNCTIONS, "row_to_json", "record", "json", typed=True, prepare=exact_texts, python=_row_to_json)
-row(FUNCTIONS, "row_to_json", "record bool", "json", typed=True, prepare=exact_texts, python=_row_to_json)
+row(FUNCTIONS, "row_to_json", "record", "json", typed=True, python=_row_to_json)
+row(FUNCTIONS, "row_to_json", "record bool", "json", typed=True, python=_row_to_json)

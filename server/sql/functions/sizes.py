@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.scalars import exact_numeric
+from protocol.pgwire.types import PgType
+from server.sql.casts import text_form
 from server.sql.functions.arithmetic import in_range
-from server.sql.functions.table import FUNCTIONS, exact_texts, row
+from server.sql.functions.table import FUNCTIONS, row
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _UNIT_BITS = {"": 0, "b": 0} | {unit.lower(): 10 * number for number, unit in enumerate(_UNITS)}
@@ -19,11 +22,11 @@ _SIZE = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[ 
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 
 
-def _size_pretty(size: int | Decimal) -> str:
+def _size_pretty(size: int | Decimal, types: Sequence[PgType]) -> str:
     """The size in the smallest unit in which it has at most five digits; halves are rounded up."""
     value = Decimal(size)
     if value.copy_abs() < _BYTES_END:
-        return f"{value:f} bytes"
+        return f"{text_form(types[0], size)} bytes"
     halves, exponent = int(value.copy_abs()) >> 9, 1  # of the unit, truncated
     while halves >= _UNIT_END and exponent + 1 < len(_UNITS):
         halves, exponent = halves >> 10, exponent + 1
@@ -47,6 +50,6 @@ def _size_bytes(text: str) -> int:
 
 
 for _type in ("int4", "int8"):
-    row(FUNCTIONS, "pg_size_pretty", _type, "text", python=_size_pretty)
-row(FUNCTIONS, "pg_size_pretty", "numeric", "text", python=_size_pretty, prepare=exact_texts)
+    row(FUNCTIONS, "pg_size_pretty", _type, "text", typed=True, python=_size_pretty)
+row(FUNCTIONS, "pg_size_pretty", "numeric", "text", typed=True, python=_size_pretty)
 row(FUNCTIONS, "pg_size_bytes", "text", "int8", python=_size_bytes)

@@ -17,7 +17,7 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import RECORD, RECORD_ARRAY, PgType, array_of, scalar
-from server.sql.decimals import DIVISION_SCALE, Shape
+from server.sql.decimals import Shape
 from server.sql.expressions import Expression, Literal, precision
 from server.sql.infinities import converted, spark_converted
 
@@ -263,28 +263,6 @@ def literal(argument: Expression, what: str) -> object:
             hint="Write it as a literal, or with CASE for each of its values.",
         )
     return argument.value
-
-
-def exact_texts(args: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """A `prepare` for functions that write numerics as text. 0A000 if PostgreSQL's scale of the value is unknown."""
-    for arg in args:
-        if not isinstance(arg, Literal) and _is_inexact(arg.type):
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "the text of a numeric without a declared scale is not supported",
-                hint="Round it first, or cast it to numeric(precision, scale).",
-            )
-    return args
-
-
-def _is_inexact(type: PgType) -> bool:
-    """Whether the type is a numeric, or contains one, whose values have more decimals than in PostgreSQL."""
-    scalar = type.element or type
-    if scalar.fields is not None:
-        return any(_is_inexact(field) for _, field in scalar.fields)
-    if scalar.name != "numeric" or scalar.precision is not None:
-        return False
-    return (scalar.scale or 0) >= DIVISION_SCALE or type.element is not None
 
 
 def guarded(condition: str, state: SqlState, message: str, form: str) -> str:

@@ -104,16 +104,20 @@ def quantified_key(function: Function, arguments: Sequence[PgType], timezone: st
 
 
 def cast_key(source: PgType, target: PgType, timezone: str) -> str:
-    return json.dumps(["CAST", [_spelled(source), _spelled(target)], timezone])
+    return json.dumps(["CAST", [_spelled(source), _spelled(target, with_scale=False)], timezone])
 
 
-def _spelled(type: PgType) -> Any:
-    """The spelling of a type: a text, or an object with the names and types of a row's fields."""
+def _spelled(type: PgType, *, with_scale: bool = True) -> Any:
+    """The spelling of a type: a text, or an object with the names and types of a row's fields.
+
+    `with_scale`: with the scale of a numeric, which determines its text.
+    """
     scalar = type.element or type
     if scalar.fields is not None:
         row = [[name, _spelled(field)] for name, field in scalar.fields]
         return {"row": row, "array": type.element is not None}
-    name = scalar.name if scalar.enum is None else str(scalar)
+    is_exact = scalar.enum is not None or (with_scale and scalar.name == "numeric")
+    name = str(scalar) if is_exact else scalar.name
     return f"{name}[]" if type.element is not None else name
 
 
@@ -121,7 +125,7 @@ def _typed(spelling: Any) -> PgType:
     if isinstance(spelling, dict):
         type = row_type([name for name, _ in spelling["row"]], [_typed(field) for _, field in spelling["row"]])
         return array_of(type) if spelling["array"] else type
-    if spelling.startswith(PREFIX):
+    if spelling.startswith((PREFIX, "numeric(")):
         return parse_type(spelling)
     if spelling.startswith(RECORD.name):
         return RECORD if spelling == RECORD.name else array_of(RECORD)

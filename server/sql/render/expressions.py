@@ -35,7 +35,7 @@ from server.sql.functions import worker
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.sort_forms import sort_form
 from server.sql.functions.syntax import AND, NOT, OR
-from server.sql.functions.table import Function, Let, Nulls, exact_texts, let
+from server.sql.functions.table import Function, Let, Nulls, let
 from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.trees import too_complex
 from server.sql.infinities import has_infinities
@@ -165,13 +165,13 @@ class ExpressionRenderer(ABC):
             source.element is not None and target.element is not None and target.element.name == "numeric"
         ):
             return f"CAST({text} AS {spark_type(target, precision(cast) if target.element is None else 0)})"
-        if (target.element or target).is_string_family:
-            exact_texts((cast.operand,))
         inner = target if target.element is None else target.element
         digits = precision(cast) if target.name == "numeric" else 0
         operand = text
         if rule.spark is not None and is_utc(cast.timezone):
             form = rule.spark.replace("{t}", spark_type(inner, digits))
+            if source.hides_zeros and inner.is_string_family:
+                form = f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {form}))"
             several = has_infinities(source) and source.element is None and form.count("{0}") > 1
             text = let(text, lambda name: form.replace("{0}", name), "c") if several else form.replace("{0}", text)
             if isinstance(text, Let) and shared is not None:

@@ -384,18 +384,6 @@ def test_parameters_and_session_values_are_literals_in_spark_text() -> None:
     assert "CAST(NULL AS INT)" in text
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "select nb::text from v",
-    ],
-)
-def test_casts_and_functions_that_could_be_wrong_are_refused(sql: str) -> None:
-    with pytest.raises(PgError) as raised:
-        plan(sql)
-    assert raised.value.sqlstate is SqlState.FEATURE_NOT_SUPPORTED
-
-
 # -- writes ---------------------------------------------------------------------------------------------------------
 
 
