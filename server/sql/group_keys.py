@@ -8,6 +8,7 @@ group:
     DISTINCT, UNION                   the same, over all columns
     DISTINCT ON (j), PARTITION BY j   key(j)
     count(DISTINCT j)                 count(DISTINCT key(j))
+    INTERSECT, EXCEPT                 GROUP BY key(j) over the rows of both sides, and the number of rows of each side
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from protocol.pgwire.types import BOOL, BYTEA, INTERVAL, JSONB, TEXT, PgType, is_row, row_type
+from protocol.pgwire.types import BOOL, BYTEA, INT4, INT8, INTERVAL, JSONB, TEXT, PgType, is_row, row_type
+from server.sql.conditions import filtered
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import (
     Call,
@@ -35,8 +37,8 @@ from server.sql.functions.aggregates import ORDER_FREE
 from server.sql.functions.intervals import length_of
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.records import ROW, field_of
-from server.sql.functions.syntax import IS_NULL
-from server.sql.functions.table import FUNCTIONS
+from server.sql.functions.syntax import IS_NULL, NOT
+from server.sql.functions.table import FUNCTIONS, OPERATORS
 from server.sql.relations import Aggregate, Distinct, DistinctOn, Project, Relation, SetKind, SetOperation
 
 
@@ -70,7 +72,7 @@ def key_of(value: Expression) -> Expression:
 
 
 def grouped_by_keys(relation: Relation) -> Relation:
-    """An equivalent relation that groups by keys where values need them. INTERSECT and EXCEPT are unchanged."""
+    """An equivalent relation that groups by keys where values need them. INTERSECT ALL and EXCEPT ALL are unchanged."""
     ids = count(1 + max((c.id for node in walk(relation) for c in _columns(node)), default=0))
     return transform(relation, _Rewriter(ids).changed)
 
@@ -87,7 +89,7 @@ def _is_grouped(node: Any) -> bool:
             return any(needs_key(key.type) for key in keys)
         case WindowCall(partition=partition):
             return any(needs_key(key.type) for key in partition)
-        case Distinct() | SetOperation(kind=SetKind.UNION, all=False):
+        case Distinct() | SetOperation(all=False):
             return any(needs_key(column.type) for column in node.columns)
         case AggregateCall(distinct=True):
             return node.function.name == "count" and any(needs_key(a.type) for a in node.arguments)
@@ -107,8 +109,10 @@ class _Rewriter:
                 return self._aggregate(inner)
             case Distinct(input=input):
                 return self._distinct(input, input.columns)
-            case SetOperation():
+            case SetOperation(kind=SetKind.UNION):
                 return self._distinct(replace(inner, all=True), inner.columns)
+            case SetOperation():
+                return self._compared(inner)
             case DistinctOn(keys=keys):
                 return replace(inner, keys=tuple(map(key_of, keys)))
             case WindowCall(partition=partition):
@@ -121,6 +125,27 @@ class _Rewriter:
         renamed = Project(input, below, tuple(ColumnRef(column) for column in input.columns))
         keys = tuple(ColumnRef(column) for column in below)
         return self._aggregate(Aggregate(renamed, keys, (), columns))
+
+    def _compared(self, node: SetOperation) -> Relation:
+        """The rows of INTERSECT or EXCEPT: of the groups of both sides, those with rows on the left side."""
+        below = tuple(replace(column, id=next(self._ids)) for column in node.columns)
+        marks = tuple(Column(next(self._ids), "", INT4, True) for _ in range(2))
+        one, none = Literal(1, INT4), Literal(None, INT4)
+        left, right = (
+            Project(
+                side,
+                tuple(replace(column, id=next(self._ids)) for column in (*below, *marks)),
+                (*map(ColumnRef, side.columns), *of_side),
+            )
+            for side, of_side in ((node.left, (one, none)), (node.right, (none, one)))
+        )
+        rows = SetOperation(SetKind.UNION, True, left, right, (*below, *marks))
+        counts = tuple(Column(next(self._ids), "count", INT8, False) for _ in marks)
+        calls = tuple(AggregateCall(_COUNT, (ColumnRef(mark),), INT8, False) for mark in marks)
+        groups = self._aggregate(Aggregate(rows, tuple(map(ColumnRef, below)), calls, (*node.columns, *counts)))
+        is_left, is_right = (Call(_ABOVE, (ColumnRef(each), Literal(0, INT8)), BOOL, False) for each in counts)
+        other = Call(NOT, (is_right,), BOOL, False) if node.kind is SetKind.EXCEPT else is_right
+        return Project(filtered(groups, (is_left, other)), node.columns, tuple(map(ColumnRef, node.columns)))
 
     def _aggregate(self, node: Aggregate) -> Relation:
         """The aggregate grouped by keys. Its output columns have the same ids as before."""
@@ -143,5 +168,7 @@ class _Rewriter:
         return Project(grouped, node.columns, tuple(shown))
 
 
+_COUNT = next(function for function in FUNCTIONS["count"] if function.arguments)
+_ABOVE = next(function for function in OPERATORS[">"] if function.arguments == (INT8, INT8))
 (_PLAIN_ANY_VALUE,) = FUNCTIONS["any_value"]
 _ANY_VALUE = ORDER_FREE[_PLAIN_ANY_VALUE]  # the same value of each group in every computation

@@ -195,3 +195,13 @@ SELECT DISTINCT (SELECT city FROM depts d WHERE d.id = p.dept) FROM people p ORD
 (SELECT 'x' AS k, count(*) FROM people GROUP BY k) UNION ALL SELECT 'y', 1;
 (SELECT NULL AS k FROM people GROUP BY 1) UNION ALL SELECT 'z';
 SELECT 'a' AS k, NULL AS n, count(*) FROM people GROUP BY ROLLUP (1, 2) ORDER BY 1, 3;
+SELECT jb FROM docs INTERSECT ALL SELECT jb FROM docs;
+SELECT jsonb_typeof(jb) AS t, count(*) FROM (SELECT jb FROM docs EXCEPT SELECT jb FROM docs WHERE id < 4) q GROUP BY 1 ORDER BY 1;
+SELECT count(*) FROM (SELECT jb, id % 2 FROM docs INTERSECT SELECT jb, (id + 2) % 2 FROM docs) q;
+SELECT * FROM (SELECT x::jsonb FROM (VALUES ('1'), ('{"a": 1}'), (NULL)) v(x) EXCEPT SELECT y::jsonb FROM (VALUES ('1.0'), ('{"a": 2}')) w(y)) q ORDER BY x::text;
+SELECT count(*) FROM (SELECT x::jsonb FROM (VALUES ('1'), ('{"a": 1.0}'), (NULL)) v(x) INTERSECT SELECT y::jsonb FROM (VALUES ('1.0'), ('{"a": 1}'), (NULL), (NULL)) w(y)) q;
+SELECT count(*) FROM (SELECT iv FROM times EXCEPT SELECT iv + interval '0' FROM times WHERE id < 6) q;
+SELECT count(*) FROM (SELECT * FROM times EXCEPT SELECT * FROM times WHERE id % 2 = 0) q;
+SELECT interval '1 mon' EXCEPT SELECT interval '30 days';
+SELECT j FROM docs EXCEPT ALL SELECT j FROM docs;
+SELECT j FROM docs INTERSECT SELECT j FROM docs;

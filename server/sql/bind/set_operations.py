@@ -44,8 +44,8 @@ def set_operation(binder: Binder, tree: exp.SetOperation, scope: Scope, keep_unk
     columns = []
     for a, b, column in zip(left_outputs, right_outputs, left.columns, strict=True):
         common, (x, y) = binder.to_common([a, b], str(kind), binder.at(tree.expression))
-        if not every:
-            groupable(binder, x, tree, by_keys=kind is SetKind.UNION)
+        if kind is not SetKind.UNION or not every:
+            groupable(binder, x, tree, by_keys=not every)
         sides[0].append(x)
         sides[1].append(y)
         columns.append(

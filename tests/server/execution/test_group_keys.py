@@ -10,6 +10,8 @@ VIEWS = {
     "distinct_rows": "SELECT DISTINCT i, j FROM t",
     "first_rows": "SELECT DISTINCT ON (j) j, id FROM t ORDER BY j, id",
     "united": "SELECT j FROM t WHERE id < 3 UNION SELECT j FROM t WHERE id > 1",
+    "common": "SELECT j, i FROM t WHERE id < 5 INTERSECT SELECT j, i FROM t WHERE id > 1",
+    "others": "SELECT j FROM t WHERE id > 2 EXCEPT SELECT j FROM t WHERE id < 3",
     "ranked": "SELECT id, row_number() OVER (PARTITION BY i ORDER BY id) AS n FROM t",
     "counted": "SELECT count(DISTINCT j) AS j, count(DISTINCT i) AS i FROM t",
     "neighbours": "SELECT id, sum(id) OVER (PARTITION BY i ORDER BY id % 3 GROUPS 1 PRECEDING) AS total FROM t",
