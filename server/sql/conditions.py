@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.pgwire.types import BOOL
+from protocol.pgwire.types import BOOL, INT8
 from server.sql.expressions import Call, Case, Cast, Column, ColumnRef, Expression, InList, Literal, SessionValue
 from server.sql.functions import syntax
 from server.sql.functions.syntax import conjuncts
 from server.sql.functions.table import INTEGERS, OPERATORS, Function, Nulls
 from server.sql.relations import Filter, Relation
 
+_ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
 _SAME = Function("<=>", (), BOOL, "({0} <=> {1})", nulls=Nulls.NEVER)
 _SAFE_CALLS = frozenset(
     id(f)
@@ -41,6 +42,11 @@ def parts(condition: Expression | None) -> list[Expression]:
 def filtered(relation: Relation, conditions: Sequence[Expression]) -> Relation:
     condition = all_of(conditions)
     return relation if condition is None else Filter(relation, condition)
+
+
+def above_zero(column: Column) -> Expression:
+    """The condition that a bigint is greater than 0."""
+    return Call(_ABOVE, (ColumnRef(column), Literal(0, INT8)), BOOL, False)
 
 
 def same(pairs: Sequence[tuple[Column, Column]]) -> Expression:

@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any
 
 from protocol.pgwire.types import BOOL, BYTEA, INT4, INT8, INTERVAL, JSONB, TEXT, PgType, is_row, row_type
-from server.sql.conditions import filtered
+from server.sql.conditions import above_zero, filtered
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import (
     Call,
@@ -33,12 +33,12 @@ from server.sql.expressions import (
     transform,
     walk,
 )
-from server.sql.functions.aggregates import ORDER_FREE
+from server.sql.functions.aggregates import COUNT_VALUES, ORDER_FREE
 from server.sql.functions.intervals import length_of
 from server.sql.functions.json import JSONB_SORT_KEY
 from server.sql.functions.records import ROW, field_of
 from server.sql.functions.syntax import IS_NULL, NOT
-from server.sql.functions.table import FUNCTIONS, OPERATORS
+from server.sql.functions.table import FUNCTIONS
 from server.sql.relations import Aggregate, Distinct, DistinctOn, Project, Relation, SetKind, SetOperation
 
 
@@ -141,9 +141,9 @@ class _Rewriter:
         )
         rows = SetOperation(SetKind.UNION, True, left, right, (*below, *marks))
         counts = tuple(Column(next(self._ids), "count", INT8, False) for _ in marks)
-        calls = tuple(AggregateCall(_COUNT, (ColumnRef(mark),), INT8, False) for mark in marks)
+        calls = tuple(AggregateCall(COUNT_VALUES, (ColumnRef(mark),), INT8, False) for mark in marks)
         groups = self._aggregate(Aggregate(rows, tuple(map(ColumnRef, below)), calls, (*node.columns, *counts)))
-        is_left, is_right = (Call(_ABOVE, (ColumnRef(each), Literal(0, INT8)), BOOL, False) for each in counts)
+        is_left, is_right = map(above_zero, counts)
         other = Call(NOT, (is_right,), BOOL, False) if node.kind is SetKind.EXCEPT else is_right
         return Project(filtered(groups, (is_left, other)), node.columns, tuple(map(ColumnRef, node.columns)))
 
@@ -168,7 +168,5 @@ class _Rewriter:
         return Project(grouped, node.columns, tuple(shown))
 
 
-_COUNT = next(function for function in FUNCTIONS["count"] if function.arguments)
-_ABOVE = next(function for function in OPERATORS[">"] if function.arguments == (INT8, INT8))
 (_PLAIN_ANY_VALUE,) = FUNCTIONS["any_value"]
 _ANY_VALUE = ORDER_FREE[_PLAIN_ANY_VALUE]  # the same value of each group in every computation

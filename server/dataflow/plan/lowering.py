@@ -54,7 +54,7 @@ from server.dataflow.plan.partitions import moved, partitioned, passed_on
 from server.dataflow.plan.top_k import top_k_by_limit, top_k_by_order, top_k_by_row_number
 from server.dataflow.plan.totals_statements import TotalsStatements
 from server.sql.columns import NewColumns, ids, named
-from server.sql.conditions import all_of, filtered, never_fails, parts
+from server.sql.conditions import above_zero, all_of, filtered, never_fails, parts
 from server.sql.direct_scan import direct_scan
 from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal, walk
 from server.sql.functions import syntax
@@ -116,7 +116,6 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 _TIMES = next(f for f in OPERATORS["*"] if f.arguments == (INT8, INT8))
-_ABOVE = next(f for f in OPERATORS[">"] if f.arguments == (INT8, INT8))
 _EQUAL = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
 _ZERO = Literal(0, INT8)
 
@@ -282,7 +281,7 @@ class _Planner:
         v, diff = self._bigint(), self._bigint()
         later = Call(syntax.GREATEST, (ColumnRef(left_v), ColumnRef(right_v)), INT8, False)
         product = Call(_TIMES, (ColumnRef(left_diff), ColumnRef(right_diff)), INT8, False)
-        changed = Call(syntax.OR, (_above_zero(left_v), _above_zero(right_v)), BOOL, False)
+        changed = Call(syntax.OR, (above_zero(left_v), above_zero(right_v)), BOOL, False)
         pairs = joined(JoinKind.INNER, left, right, all_of([*parts(join.condition), changed]))
         refs = tuple(map(ColumnRef, join.columns))
         changes = Project(pairs, (*join.columns, v, diff), (*refs, later, product))
@@ -492,10 +491,6 @@ def _distinct_values(node: Node, key: tuple[int, ...], members: tuple[int, ...])
 def _is_accumulable(node: Aggregate) -> bool:
     """Whether the results follow from sums and counts, and from the least and greatest values."""
     return all(adds_up_by_value(call) or extreme(call) is not None for call in node.calls)
-
-
-def _above_zero(version: Column) -> Expression:
-    return Call(_ABOVE, (ColumnRef(version), _ZERO), BOOL, False)
 
 
 def _over_scans(base: Relation, scans: Sequence[Relation]) -> Relation:

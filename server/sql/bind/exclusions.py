@@ -26,8 +26,7 @@ from server.sql.bind.frames import Frame, over_groups
 from server.sql.bind.keys import groupable
 from server.sql.expressions import Aggregate, Call, Case, Cast, Expression, Literal, SortKey, WindowCall
 from server.sql.functions import resolve, syntax
-from server.sql.functions.aggregates import IN_WINDOW
-from server.sql.functions.table import FUNCTIONS
+from server.sql.functions.aggregates import COUNT_ROWS, IN_WINDOW
 
 _HINT = "Compute the aggregate over the whole frame, and subtract the rows to be excluded."
 _MERGED_BY_OPERATOR = {"sum": "+", "bit_and": "&", "bit_or": "|", "bit_xor": "#"}
@@ -240,8 +239,7 @@ class _Merger:
 
     def _first(self, parts: Sequence[_Part]) -> Expression:
         """The value of the first part that has rows."""
-        (count,) = (row for row in FUNCTIONS["count"] if not row.arguments)
-        rows = Aggregate(count, (), INT8, False, filter=self._call.filter)
+        rows = Aggregate(COUNT_ROWS, (), INT8, False, filter=self._call.filter)
         branches = []
         for part in parts:
             has_rows = operator(self._binder, ">", [self._over(rows, part), Literal(0, INT8)], None)

@@ -13,7 +13,8 @@ from server.sql.decorrelate.limits import greater
 from server.sql.decorrelate.pushdown import pushed
 from server.sql.expressions import Aggregate, Call, Case, Column, ColumnRef, Expression, Literal, Subquery, SubqueryKind
 from server.sql.functions import syntax
-from server.sql.functions.table import FUNCTIONS, Function, Kind, Nulls, fail
+from server.sql.functions.aggregates import COUNT_ROWS
+from server.sql.functions.table import Function, Kind, Nulls, fail
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import (
     Distinct,
@@ -35,7 +36,6 @@ _TOO_MANY = Function(
     fail(SqlState.CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"),
     nulls=Nulls.MAYBE,
 )
-(_COUNT,) = (f for f in FUNCTIONS["count"] if not f.arguments)
 
 
 class SubqueryValues:
@@ -66,14 +66,14 @@ class SubqueryValues:
         ref = ColumnRef(outcome)
         decisive = Call(syntax.NOT, (ref,), BOOL, ref.nullable) if is_all else ref
         is_null = Call(syntax.IS_NULL, (ref,), BOOL, False)
-        calls = [Aggregate(_COUNT, (), INT8, False, filter=condition) for condition in (decisive, is_null)]
+        calls = [Aggregate(COUNT_ROWS, (), INT8, False, filter=condition) for condition in (decisive, is_null)]
         input, counts = self._left_joined(input, Project(subquery.relation, (outcome,), (test,)), calls)
         decided, unknown = (greater(ColumnRef(count), Literal(0, INT8)) for count in counts)
         branches = ((decided, Literal(not is_all, BOOL)), (unknown, Literal(None, BOOL)))
         return input, Case(branches, Literal(is_all, BOOL), BOOL)
 
     def _existence(self, input: Relation, relation: Relation) -> tuple[Relation, Expression]:
-        input, (rows,) = self._left_joined(input, exactly(relation, ()), [Aggregate(_COUNT, (), INT8, False)])
+        input, (rows,) = self._left_joined(input, exactly(relation, ()), [Aggregate(COUNT_ROWS, (), INT8, False)])
         count = Call(syntax.COALESCE, (ColumnRef(rows), Literal(0, INT8)), INT8, False)
         return input, greater(count, Literal(0, INT8))
 
@@ -84,7 +84,7 @@ class SubqueryValues:
             input, (value,) = self._left_joined(input, relation, None)
             return input, ColumnRef(value)
         some = Aggregate(_SOME_VALUE, (ColumnRef(column),), column.type, True, column.precision)
-        input, (rows, value) = self._left_joined(input, relation, [Aggregate(_COUNT, (), INT8, False), some])
+        input, (rows, value) = self._left_joined(input, relation, [Aggregate(COUNT_ROWS, (), INT8, False), some])
         too_many = greater(ColumnRef(rows), Literal(1, INT8))
         return input, Case(((too_many, Call(_TOO_MANY, (), column.type, True)),), ColumnRef(value), column.type)
 

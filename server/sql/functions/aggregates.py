@@ -77,6 +77,7 @@ def _average(args: Sequence[Expression], texts: Sequence[str]) -> str:
 
 _aggregate("count", "", "int8", "count(1){f}", nulls=Nulls.NEVER)
 _aggregate("count", "any", "int8", "count({d}{0}){f}", nulls=Nulls.NEVER)
+COUNT_ROWS, COUNT_VALUES = FUNCTIONS["count"]
 for _a in INTEGERS:
     _aggregate("avg", _a, "numeric", _average, shape=lambda args: _average_operation(args).result)
 _aggregate("avg", "numeric", "numeric", _average, shape=lambda args: _average_operation(args).result)

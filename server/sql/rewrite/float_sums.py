@@ -17,7 +17,7 @@ from server.sql.columns import NewColumns, free_columns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Case, Cast, Column, ColumnRef, Expression, Literal, transform, walk
 from server.sql.functions import exact_sums
-from server.sql.functions.aggregates import adds_up, from_totals
+from server.sql.functions.aggregates import COUNT_ROWS, COUNT_VALUES, adds_up, from_totals
 from server.sql.functions.table import FUNCTIONS, Function, Kind, Nulls
 from server.sql.relations import Aggregate, Project, Relation
 
@@ -71,9 +71,8 @@ _OF_MIDDLE = {
 }
 # The names differ from those of calls over rows, which `adds_up` recognizes by their names.
 _COUNTED = Function("combined_count", (INT8,), INT8, "coalesce(sum({0}){f}, 0L)", Kind.AGGREGATE, Nulls.NEVER)
-_COUNT_ROWS, _COUNT_VALUES = FUNCTIONS["count"]
 _INT_SUM = next(f for f in FUNCTIONS["sum"] if f.arguments == (INT4,))
-_ROWS = AggregateCall(_COUNT_ROWS, (), INT8, False)
+_ROWS = AggregateCall(COUNT_ROWS, (), INT8, False)
 _IDEMPOTENT = frozenset(
     ("min", "max", "bool_and", "every", "bool_or", "bit_and", "bit_or", "bit_xor", "any_value")
 )  # or associative: the call over partial results is the call over the rows
@@ -238,7 +237,7 @@ def _combination(call: AggregateCall, ref: Callable[[AggregateCall], ColumnRef])
         return replace(call, arguments=(ref(call),), filter=None)
     if call.function.name == "count":
         return replace(call, function=_COUNTED, arguments=(ref(call),), filter=None)
-    count = replace(call, function=_COUNT_VALUES, type=INT8, nullable=False, precision=0)
+    count = replace(call, function=COUNT_VALUES, type=INT8, nullable=False, precision=0)
     function = Function(
         f"combined_{call.function.name}",
         (),

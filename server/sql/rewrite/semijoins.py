@@ -13,7 +13,8 @@ from server.sql.columns import NewColumns, free_columns, ids, named, with_values
 from server.sql.conditions import all_of, filtered, parts
 from server.sql.expressions import Aggregate, Call, ColumnRef, Expression, Literal, Subquery, SubqueryKind, walk
 from server.sql.functions import syntax
-from server.sql.functions.table import FUNCTIONS, OPERATORS
+from server.sql.functions.aggregates import COUNT_ROWS
+from server.sql.functions.table import OPERATORS
 from server.sql.relations import Aggregate as AggregateNode
 from server.sql.relations import Distinct, Filter, JoinKind, Project, Relation, Sort, bottom_up, joined, only
 
@@ -87,9 +88,8 @@ def _not_in(outer: Relation, inner: Relation, operand: Expression, test: Express
     A row passes if it has no match, `inner` has no NULL, and (operand IS NOT NULL or `inner` is empty).
     """
     (value,) = inner.columns
-    count = next(f for f in FUNCTIONS["count"] if not f.arguments)
     is_null = Call(syntax.IS_NULL, (ColumnRef(value),), BOOL, False)
-    calls = (Aggregate(count, (), INT8, False), Aggregate(count, (), INT8, False, filter=is_null))
+    calls = (Aggregate(COUNT_ROWS, (), INT8, False), Aggregate(COUNT_ROWS, (), INT8, False, filter=is_null))
     counts = tuple(new.column("count", call) for call in calls)
     none = next(f for f in OPERATORS["="] if f.arguments == (INT8, INT8))
     flags = tuple(Call(none, (ColumnRef(c), Literal(0, INT8)), BOOL, False) for c in counts)

@@ -16,11 +16,10 @@ from protocol.pgwire.types import INT4, INT8, NUMERIC_PRECISION_MAX, PgType, bar
 from server.sql.columns import NewColumns, free_columns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, Literal, precision, transform, walk
-from server.sql.functions.aggregates import SPREADS
+from server.sql.functions.aggregates import COUNT_VALUES, SPREADS
 from server.sql.functions.table import FUNCTIONS, GRAMMAR, OPERATORS, Function
 from server.sql.relations import Aggregate, Project, Relation
 
-_COUNT = next(f for f in FUNCTIONS["count"] if f.arguments)
 _HALF_BITS = 32
 _SUM_DIGITS = 10  # that `sum` adds to the digits of its argument
 
@@ -63,7 +62,7 @@ def _from_sums(node: Aggregate, new: NewColumns) -> Project:
             results.append(ref(call, column))
             continue
         (value,) = call.arguments
-        count = ref(replace(call, function=_COUNT, type=INT8, nullable=False, precision=0))
+        count = ref(replace(call, function=COUNT_VALUES, type=INT8, nullable=False, precision=0))
         sums = [ref(replace(_sum(added), filter=call.filter)) for added in _added(value)]
         function = next(f for f in GRAMMAR[SPREADS[call.function.name]] if len(f.arguments) == 1 + len(sums))
         numerics = (each if each.type.name == "numeric" else Cast(each, bare_numeric(0)) for each in sums)
