@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from server.sql import expressions as ex
 from server.sql.expressions import Column, ColumnRef, Expression, Quantified, Subquery, transform, walk, walk_all
 from server.sql.functions.table import Function
 from server.sql.grammar.checkpoint import checkpoint
-from server.sql.relations import Relation
+from server.sql.relations import Project, Relation
 
 COLUMNS_MAX = 20_000  # the maximum number of columns that the rewriting of a statement may create
 Node = TypeVar("Node")
@@ -103,6 +103,14 @@ def with_values(expression: Expression, values: dict[int, Expression]) -> Expres
         return values.get(node.column.id) if isinstance(node, ColumnRef) else None
 
     return transform(expression, change)
+
+
+def extended(relation: Relation, added: Mapping[Column, Expression]) -> Relation:
+    """The relation with further columns, which have the values of these expressions; itself if there are none."""
+    if not added:
+        return relation
+    own = relation.columns
+    return Project(relation, (*own, *added), (*map(ColumnRef, own), *added.values()))
 
 
 class NewColumns:

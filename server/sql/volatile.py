@@ -17,7 +17,7 @@ from typing import Any
 
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, FLOAT8, INT4, INT8, TEXT, UUID, VOID, PgType
-from server.sql.columns import NewColumns, names_any
+from server.sql.columns import NewColumns, extended, names_any
 from server.sql.conditions import all_of, filtered, parts
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import (
@@ -235,8 +235,7 @@ def _with_columns_of_calls(node: Aggregate, new: NewColumns) -> Aggregate:
         return ColumnRef(added.setdefault(part, new.column("", part)))
 
     calls = tuple(transform(call, moved) for call in node.calls)
-    own = node.input.columns
-    below = Project(node.input, (*own, *added.values()), (*map(ColumnRef, own), *added))
+    below = extended(node.input, {column: part for part, column in added.items()})
     return replace(node, input=below, calls=calls)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from server.dataflow.plan.top_k import ORDERED
-from server.sql.columns import NewColumns
+from server.sql.columns import NewColumns, extended
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Case, Column, ColumnRef, Expression, Literal
 from server.sql.functions.aggregates import adds_up
-from server.sql.relations import Aggregate, Project
+from server.sql.relations import Aggregate
 
 
 def adds_up_by_value(call: AggregateCall) -> bool:
@@ -59,11 +59,7 @@ class CallValues:
                 number = 1 + len(self.distinct) + self.top_rows.index((column, descending))
             self.branch_of.append((number, column))
         self.subsets = list(values.values())
-        self.input = node.input
-        if self._computed:
-            own = node.input.columns
-            made = (*map(ColumnRef, own), *self._computed)
-            self.input = Project(node.input, (*own, *self._computed.values()), made)
+        self.input = extended(node.input, {column: value for value, column in self._computed.items()})
 
     def _column(self, call: AggregateCall) -> Column:
         (value,) = call.arguments

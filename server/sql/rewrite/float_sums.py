@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.pgwire.types import FLOAT4, FLOAT8, INT4, INT8, PgType, bare_numeric
-from server.sql.columns import NewColumns, free_columns
+from server.sql.columns import NewColumns, extended, free_columns
 from server.sql.expressions import Aggregate as AggregateCall
 from server.sql.expressions import Call, Case, Cast, Column, ColumnRef, Expression, Literal, transform, walk
 from server.sql.functions import exact_sums
 from server.sql.functions.aggregates import COUNT_ROWS, COUNT_VALUES, adds_up, from_totals
 from server.sql.functions.table import FUNCTIONS, Function, Kind, Nulls
-from server.sql.relations import Aggregate, Project, Relation
+from server.sql.relations import Aggregate, Relation
 
 _BUCKET = Function("float_bucket", (FLOAT8,), INT4, lambda args, texts: exact_sums.bucket(texts[0]))
 _SCALED = Function("float_scaled", (FLOAT8, INT4), FLOAT8, lambda args, texts: exact_sums.scaled(*texts))
@@ -225,10 +225,7 @@ def _with(relation: Relation, expressions: Sequence[Expression], new: NewColumns
     """The relation with columns for those of the expressions that are not columns; and all of them as columns."""
     added = {e: new.column("", e) for e in expressions if not isinstance(e, ColumnRef)}
     refs = [e if isinstance(e, ColumnRef) else ColumnRef(added[e]) for e in expressions]
-    if not added:
-        return relation, refs
-    own = relation.columns
-    return Project(relation, (*own, *added.values()), (*map(ColumnRef, own), *added)), refs
+    return extended(relation, {column: e for e, column in added.items()}), refs
 
 
 def _combination(call: AggregateCall, ref: Callable[[AggregateCall], ColumnRef]) -> AggregateCall:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from protocol.pgwire.types import BOOL, FLOAT8, TEXT, PgType
-from server.sql.columns import NewColumns, ids, named
+from server.sql.columns import NewColumns, extended, ids, named
 from server.sql.conditions import parts
 from server.sql.expressions import Call, Cast, Column, ColumnRef, Expression, Literal, WindowCall
 from server.sql.functions.table import INTEGERS, OPERATORS, Function
@@ -20,7 +20,6 @@ from server.sql.relations import (
     DistinctOn,
     Join,
     Limit,
-    Project,
     Relation,
     Sort,
     Window,
@@ -180,10 +179,7 @@ class _Added:
 
     @property
     def relation(self) -> Relation:
-        if not self._added:
-            return self._relation
-        own = self._relation.columns
-        return Project(self._relation, (*own, *self._added), (*map(ColumnRef, own), *self._added.values()))
+        return extended(self._relation, self._added)
 
 
 def _aggregate(node: Aggregate, new: NewColumns) -> Relation:
