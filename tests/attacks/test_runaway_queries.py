@@ -6,6 +6,7 @@ longer. They do not fail, and writers and readers that need no Spark go on.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -109,11 +110,12 @@ def neighbours(server: ServerProcess) -> Iterator[None]:
 
 
 def disk_bytes(directory: Path) -> int:
-    """The size of all files in `directory`. Others may remove some meanwhile."""
+    """The size of all files in `directory`, from which others may meanwhile remove files and directories."""
     total = 0
-    for file in directory.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size
+    for path, _, files in os.walk(directory):  # unlike rglob, it continues when a directory is removed
+        for file in files:
+            with suppress(FileNotFoundError):
+                total += os.stat(os.path.join(path, file)).st_size
     return total
 
 
