@@ -68,6 +68,16 @@ SELECT json_agg(f8 ORDER BY id), json_agg(s ORDER BY id) FROM nums JOIN strs USI
 SELECT json_agg(id ORDER BY id) FILTER (WHERE id > 6), json_agg(DISTINCT dept ORDER BY dept), json_agg(id) FILTER (WHERE false) FROM people;
 SELECT dept, json_agg(name ORDER BY id), jsonb_agg(id ORDER BY id DESC) FROM people GROUP BY dept;
 SELECT json_agg_strict(boss ORDER BY id), jsonb_agg_strict(boss ORDER BY id) FROM people;
+SELECT JSON_ARRAYAGG(boss ORDER BY id), JSON_ARRAYAGG(boss ORDER BY id DESC NULL ON NULL), JSON_ARRAYAGG(name ORDER BY id RETURNING jsonb), JSON_ARRAYAGG(id ORDER BY id) FILTER (WHERE id > 2) FROM people;
+SELECT boss, JSON_ARRAYAGG(salary ORDER BY id), JSON_OBJECTAGG(name: salary ABSENT ON NULL RETURNING jsonb) FROM people WHERE name IS NOT NULL GROUP BY boss;
+SELECT JSON_OBJECTAGG(k: v), JSON_OBJECTAGG(k VALUE v ABSENT ON NULL), JSON_OBJECTAGG(k: v RETURNING jsonb), JSON_OBJECTAGG(k: v WITH UNIQUE KEYS) FROM (VALUES ('a', 1)) t(k, v);
+SELECT JSON_ARRAYAGG(v), JSON_ARRAYAGG(v NULL ON NULL), JSON_OBJECTAGG(v: v) FROM (VALUES (1)) t(v) WHERE false;
+SELECT JSON_ARRAYAGG(v) FROM (VALUES (NULL::int)) t(v);
+SELECT JSON_OBJECTAGG(k: v WITH UNIQUE KEYS) FROM (VALUES ('a', 1), ('a', NULL)) t(k, v);
+SELECT JSON_OBJECTAGG(k: v ABSENT ON NULL WITH UNIQUE KEYS) FROM (VALUES ('a', 1), ('a', NULL)) t(k, v);
+SELECT JSON_OBJECTAGG(k, v) FROM (VALUES ('a', 1)) t(k, v);
+SELECT JSON_ARRAYAGG(DISTINCT v) FROM (VALUES (1)) t(v);
+SELECT JSON_ARRAYAGG('[1]' FORMAT JSON), JSON_ARRAYAGG(v) OVER (ORDER BY v) FROM (VALUES (1), (2)) t(v) GROUP BY v;
 SELECT json_object_agg(id, name ORDER BY id), jsonb_object_agg(id, name), json_object_agg(id::text, salary ORDER BY id DESC), jsonb_object_agg(id, active) FROM people;
 SELECT dept, json_object_agg(id, salary ORDER BY id), jsonb_object_agg(name, id) FROM people WHERE name IS NOT NULL GROUP BY dept;
 SELECT json_object_agg_strict(id, boss ORDER BY id), jsonb_object_agg_strict(id, boss), json_object_agg_strict(id, NULL::int), jsonb_object_agg_strict(id, NULL::int) FROM people;

@@ -113,6 +113,28 @@ SELECT json_object('{a,b}', '{1}');
 SELECT json_object(ARRAY[NULL, 'a']);
 SELECT id, json_object(ta, ta), jsonb_object(ta, ta) FROM lists WHERE id IN (1, 2, 4);
 SELECT json_array(1, 'a', NULL, true), json_array();
+-- constructors
+SELECT JSON_OBJECT('a': 1), JSON_OBJECT('a' VALUE 1, 'b': NULL), JSON_OBJECT('a': NULL ABSENT ON NULL), JSON_OBJECT(), JSON_OBJECT(RETURNING jsonb);
+SELECT JSON_OBJECT('a': '{"x":1}'::jsonb, 'b': '[1]' FORMAT JSON, 'c': date '2020-01-01', 'd': true, 'e': 1.50, 'f' || 'g': CASE WHEN true THEN 1 + 1 END);
+SELECT JSON_OBJECT(1: 2, true: 3, 'a': 1 RETURNING jsonb), JSON_OBJECT('a': 1 RETURNING text), JSON_OBJECT('a': 1 RETURNING varchar(3)), JSON_OBJECT('a': 1) ->> 'a';
+SELECT id, JSON_OBJECT('id': id, name: salary, 'd' VALUE hired ABSENT ON NULL), JSON_OBJECT('pay': salary RETURNING jsonb) FROM people;
+SELECT JSON_OBJECT('a': 1, 'a': 2 WITHOUT UNIQUE KEYS), JSON_OBJECT('a': 1, 'a': 2 RETURNING jsonb), JSON_OBJECT('a': 1, 'b': NULL WITH UNIQUE);
+SELECT JSON_OBJECT('a': 1, 'a': 2 WITH UNIQUE KEYS);
+SELECT JSON_OBJECT('a': NULL, 'a': 2 ABSENT ON NULL WITH UNIQUE);
+SELECT JSON_OBJECT(NULL: 1);
+SELECT JSON_OBJECT(ROW(1): 1);
+SELECT JSON_OBJECT(ARRAY[1]: 1);
+SELECT JSON_OBJECT('a', 1);
+SELECT JSON_OBJECT('a': 1,);
+SELECT JSON_OBJECT('a': 1 'b': 2);
+SELECT JSON_ARRAY(1, 'a', NULL), JSON_ARRAY(1, NULL NULL ON NULL), JSON_ARRAY(1, NULL ABSENT ON NULL), JSON_ARRAY(1, 2 RETURNING jsonb), JSON_ARRAY(), JSON_ARRAY(RETURNING jsonb), JSON_ARRAY('[1,2]' FORMAT JSON, ARRAY[1, NULL]);
+SELECT id, JSON_ARRAY(id, name, salary, hired), JSON_ARRAY(name, salary NULL ON NULL RETURNING jsonb) FROM people;
+SELECT JSON_ARRAY(SELECT g FROM generate_series(1, 3) g ORDER BY g DESC), JSON_ARRAY(SELECT 1 WHERE false), JSON_ARRAY(VALUES (1), (NULL)), JSON_ARRAY((SELECT 1), 2), JSON_ARRAY(SELECT n FROM nums ORDER BY id RETURNING jsonb);
+SELECT JSON_ARRAY(SELECT 1, 2);
+SELECT JSON_ARRAY(1, 2 RETURNING int);
+SELECT JSON_ARRAY('x' FORMAT JSON);
+SELECT JSON_ARRAY(p) FROM people p;
+SELECT a: 1 FROM (SELECT 1 AS a) t;
 -- casts
 SELECT id, j::text, jb::text, j::jsonb, jb::json, j::varchar(5), jb::varchar(5) FROM docs;
 SELECT id, s::json FROM strs WHERE id = 9;

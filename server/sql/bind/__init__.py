@@ -15,7 +15,8 @@
     operators  `operators`, `connectives`, `predicates`, `row_values`, `quantified`, `subqueries`
     values     `conditionals`, `arrays`, `rows`, `casts`, `mz_timestamps`, `domains`
     functions  `functions`, which binds the calls of `written_calls`; `grammar`, `aggregates` (`inherited_order`,
-               `hypothetical_sets`), `json_records`; `calls` chooses among the rows of the function table
+               `hypothetical_sets`), `json_records`, `json_constructors`; `calls` chooses among the rows of the
+               function table
     all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys
 
 Unsupported trees are refused by name (0A000). Views and common table expressions are bound once per reference, so that
@@ -47,6 +48,6 @@ __all__ = [
 
 for _module in (
     *("select", "set_operations", "values", "names", "literals", "session", "operators", "connectives", "predicates"),
-    *("subqueries", "conditionals", "arrays", "casts", "functions", "grammar", "windows"),
+    *("subqueries", "conditionals", "arrays", "casts", "functions", "grammar", "windows", "json_constructors"),
 ):  # each module registers the forms that it binds
     import_module(f"{__name__}.{_module}")

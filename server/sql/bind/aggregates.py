@@ -22,7 +22,8 @@ from server.sql.scope import Scope, level_of
 
 ORDER_MATTERS = frozenset(ORDERED_SETS) | words(
     """string_agg array_agg json_agg jsonb_agg json_agg_strict jsonb_agg_strict json_object_agg jsonb_object_agg
-    json_object_agg_strict jsonb_object_agg_strict"""
+    json_object_agg_strict jsonb_object_agg_strict json_object_agg_unique jsonb_object_agg_unique
+    json_object_agg_unique_strict jsonb_object_agg_unique_strict"""
 )
 
 

@@ -59,24 +59,30 @@ def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
     """ARRAY(query): array_agg in the query's order; an empty array if there are no rows."""
+    array = aggregate_of_query(binder, query, "array_agg", scope, tree)
+    return Call(syntax.COALESCE, (array, Literal([], array.type)), array.type, False)
+
+
+def aggregate_of_query(binder: Binder, query: exp.Expr, name: str, scope: Scope, tree: exp.Expr) -> Subquery:
+    """An aggregate of the only column of a query, in the query's order. 42601; 0A000 for an array of arrays."""
     relation = binder.subquery(query, scope)
     if len(relation.columns) != 1:
         message = "subquery must return only one column"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
     (column,) = relation.columns
-    if column.type.element is not None:
+    if column.type.element is not None and name == "array_agg":
         raise several_dimensions(binder, tree)
     is_numeric = column.type.name == "numeric"
     element = bare_numeric(column.type.scale or 0) if is_numeric else column.type.without_modifiers
     relation, keys = _with_order(binder, relation)
-    resolved = resolve.resolve_function("array_agg", plain_types((element,)))
+    resolved = resolve.resolve_function(name, plain_types((element,)))
     assert resolved is not None
     value = binder.rescale(ColumnRef(column), element)
-    call = Aggregate(resolved.function, (value,), array_of(element), True, order=keys)
+    type = array_of(element) if name == "array_agg" else resolved.result
+    call = Aggregate(resolved.function, (value,), type, True, order=keys)
     result = binder.new_column(column.name, call)
     rows = AggregateNode(relation, (), (call,), (result,))
-    array = Subquery(SubqueryKind.SCALAR, rows, result.type, True)
-    return Call(syntax.COALESCE, (array, Literal([], result.type)), result.type, False)
+    return Subquery(SubqueryKind.SCALAR, rows, result.type, True)
 
 
 def _with_order(binder: Binder, relation: Relation) -> tuple[Relation, tuple[SortKey, ...]]:

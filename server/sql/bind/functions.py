@@ -37,11 +37,12 @@ from server.sql.functions import intervals, resolve
 from server.sql.functions.aggregates import ORDERED_SETS
 from server.sql.functions.sets import SETS
 from server.sql.functions.table import Kind
+from server.sql.grammar.json_constructors import JsonAggregate
 from server.sql.scope import Scope, in_clause
 from server.sql.waiting import WAITING
 
 
-@form(exp.Anonymous, exp.Filter, exp.WithinGroup)
+@form(exp.Anonymous, JsonAggregate, exp.Filter, exp.WithinGroup)
 def function(binder: Binder, tree: exp.Expr, scope: Scope, *, over: bool = False) -> Expression:
     """A call by name with its FILTER and WITHIN GROUP. `over`: OVER follows, so a window function is allowed.
 

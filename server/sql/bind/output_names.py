@@ -11,6 +11,7 @@ from server.sql.bind.casts import type_spelling
 from server.sql.bind.grammar import trim_name
 from server.sql.bind.session import session_name
 from server.sql.bind.shapes import function_name
+from server.sql.grammar.json_constructors import JsonAggregate, JsonConstructor
 
 _NAMELESS = "?column?"
 
@@ -36,6 +37,10 @@ def _named(tree: exp.Expr) -> tuple[str, _Strength]:
             return tree.name, _Strength.STRONG
         case exp.Tuple():
             return "row", _Strength.STRONG
+        case JsonAggregate():
+            return tree.args["written"], _Strength.STRONG
+        case JsonConstructor():
+            return f"json_{tree.this}", _Strength.STRONG
         case exp.Anonymous():
             return function_name(tree), _Strength.STRONG
         case exp.Dot():

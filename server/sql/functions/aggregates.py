@@ -22,7 +22,7 @@ from server.sql.expressions import Aggregate, Expression, Literal
 from server.sql.functions import intervals
 from server.sql.functions.arrays import ordering
 from server.sql.functions.exact_sums import rounded_sum, sums_of_values
-from server.sql.functions.json import json_key, json_of
+from server.sql.functions.json import duplicate_key, json_key, json_of
 from server.sql.functions.table import (
     FUNCTIONS,
     GRAMMAR,
@@ -243,6 +243,20 @@ def _strict(make: Callable[..., str | None], empty: str) -> Callable[..., str | 
     return python
 
 
+def _unique(make: Callable[..., str | None]) -> Callable[..., str | None]:
+    """22030 if two keys are equal, also those of members that are omitted."""
+
+    def python(keys: list[Any], values: list[Any], types: Sequence[PgType]) -> str | None:
+        seen: set[str] = set()
+        for key in (json_key(types[0], key, 1) for key in keys if key is not None):
+            if key in seen:
+                raise duplicate_key(key)
+            seen.add(key)
+        return make(keys, values, types)
+
+    return python
+
+
 def _json_aggregate(name: str, arguments: str, result: str, python: Callable[..., Any] | None) -> None:
     _aggregate(name, arguments, result, None, python=python, typed=True)
 
@@ -256,8 +270,9 @@ for _j in ("json", "jsonb"):
     _objects = _jsonb_object_agg if _is_b else _json_object_agg
     _json_aggregate(f"{_j}_object_agg", "any any", _j, _objects)
     _json_aggregate(f"{_j}_object_agg_strict", "any any", _j, _strict(_objects, "{}" if _is_b else "{  }"))
-    _json_aggregate(f"{_j}_object_agg_unique", "any any", _j, None)
-    _json_aggregate(f"{_j}_object_agg_unique_strict", "any any", _j, None)
+    _json_aggregate(f"{_j}_object_agg_unique", "any any", _j, _unique(_objects))
+    _json_aggregate(f"{_j}_object_agg_unique_strict", "any any", _j,
+                    _unique(_strict(_objects, "{}" if _is_b else "{  }")))  # fmt: skip
 
 
 # -- statistics -------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from json import loads
 from typing import Any
 
@@ -457,35 +458,47 @@ def _build_array(*values: Any, types: Sequence[PgType] = ()) -> str:
 
 
 def _array_without_nulls(*values: Any, types: Sequence[PgType] = ()) -> str:
-    """JSON_ARRAY(...), ABSENT ON NULL."""
+    """JSON_ARRAY(... ABSENT ON NULL)"""
     kept = [(type, value) for type, value in zip(types, values, strict=True) if value is not None]
     return "[" + ", ".join(json_of(*pair) for pair in kept) + "]"
 
 
 def json_key(type: PgType, value: Any, position: int) -> str:
     """An object key from a value of any scalar type."""
-    if type.element is not None or type.name in ("json", "jsonb"):
+    if type.element is not None or type.fields is not None or type.name in ("json", "jsonb"):
         raise _bad("key value must be scalar, not array, composite, or json")
     text = json_of(type, value)
     return text if text.startswith('"') else f'"{text}"'
 
 
-def _build_object(*values: Any, types: Sequence[PgType] = ()) -> str:
+def _build_object(*values: Any, types: Sequence[PgType] = (), absent: bool = False, unique: bool = False) -> str:
+    """`absent`: without members whose value is NULL. `unique`: 22030 if keys are equal, also those of such members."""
     _even(values)
+    keys: set[str] = set()
     members = []
     for i in range(0, len(values), 2):
         if values[i] is None:
             raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key")
-        members.append(f"{json_key(types[i], values[i], i + 1)} : {json_of(types[i + 1], values[i + 1])}")
+        key = json_key(types[i], values[i], i + 1)
+        if unique and key in keys:
+            raise duplicate_key(key)
+        keys.add(key)
+        if not absent or values[i + 1] is not None:
+            members.append(f"{key} : {json_of(types[i + 1], values[i + 1])}")
     return "{" + ", ".join(members) + "}"
 
 
-def _build_object_b(*values: Any, types: Sequence[PgType] = ()) -> str:
+def duplicate_key(key: str) -> PgError:
+    """The error of a key that an object has twice. `key`: as JSON."""
+    return PgError(SqlState.DUPLICATE_JSON_OBJECT_KEY_VALUE, f"duplicate JSON object key value: {key}")
+
+
+def _build_object_b(*values: Any, types: Sequence[PgType] = (), absent: bool = False, unique: bool = False) -> str:
     _even(values)
     for i in range(0, len(values), 2):
         if values[i] is None:
             raise _bad(f"argument {i + 1}: key must not be null")
-    return printed_jsonb(loaded_jsonb(_build_object(*values, types=types)))
+    return printed_jsonb(loaded_jsonb(_build_object(*values, types=types, absent=absent, unique=unique)))
 
 
 def _even(values: Sequence[Any]) -> None:
@@ -612,11 +625,14 @@ for _j, _one, _built, _object_built in (
     row(FUNCTIONS, f"{_j}_build_object", "", _j, nulls=Nulls.NEVER, python=lambda: "{}")
     row(FUNCTIONS, f"{_j}_build_object", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
         python=_object_built)  # fmt: skip
+    for _clauses in ("", " absent", " unique", " absent unique"):
+        row(GRAMMAR, f"{_j} object{_clauses}", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
+            python=partial(_object_built, absent="absent" in _clauses, unique="unique" in _clauses))  # fmt: skip
+    row(GRAMMAR, f"{_j} array", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True, python=_built)
+    row(GRAMMAR, f"{_j} array absent", "any", _j, nulls=Nulls.NEVER, variadic=True, typed=True,
+        python=_array_without_nulls if _j == "json" else _as_jsonb(_array_without_nulls))  # fmt: skip
 row(FUNCTIONS, "array_to_json", "anyarray", "json", typed=True, python=_array_to_json)
 row(FUNCTIONS, "array_to_json", "anyarray bool", "json", typed=True, python=_array_to_json)
-row(FUNCTIONS, "json_array", "", "json", nulls=Nulls.NEVER, python=lambda: "[]")
-row(FUNCTIONS, "json_array", "any", "json", nulls=Nulls.NEVER, variadic=True, typed=True,
-    python=_array_without_nulls)  # fmt: skip
 _json_row("json_object", "text[]", "json", _object)
 _json_row("json_object", "text[] text[]", "json", _object_of)
 _json_row("jsonb_object", "text[]", "jsonb", _as_jsonb(_object))

@@ -3,8 +3,8 @@
 sqlglot's own PostgreSQL dialect is made for transpiling. It maps `pow`, `char_length` and `now` to its own classes and
 drops the name, splits the text of intervals, and shifts array subscripts. The planner needs names (PostgreSQL names an
 output column after the function) and values as written. In this dialect, functions stay `exp.Anonymous` with their name
-and position, except those with their own grammar (CAST, EXTRACT, POSITION, SUBSTRING, TRIM, OVERLAY). INTERVAL keeps
-its string, `->` keeps its operand, and subscripts are unchanged.
+and position, except those with their own grammar (CAST, EXTRACT, POSITION, SUBSTRING, TRIM, OVERLAY, and those of
+`json_constructors`). INTERVAL keeps its string, `->` keeps its operand, and subscripts are unchanged.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
+
+from server.sql.grammar import json_constructors
 
 _OWN_GRAMMAR = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
 _INTERVAL_ENDS = {  # the fields that can follow INTERVAL 'text', each with the fields that can follow it after TO
@@ -92,6 +94,7 @@ class _Parser(PostgresParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: PostgresParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR},
         "EXISTS": lambda self: self.expression(exp.Exists(this=self._parse_exists_query())),
+        **json_constructors.PARSERS,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: parser

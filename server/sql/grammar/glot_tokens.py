@@ -91,6 +91,8 @@ _MAY_FOLLOW = {
 _AFTER_TWO_PARENTHESES = ("select", "with", "values", "table", "(")
 _AFTER_SELECT_LIST = words("from where group having window union intersect except order limit offset fetch for into")
 _DML = frozenset(("insert", "update", "delete", "merge"))
+# The functions whose arguments can have a colon and RETURNING.
+_JSON_CONSTRUCTORS = words("json_object json_array json_objectagg json_arrayagg")
 
 
 def convert(source: str, tokens: Sequence[Token]) -> list[GlotToken]:
@@ -123,6 +125,7 @@ class _Conversion:
         "_converted",
         "_distinct_on",
         "_in_cycle",
+        "_json_constructors",
         "_parens",
         "_position",
         "_source",
@@ -138,6 +141,7 @@ class _Conversion:
         self._parens = 0  # the number of open parentheses
         self._brackets = 0  # the number of open brackets
         self._distinct_on: list[int] = []  # the numbers of parentheses around each open one of DISTINCT ON
+        self._json_constructors: list[int] = []  # the numbers of parentheses around the arguments of each open one
         self._in_cycle = False  # after SEARCH or CYCLE of a WITH item
 
     def run(self) -> list[GlotToken]:
@@ -232,6 +236,7 @@ class _Conversion:
         is_text = (
             value == "group" and self._position > 1 and self._tokens[self._position - 2].value in ("within", "exclude")
         )
+        is_text = is_text or (value in ("returning", "unique") and self._in_json_constructor())
         if value in RESERVED_WORDS and value not in _WORDS_AS_TEXT and not is_text:
             raise unexpected(self._source, following if value in _PHRASE_HEADS else token)
         if value in _DML and self._before == "(" and following.kind is Kind.WORD and _is_cte(self._converted):
@@ -257,7 +262,7 @@ class _Conversion:
     def _add_symbol(self, token: Token, following: Token) -> None:
         _, value, start, end = token
         types = _OPERATORS.get(value)
-        if types is None or (value == ":" and not self._brackets):
+        if types is None or (value == ":" and not self._brackets and not self._in_json_constructor()):
             raise _no_operator(self._source, token)
         if value == "(" and self._before == ")" and following.value not in _AFTER_TWO_PARENTHESES:
             raise unexpected(self._source, token)
@@ -265,6 +270,10 @@ class _Conversion:
             raise unexpected(self._source, following)  # a star has no alias
         if value == "(" and self._before == "on" and self._is_distinct_on():
             self._distinct_on.append(self._parens)
+        if value == "(" and self._position > 1 and self._tokens[self._position - 2].value in _JSON_CONSTRUCTORS:
+            self._json_constructors.append(self._parens + 1)
+        elif value == ")" and self._in_json_constructor():
+            self._json_constructors.pop()
         self._parens += (value == "(") - (value == ")")
         self._brackets += (value == "[") - (value == "]")
         for first in types[:-1]:
@@ -274,6 +283,9 @@ class _Conversion:
         if value == ")" and self._distinct_on and self._distinct_on[-1] == self._parens:
             self._distinct_on.pop()
             self._before = "distinct on"  # the select list may begin with a parenthesis
+
+    def _in_json_constructor(self) -> bool:
+        return bool(self._json_constructors) and self._json_constructors[-1] == self._parens
 
     def _is_distinct_on(self) -> bool:
         converted = self._converted
