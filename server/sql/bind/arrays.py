@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import INT4, JSONB, TEXT, array_of, bare_numeric
+from protocol.pgwire.types import INT4, JSONB, TEXT, PgType, array_of, bare_numeric
 from server.sql.bind.binder import Binder, form
 from server.sql.bind.calls import call_of, operator, plain_types
 from server.sql.coerce import ASSIGNMENT, EXPLICIT, INT4_MAX
@@ -59,17 +60,23 @@ def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
     """ARRAY(query): array_agg in the query's order; an empty array if there are no rows."""
-    array = aggregate_of_query(binder, query, "array_agg", scope, tree)
+    array = aggregate_of_query(binder, query, lambda _: "array_agg", scope, tree)
     return Call(syntax.COALESCE, (array, Literal([], array.type)), array.type, False)
 
 
-def aggregate_of_query(binder: Binder, query: exp.Expr, name: str, scope: Scope, tree: exp.Expr) -> Subquery:
-    """An aggregate of the only column of a query, in the query's order. 42601; 0A000 for an array of arrays."""
+def aggregate_of_query(
+    binder: Binder, query: exp.Expr, name_for: Callable[[PgType], str], scope: Scope, tree: exp.Expr
+) -> Subquery:
+    """An aggregate of the only column of a query, in the query's order. 42601; 0A000 for an array of arrays.
+
+    `name_for`: the name of the aggregate for a column of this type.
+    """
     relation = binder.subquery(query, scope)
     if len(relation.columns) != 1:
         message = "subquery must return only one column"
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
     (column,) = relation.columns
+    name = name_for(column.type)
     if column.type.element is not None and name == "array_agg":
         raise several_dimensions(binder, tree)
     is_numeric = column.type.name == "numeric"

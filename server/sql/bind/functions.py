@@ -16,6 +16,7 @@ from server.sql.bind.casts import precision_of, rounded
 from server.sql.bind.conditionals import SAME_TYPE_FORMS, nullif, same_type
 from server.sql.bind.grammar import normal_form
 from server.sql.bind.hypothetical_sets import HYPOTHETICAL_SETS, hypothetical_set
+from server.sql.bind.json_constructors import name_of_aggregate
 from server.sql.bind.json_records import POPULATE_RECORD, populated_record
 from server.sql.bind.rows import record, selected_field, selected_field_of_value
 from server.sql.bind.session import (
@@ -64,6 +65,8 @@ def function(binder: Binder, tree: exp.Expr, scope: Scope, *, over: bool = False
     bound = _bound_arguments(binder, call, inner)
     if call.has_star and call.name != "count":
         raise resolve.no_such("function", f"{call.name}()", 2, position)
+    if isinstance(call.tree, JsonAggregate):
+        call = replace(call, name=name_of_aggregate(call.tree, bound))
     resolved = resolved_function(binder, call.name, tuple(a.type.without_modifiers for a in bound), call.tree)
     if resolved is None:
         return call_or_cast(binder, call.name, bound, call.tree)

@@ -13,13 +13,15 @@ from sqlglot.tokenizer_core import TokenType
 
 from protocol.pgwire.errors import PgError, SqlState
 
+_JSON_TYPES = {exp.DType.JSON: "json", exp.DType.JSONB: "jsonb"}
 _QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES)
 
 
 class JsonConstructor(exp.Expression):
     """JSON_OBJECT or JSON_ARRAY. `this`: "object" or "array". `expressions`: keys and values in turn, or elements.
 
-    `query`: of JSON_ARRAY(query), which has no expressions. `absent`: without NULL values. `binary`: RETURNING jsonb.
+    `query`: of JSON_ARRAY(query), which has no expressions. `absent`: without NULL values. `returned`: json or jsonb,
+    as RETURNING says; None without it.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -28,14 +30,21 @@ class JsonConstructor(exp.Expression):
         "query": False,
         "absent": True,
         "unique": True,
-        "binary": True,
+        "returned": False,
     }
 
 
-class JsonAggregate(exp.Anonymous):
-    """JSON_OBJECTAGG or JSON_ARRAYAGG as a call of the aggregate with the same result. `written`: the name, folded."""
+class JsonFormat(exp.Expression):
+    """value FORMAT JSON"""
 
-    arg_types: ClassVar[dict[str, bool]] = {**exp.Anonymous.arg_types, "written": True}
+
+class JsonAggregate(exp.Anonymous):
+    """JSON_OBJECTAGG or JSON_ARRAYAGG as a call of the aggregate of json with the same result.
+
+    `written`: the name, folded. `returned`: as in `JsonConstructor`.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {**exp.Anonymous.arg_types, "written": True, "returned": False}
 
 
 def _object(parser: Any) -> exp.Expr:
@@ -71,10 +80,13 @@ def _constructor(
     parser: Any, kind: str, expressions: list[exp.Expr], *, absent: bool, unique: bool = False, query: Any = None
 ) -> exp.Expr:
     type = _returned(parser)
-    binary = type is not None and type.this == exp.DType.JSONB
-    made = JsonConstructor(this=kind, expressions=expressions, query=query, absent=absent, unique=unique, binary=binary)
+    returned = None if type is None else _JSON_TYPES.get(type.this, "json")
+    made = JsonConstructor(
+        this=kind, expressions=expressions, query=query, absent=absent, unique=unique, returned=returned
+    )
     tree = parser.expression(made)
-    return cast(exp.Expr, tree if type is None or binary else parser.expression(exp.Cast(this=tree, to=type)))
+    is_json = type is None or type.this in _JSON_TYPES
+    return cast(exp.Expr, tree if is_json else parser.expression(exp.Cast(this=tree, to=type)))
 
 
 def _object_aggregate(parser: Any) -> exp.Expr:
@@ -95,14 +107,14 @@ def _array_aggregate(parser: Any) -> exp.Expr:
 
 def _aggregate(parser: Any, written: str, suffix: str, arguments: list[exp.Expr]) -> exp.Expr:
     type = _returned(parser)
-    if type is not None and type.this not in (exp.DType.JSON, exp.DType.JSONB):
+    if type is not None and type.this not in _JSON_TYPES:
         raise PgError(
             SqlState.FEATURE_NOT_SUPPORTED,
             f"{written.upper()} with RETURNING of a type other than json and jsonb is not supported",
             hint=f"Cast its result instead: {written}(...)::text.",
         )
-    prefix = "jsonb" if type is not None and type.this == exp.DType.JSONB else "json"
-    call = JsonAggregate(this=f"{prefix}_{suffix}", expressions=arguments, written=written)
+    returned = None if type is None else _JSON_TYPES[type.this]
+    call = JsonAggregate(this=f"json_{suffix}", expressions=arguments, written=written, returned=returned)
     return cast(exp.Expr, parser.expression(call))
 
 
@@ -117,7 +129,7 @@ def _value(parser: Any) -> exp.Expr:
     if value is None:
         parser.raise_error("expected a value")
     if parser._match_text_seq("FORMAT", "JSON"):
-        return cast(exp.Expr, parser.expression(exp.Cast(this=value, to=exp.DataType(this=exp.DType.JSON))))
+        return cast(exp.Expr, parser.expression(JsonFormat(this=value)))
     return cast(exp.Expr, value)
 
 
