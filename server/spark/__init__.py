@@ -13,7 +13,8 @@ How a statement is executed:
       → an error             errors.py        translates Spark's errors to PostgreSQL's
 
 `measured_engine` counts the statements, `warm_up` runs some so that the JVM compiles its code, `python_functions`
-pickles the functions that SQL calls by name, and `installation` finds pyspark.
+pickles the functions that SQL calls by name, `worker_daemon` forks the workers that run them, and `installation` finds
+pyspark.
 
 `.importlinter` states these layers as contracts. embedded/ and connect/ do not import each other.
 

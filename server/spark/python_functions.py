@@ -19,6 +19,9 @@ from server.runtime.memory import limit_memory
 
 MEMORY_MAX = 1024 * 1024 * 1024  # memory limit of a worker in bytes; see also `functions.worker.Kernel`
 SQL_SCALAR_ARROW_UDF = 250  # pyspark.util.PythonEvalType
+DAEMON = {"spark.python.daemon.module": "server.spark.worker_daemon"}
+MODULES = "TIDEWIRE_WORKER_MODULES"
+"""The environment variable with the names of the modules that workers need; see `worker_daemon`."""
 
 PythonFunctions = Mapping[str, tuple[Callable[..., Any], str]]
 """Function name -> (picklable function over Arrow columns, Spark's result type as JSON)."""
@@ -60,6 +63,11 @@ def _prepare_worker() -> None:
 def pickled(function: Callable[..., Any], result: str) -> bytes:
     """Returns the pickled command of a UDF. `result` is Spark's type as JSON."""
     return pickle.dumps(_Command(function, result))
+
+
+def modules_of(functions: PythonFunctions) -> str:
+    """Returns the value of MODULES for these functions."""
+    return " ".join(sorted({function.__module__ for function, _ in functions.values()}))
 
 
 def python_version() -> str:

@@ -29,7 +29,7 @@ from server.spark.embedded.jvm import NULL_CHECK_OFF, ClassArchive, Jvm
 from server.spark.embedded.local_cluster import executor_flags, is_local_cluster
 from server.spark.embedded.python_udfs import register
 from server.spark.embedded.stock_path import StockPaths
-from server.spark.python_functions import PythonFunctions, worker_python
+from server.spark.python_functions import DAEMON, PythonFunctions, worker_python
 from server.spark.session_path import SessionPath
 from server.spark.warm_up import synthetic_statements
 
@@ -81,6 +81,7 @@ def spark_properties(master: str, memory_mb: int, directory: Path) -> dict[str, 
         "spark.scheduler.mode": "FAIR",  # a long query does not starve short ones
         "spark.driver.maxResultSize": f"{memory_mb // 2}m",
         "spark.pyspark.python": worker_python(),
+        **DAEMON,
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.artifact.isolation.enabled": "false",

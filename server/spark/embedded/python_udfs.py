@@ -7,8 +7,10 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 
 from server.spark.python_functions import (
+    MODULES,
     SQL_SCALAR_ARROW_UDF,
     PythonFunctions,
+    modules_of,
     pickled,
     python_version,
     worker_python,
@@ -19,10 +21,12 @@ def register(jvm: Any, session: JavaObject, functions: PythonFunctions) -> None:
     """Makes `functions` callable in the session's SQL."""
     made = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
     nothing = jvm.java.util.ArrayList()
+    environ = jvm.java.util.HashMap()
+    environ.put(MODULES, modules_of(functions))
     for name, (function, result) in functions.items():
         python = jvm.org.apache.spark.api.python.SimplePythonFunction(
             bytearray(pickled(function, result)),
-            jvm.java.util.HashMap(),
+            environ,
             nothing,
             worker_python(),
             python_version(),
