@@ -41,9 +41,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _uses_engine(item):
             item.add_marker("spark")
     name = config.getoption("--engine")
-    selected = [item for item in items if _runs_on(item, name)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
-    items[:] = selected
+    selected = {item for item in items if _runs_on(item, name)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = [item for item in items if item in selected]
 
 
 def _uses_engine(item: pytest.Item) -> bool:
