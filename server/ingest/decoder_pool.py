@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from protocol.cdcv2.json_form import JsonDecoder
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.decoder_service import Found, MessageDecoder, loaded, request_of
 from server.ingest.upstream import UpstreamError
@@ -29,7 +29,7 @@ from server.workers.pool import WorkerPool
 WORKERS_MAX = 4
 LOOP_MESSAGES, LOOP_BYTES = 1_024, 16 * 1024  # at most these are decoded on the event loop
 PROCESS_BYTES = 256 * 1024  # at least these are decoded by a worker, if that holds the lock
-LARGE_BYTES = 1024 * 1024  # of a message of CDCv2; the messages of sinks have half of it
+LARGE_BYTES = 1024 * 1024  # of a message of changes; the messages of sinks have half of it
 MEMORY_BYTES = 1 << 30  # of a worker, for one request
 ANSWERS_BYTES_MAX = 512 * 1024 * 1024  # for the messages of one call
 REFUSED_MAX = 16  # messages of one call with which workers fail
@@ -111,8 +111,18 @@ class DecoderPool:
         await self._pool.close()
 
 
+@runtime_checkable
+class JsonDecoder(Protocol):
+    """Decodes messages of JSON, which Arrow can parse if the columns are plain."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no column is the text of a part of a message."""
+        ...
+
+
 def holds_lock(decoder: object, data: pa.BinaryArray) -> bool:
-    """Whether a decoder of CDCv2 may hold the interpreter lock for nearly all of its time with these messages.
+    """Whether a decoder of changes may hold the interpreter lock for nearly all of its time with these messages.
 
     Arrow parses most messages without it, but not the text of a column of type json, and not all large messages.
     """

@@ -291,6 +291,34 @@ def test_lines_of_json(own_server: ServerProcess, sql: psycopg.Connection[Any], 
         drop(sql)
 
 
+ROWS = {
+    "a hundred thousand arrays": '{"n": 1, "j": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "a hundred thousand objects": '{"n": 1, "j": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}",
+    "many elements": '{"n": 1, "j": [' + ",".join(["{}"] * 300_000) + "]}",
+    "many equal members": '{"n": 1, ' + ",".join(['"m": 1'] * 200_000) + "}",
+    "numbers with exponents": '{"n": 1, "j": [' + "1e999," * 10_000 + "1]}",
+    "half a character": '{"n": 1, "j": "\\ud800"}',
+    "another type": '{"n": "x"}',
+}
+
+
+@pytest.mark.parametrize("envelope", ["UPSERT", "DEBEZIUM"])
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_lines_of_rows(
+    own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path, row: str, envelope: str
+) -> None:
+    """Other sessions do not wait for lines, whether they can be decoded or not."""
+    file = tmp_path / "hostile.json"
+    value = row if envelope == "UPSERT" else f'{{"after": {row}}}'
+    file.write_text(f'{{"key": {{"n": 1}}, "value": {value}}}\n' * 4 + '{"frontier":[9]}\n')
+    with bounded(own_server):
+        create = f"CREATE SOURCE s (n int8, j jsonb) FROM FILE '{file}' {POLL} FORMAT JSON ENVELOPE {envelope}"
+        sql.execute(create.encode())
+        committed = b"SELECT updates_committed FROM mz_internal.mz_source_statistics"
+        until(lambda: status(sql)[0] in ("failed", "stalled") or sql.execute(committed).fetchall() != [(0,)], 120)
+        drop(sql)
+
+
 @pytest.mark.slow
 def test_lines_with_a_million_counts(own_server: ServerProcess, sql: psycopg.Connection[Any], tmp_path: Path) -> None:
     """Arrow refuses the last count, so that Python parses all of them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,16 @@ from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.messages import MessageError
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
-from server.ingest.files.row_lines import RowLines, Upserts
+from server.ingest.decoder_pool import holds_lock
+from server.ingest.files.row_lines import (
+    Found,
+    ImageDecoder,
+    KeyDecoder,
+    LineDecoder,
+    UpsertDecoder,
+    Upserts,
+    first_change,
+)
 from server.ingest.key_join import KeyJoin, key_numbers
 from server.ingest.keyed_rows import KeyedRows, Numbers, last_of_each
 from server.ingest.source_kind import SourceContext, Target
@@ -39,7 +48,7 @@ class RowsOfFiles:
         self._context = context
         columns = [EncodedColumn(c.name, parse_type(c.type), c.nullable) for c in target.output.columns]
         self._schema = updates.rows_schema([column.type.arrow for column in columns])
-        self._decoder = RowLines(columns)
+        self._columns = columns
         self._read: dict[str, int] = {}
         self._key: tuple[str, ...] | None = None
         self._output: KeyJoin | None = None
@@ -72,9 +81,10 @@ class RowsOfFiles:
 
     async def _images(self, lines: pa.BinaryArray) -> pa.Table:
         """`Δ = after - before`"""
+        found = await self._decoded(ImageDecoder(self._columns), lines)
 
         def changed() -> pa.Table:
-            old, new = (table.cast(self._schema) for table in self._decoder.images(lines))
+            old, new = (table.cast(self._schema) for table in (found.before, found.after))
             return updates.consolidate(pa.concat_tables([updates.with_diff(old, -1), updates.with_diff(new, 1)]))
 
         return await asyncio.to_thread(changed)
@@ -82,11 +92,13 @@ class RowsOfFiles:
     async def _upserts(self, lines: pa.BinaryArray, state: dict[str, bytes | None]) -> pa.Table:
         """`Δ = last rows of the keys - committed rows of the keys`"""
         if self._key is None:
-            self._key = await asyncio.to_thread(self._decoder.key_of, lines)
-            if self._key is None:
+            first = first_change(lines)
+            if first is None:
                 return updates.with_diff(self._schema.empty_table(), 1)
+            self._key = (await self._decoded(KeyDecoder(self._columns), lines.slice(first, 1))).names
             state[_KEY] = json.dumps(self._key).encode()
-        last = await asyncio.to_thread(_last, self._decoder, lines, self._key)
+        found = await self._decoded(UpsertDecoder(self._columns, self._key), lines)
+        last = await asyncio.to_thread(_last, found)
         if self._output is None:
             names = [column.name for column in self._target.output.columns]
             positions = tuple(names.index(name) for name in self._key)
@@ -100,6 +112,15 @@ class RowsOfFiles:
             pa.concat_tables([updates.with_diff(old.cast(self._schema), -1), updates.with_diff(new, 1)]),
         )
 
+    async def _decoded(self, decoder: LineDecoder[Found], lines: pa.BinaryArray) -> Found:
+        """MessageError if a line is invalid."""
+        in_worker = holds_lock(decoder, lines)
+        found = await self._context.decoders.decode(decoder, lines, holds_lock=in_worker)
+        if len(failed := np.flatnonzero(found.failed)):
+            row = int(failed[0])
+            raise MessageError(f"line {row + 1} after it: {found.reason(row)}")
+        return found
+
     async def committed(self, state: State) -> None:
         if self._output is not None:
             await self._output.rows.committed()
@@ -111,10 +132,14 @@ class RowsOfFiles:
         await self._lines.close()
 
 
-def _last(decoder: RowLines, lines: pa.BinaryArray, key: Sequence[str]) -> Upserts:
+def _last(found: Upserts) -> Upserts:
     """The last line of each key."""
-    found = decoder.upserts(lines, key)
     ends: Numbers = last_of_each(key_numbers(found.keys)) if len(found.has_row) else np.empty(0, np.int64)
     rows = np.cumsum(found.has_row) - 1
     has_row = found.has_row[ends]
-    return Upserts(found.keys.take(pa.array(ends)), has_row, found.rows.take(pa.array(rows[ends[has_row]], pa.int64())))
+    return replace(
+        found,
+        keys=found.keys.take(pa.array(ends)),
+        has_row=has_row,
+        rows=found.rows.take(pa.array(rows[ends[has_row]], pa.int64())),
+    )

@@ -23,7 +23,6 @@ from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.source_definition import Encoding, Envelope, Format
 from protocol.avro.encoder import EncodedColumn
-from protocol.cdcv2.messages import MessageError
 from protocol.pgwire import types as pg
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Request
@@ -31,10 +30,11 @@ from server.coordinator.coordinator import Coordinator
 from server.egress.net_changes import NONE, Pairs
 from server.egress.row_messages import Encoder, JsonForm
 from server.ingest import ingestion as module
+from server.ingest.decoder_pool import LARGE_BYTES, DecoderPool, holds_lock
 from server.ingest.files import frontier_lines
 from server.ingest.files.file_source import FileSource
 from server.ingest.files.frontier_lines import FrontierLines
-from server.ingest.files.row_lines import RowLines
+from server.ingest.files.row_lines import ImageDecoder, KeyDecoder, UpsertDecoder, first_change
 from server.ingest.ingestion import Ingestion, Status
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
 from server.runtime.metrics import Metrics
@@ -152,6 +152,8 @@ async def test_an_invalid_line_fails_the_source(tmp_path: Path, envelope: Envelo
         assert isinstance(error, PgError)
         assert error.sqlstate is SqlState.BAD_COPY_FILE_FORMAT
         assert f'invalid change in file "{tmp_path / "a"}" after byte 0' in error.message
+        assert error.detail is not None
+        assert error.detail.startswith("Line 3 after it: ")
 
 
 def test_reads_end_at_frontiers_and_search_each_byte_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +214,6 @@ def test_rows_of_every_type_are_decoded_as_they_were_encoded(type: pg.PgType, da
     after = np.where((before == NONE) & (after == NONE), 0, after)
     pairs = Pairs(before, after, np.arange(count))
     form = JsonForm(columns)
-    decoder = RowLines(columns)
 
     def lines(encoder: Encoder) -> pa.Array:
         keys = encoder.keys(rows, pairs)
@@ -229,11 +230,12 @@ def test_rows_of_every_type_are_decoded_as_they_were_encoded(type: pg.PgType, da
     def again(table: pa.Table) -> list[Any]:
         return form.records(table).to_pylist() if table.num_rows else []
 
-    old, new = decoder.images(lines(Encoder(Envelope.DEBEZIUM, None, None, form)))
-    assert (again(old), again(new)) == (texts(before), texts(after))
+    images = ImageDecoder(columns).decode(lines(Encoder(Envelope.DEBEZIUM, None, None, form)))
+    assert (again(images.before), again(images.after)) == (texts(before), texts(after))
     upserts = lines(Encoder(Envelope.UPSERT, (1,), JsonForm(columns[1:]), form))
-    assert decoder.key_of(upserts) == ("n",)
-    found = decoder.upserts(upserts, ("n",))
+    assert KeyDecoder(columns).decode(upserts.slice(first_change(upserts), 1)).names == ("n",)
+    found = UpsertDecoder(columns, ("n",)).decode(upserts)
+    assert not found.failed.any()
     assert found.has_row.tolist() == (after != NONE).tolist()
     assert again(found.rows) == texts(after)
     assert (
@@ -243,16 +245,89 @@ def test_rows_of_every_type_are_decoded_as_they_were_encoded(type: pg.PgType, da
 
 
 def test_values_that_arrow_converts_in_another_way_are_decoded_one_by_one() -> None:
-    decoder = RowLines([EncodedColumn("x", pg.FLOAT8), EncodedColumn("y", pg.INT8, nullable=False)])
+    columns = [EncodedColumn("x", pg.FLOAT8), EncodedColumn("y", pg.INT8, nullable=False)]
+    decoder = UpsertDecoder(columns, ("y",))
     lines = pa.array(
         [b'{"key":{"y":"1"},"value":{"x":"NaN","y":1,"z":{}}}', b'{"key":{"y":2},"value":null}'], pa.binary()
     )
-    found = decoder.upserts(lines, ("y",))
+    found = decoder.decode(lines)
     assert (str(found.rows.to_pylist()), found.keys["c0"].to_pylist()) == ("[{'c0': nan, 'c1': 1}]", [1, 2])
-    with pytest.raises(MessageError, match='null value in column "y"'):
-        decoder.upserts(pa.array([b'{"key":{"y":1},"value":{"x":1}}'], pa.binary()), ("y",))
-    with pytest.raises(MessageError, match='field "a" of the key is no column'):
-        decoder.key_of(pa.array([b'{"frontier":[1]}', b'{"key":{"a":1},"value":null}'], pa.binary()))
+
+
+GOOD = [b'{"frontier":[1]}', b'{"key":{"y":1},"value":{"y":1,"v":"a"}}', b'{"key":{"y":2},"value":null}']
+
+
+@pytest.mark.parametrize("type", [pg.TEXT, pg.JSONB], ids=str)
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"key":{"y":1},"value":{"v":"x"}}', 'null value in column "y"'),
+        (b'{"key":{"y":"x"},"value":null}', 'invalid input syntax for type bigint: "x"'),
+        (b'{"key":{"y":1},"value":1}', "it has no key, or no value that is an object or null"),
+        (b"{", "invalid JSON: "),
+        (b"[]", 'it is not an object with the fields "key" and "value", or "frontier"'),
+        (None, "invalid JSON: "),
+    ],
+)
+def test_the_invalid_line_is_found_and_its_reason(type: pg.PgType, line: bytes | None, reason: str) -> None:
+    columns = [EncodedColumn("y", pg.INT8, nullable=False), EncodedColumn("v", type)]
+    found = UpsertDecoder(columns, ("y",)).decode(pa.array([*GOOD * 3, line, *GOOD, line], pa.binary()))
+    (row,) = np.flatnonzero(found.failed)
+    assert row == 9
+    assert found.reason(9).startswith(reason)
+
+
+def test_the_key_is_that_of_the_first_change() -> None:
+    lines = pa.array([b'{"frontier":[1]}', b'{"key":{"a":1},"value":null}'], pa.binary())
+    assert first_change(lines) == 1
+    assert first_change(lines.slice(0, 1)) is None
+    found = KeyDecoder([EncodedColumn("y", pg.INT8)]).decode(lines.slice(1))
+    assert found.reason(0) == 'field "a" of the key is no column'
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+async def test_lines_with_json_are_decoded_by_worker_processes(tmp_path: Path, envelope: Envelope) -> None:
+    """The rows are the same as those that the server decodes itself."""
+    columns = [EncodedColumn("n", pg.INT8), EncodedColumn("v", pg.JSONB)]
+    texts = [f'{{"n": {n}, "v": {{"a": [{n}]}}}}' for n in range(5_000)]
+    field = "value" if envelope is Envelope.UPSERT else "after"
+    bodies = [f'"value": {text}' if field == "value" else f'"value": {{"after": {text}}}' for text in texts]
+    lines = pa.array([f'{{"key": {{"n": {n}}}, {body}}}'.encode() for n, body in enumerate(bodies)], pa.binary())
+    decoder = UpsertDecoder(columns, ("n",)) if envelope is Envelope.UPSERT else ImageDecoder(columns)
+    assert holds_lock(decoder, lines)
+    pool = DecoderPool(workers_max=1)
+    try:
+        found = await pool.decode(decoder, lines, holds_lock=True)
+    finally:
+        await pool.close()
+    expected = decoder.decode(lines)
+    assert not found.failed.any()
+    names = ("keys", "rows") if envelope is Envelope.UPSERT else ("before", "after")
+    assert all(getattr(found, name).equals(getattr(expected, name)) for name in names)
+    assert type(found).joined([found, found]).failed.shape == (10_000,)
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+@pytest.mark.parametrize(("length", "in_worker"), [(10, False), (LARGE_BYTES, True)])
+async def test_a_source_has_large_lines_decoded_by_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, envelope: Envelope, length: int, in_worker: bool
+) -> None:
+    places: list[bool] = []
+    decode = DecoderPool.decode
+
+    async def recorded(self: DecoderPool, decoder: Any, data: pa.BinaryArray, *, holds_lock: bool) -> Any:
+        places.append(holds_lock)
+        return await decode(self, decoder, data, holds_lock=holds_lock)
+
+    monkeypatch.setattr(DecoderPool, "decode", recorded)
+    text = "x" * length
+    row = f'{{"n":1,"v":"{text}"}}'
+    value = row if envelope is Envelope.UPSERT else f'{{"after":{row}}}'
+    (tmp_path / "a").write_text(f'{{"key":{{"n":1}},"value":{value}}}\n{{"frontier":[5]}}\n')
+    async with reading(tmp_path / "read", definition(tmp_path / "a", envelope)) as (read, _):
+        await until_equal(read, Counter({(1, text): 1}))
+    assert places
+    assert set(places) == {in_worker}
 
 
 @pytest.mark.parametrize(
