@@ -19,7 +19,7 @@ FUNCTIONS = {**worker.udfs(), **run_files.FUNCTIONS}
 UNPICKLED = """
 import pickle, sys
 from server.spark.worker_daemon import import_modules
-import_modules(sys.argv[1])
+import_modules(["pyspark.worker", *sys.argv[1].split()])
 before = set(sys.modules)
 from server.spark.python_functions import command, pickled
 from server.sql.functions import worker
