@@ -48,9 +48,7 @@ class JsonAggregate(exp.Anonymous):
 
 
 def _object(parser: Any) -> exp.Expr:
-    if parser._match(TokenType.R_PAREN, advance=False):
-        return _constructor(parser, "object", [], absent=False)
-    if parser._match_text_seq("RETURNING", advance=False):
+    if _has_no_arguments(parser):
         return _constructor(parser, "object", [], absent=False)
     key = parser._parse_assignment()
     if not _is_pair(parser):  # json_object(array), json_object(keys, values)
@@ -69,8 +67,7 @@ def _array(parser: Any) -> exp.Expr:
     if parser._curr and parser._curr.token_type in _QUERY:
         query = parser._parse_query_modifiers(parser._parse_set_operations(parser._parse_select()))
         return _constructor(parser, "array", [], absent=True, query=query)
-    is_empty = parser._match(TokenType.R_PAREN, advance=False)
-    if is_empty or parser._match_text_seq("RETURNING", advance=False):
+    if _has_no_arguments(parser):
         return _constructor(parser, "array", [], absent=True)
     values = parser._parse_csv(lambda: _value(parser))
     return _constructor(parser, "array", values, absent=_absent(parser, True))
@@ -116,6 +113,10 @@ def _aggregate(parser: Any, written: str, suffix: str, arguments: list[exp.Expr]
     returned = None if type is None else _JSON_TYPES[type.this]
     call = JsonAggregate(this=f"json_{suffix}", expressions=arguments, written=written, returned=returned)
     return cast(exp.Expr, parser.expression(call))
+
+
+def _has_no_arguments(parser: Any) -> bool:
+    return bool(parser._match(TokenType.R_PAREN, advance=False) or parser._match_text_seq("RETURNING", advance=False))
 
 
 def _is_pair(parser: Any) -> bool:
