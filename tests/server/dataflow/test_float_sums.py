@@ -27,7 +27,7 @@ from server.sql.expressions import walk
 from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from server.sql.relations import Aggregate
-from tests.examples import examples, seeds
+from tests.examples import examples
 from tests.server.dataflow.histories import (
     History,
     changes_table,
@@ -280,9 +280,7 @@ def test_a_special_form_is_for_middle_buckets_only() -> None:
     assert not suits(-2)
 
 
-@pytest.mark.parametrize(
-    ("seed", "pool"), [(0, MIDDLE), *(pytest.param(seed, POOL, marks=pytest.mark.ivm) for seed in seeds(1))]
-)
+@pytest.mark.parametrize(("seed", "pool"), [(0, MIDDLE), pytest.param(0, POOL, marks=pytest.mark.ivm)])
 @pytest.mark.parametrize("sql", MAINTAINED)
 def test_changes_add_up_to_the_result_of_a_new_start_and_of_select(
     sql: str, seed: int, pool: Sequence[float], engine: SparkEngine

@@ -88,7 +88,7 @@ def lose_spark(server: ServerProcess, spark: ConnectServer | None, engine_name: 
 
 @pytest.mark.ivm
 @pytest.mark.timeout(300)
-@pytest.mark.cluster("local-cluster", "connect")
+@pytest.mark.cluster("embedded", "local-cluster", "connect")
 def test_a_join_and_an_aggregate_survive_the_loss_of_spark_and_of_the_server(
     tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str], engine_name: str
 ) -> None:
@@ -189,7 +189,7 @@ def await_found(connection: psycopg.Connection, indexes: set[str]) -> None:
 
 @pytest.mark.ivm
 @pytest.mark.timeout(300)
-@pytest.mark.cluster("embedded", "local-cluster")
+@pytest.mark.cluster("embedded", "local-cluster", "connect")
 def test_executors_look_up_rows_in_indexes_in_files(
     tmp_path: Path, spark: ConnectServer | None, engine_flags: list[str]
 ) -> None:
