@@ -112,8 +112,8 @@ class DecoderPool:
 
 
 @runtime_checkable
-class JsonDecoder(Protocol):
-    """Decodes messages of JSON, which Arrow can parse if the columns are plain."""
+class ChangesInJson(Protocol):
+    """A decoder of changes in JSON, which Arrow can parse if the columns are plain."""
 
     @property
     def is_plain(self) -> bool:
@@ -126,7 +126,7 @@ def holds_lock(decoder: object, data: pa.BinaryArray) -> bool:
 
     Arrow parses most messages without it, but not the text of a column of type json, and not all large messages.
     """
-    if not isinstance(decoder, JsonDecoder):
+    if not isinstance(decoder, ChangesInJson):
         return False
     return not decoder.is_plain or (pc.max(pc.binary_length(data)).as_py() or 0) > LARGE_BYTES
 

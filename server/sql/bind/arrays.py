@@ -60,16 +60,22 @@ def several_dimensions(binder: Binder, tree: exp.Expr) -> PgError:
 
 def array_query(binder: Binder, query: exp.Expr, scope: Scope, tree: exp.Expr) -> Expression:
     """ARRAY(query): array_agg in the query's order; an empty array if there are no rows."""
-    array = aggregate_of_query(binder, query, lambda _: "array_agg", scope, tree)
+
+    def name_for(type: PgType) -> str:
+        if type.element is not None:
+            raise several_dimensions(binder, tree)
+        return "array_agg"
+
+    array = aggregate_of_query(binder, query, name_for, scope, tree)
     return Call(syntax.COALESCE, (array, Literal([], array.type)), array.type, False)
 
 
 def aggregate_of_query(
     binder: Binder, query: exp.Expr, name_for: Callable[[PgType], str], scope: Scope, tree: exp.Expr
 ) -> Subquery:
-    """An aggregate of the only column of a query, in the query's order. 42601; 0A000 for an array of arrays.
+    """An aggregate of the only column of a query, in the query's order. 42601 if the query has several columns.
 
-    `name_for`: the name of the aggregate for a column of this type.
+    `name_for`: the name of the aggregate for a column of this type, or PgError.
     """
     relation = binder.subquery(query, scope)
     if len(relation.columns) != 1:
@@ -77,15 +83,13 @@ def aggregate_of_query(
         raise PgError(SqlState.SYNTAX_ERROR, message, position=binder.at(tree))
     (column,) = relation.columns
     name = name_for(column.type)
-    if column.type.element is not None and name == "array_agg":
-        raise several_dimensions(binder, tree)
     is_numeric = column.type.name == "numeric"
     element = bare_numeric(column.type.scale or 0) if is_numeric else column.type.without_modifiers
     relation, keys = _with_order(binder, relation)
     resolved = resolve.resolve_function(name, plain_types((element,)))
     assert resolved is not None
     value = binder.rescale(ColumnRef(column), element)
-    type = array_of(element) if name == "array_agg" else resolved.result
+    type = resolved.result if resolved.result.element is None else array_of(element)
     call = Aggregate(resolved.function, (value,), type, True, order=keys)
     result = binder.new_column(column.name, call)
     rows = AggregateNode(relation, (), (call,), (result,))

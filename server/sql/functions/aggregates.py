@@ -22,7 +22,7 @@ from server.sql.expressions import Aggregate, Expression, Literal
 from server.sql.functions import intervals
 from server.sql.functions.arrays import ordering
 from server.sql.functions.exact_sums import rounded_sum, sums_of_values
-from server.sql.functions.json import duplicate_key, json_key, json_of
+from server.sql.functions.json import add_key, json_key, json_of
 from server.sql.functions.table import (
     FUNCTIONS,
     GRAMMAR,
@@ -248,10 +248,9 @@ def _unique(make: Callable[..., str | None]) -> Callable[..., str | None]:
 
     def python(keys: list[Any], values: list[Any], types: Sequence[PgType]) -> str | None:
         seen: set[str] = set()
-        for key in (json_key(types[0], key, 1) for key in keys if key is not None):
-            if key in seen:
-                raise duplicate_key(key)
-            seen.add(key)
+        for key in keys:
+            if key is not None:
+                add_key(seen, json_key(types[0], key, 1))
         return make(keys, values, types)
 
     return python

@@ -480,17 +480,18 @@ def _build_object(*values: Any, types: Sequence[PgType] = (), absent: bool = Fal
         if values[i] is None:
             raise PgError(SqlState.NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key")
         key = json_key(types[i], values[i], i + 1)
-        if unique and key in keys:
-            raise duplicate_key(key)
-        keys.add(key)
+        if unique:
+            add_key(keys, key)
         if not absent or values[i + 1] is not None:
             members.append(f"{key} : {json_of(types[i + 1], values[i + 1])}")
     return "{" + ", ".join(members) + "}"
 
 
-def duplicate_key(key: str) -> PgError:
-    """The error of a key that an object has twice. `key`: as JSON."""
-    return PgError(SqlState.DUPLICATE_JSON_OBJECT_KEY_VALUE, f"duplicate JSON object key value: {key}")
+def add_key(keys: set[str], key: str) -> None:
+    """Adds a key, as JSON, to those of an object. 22030 if it is one of them."""
+    if key in keys:
+        raise PgError(SqlState.DUPLICATE_JSON_OBJECT_KEY_VALUE, f"duplicate JSON object key value: {key}")
+    keys.add(key)
 
 
 def _build_object_b(*values: Any, types: Sequence[PgType] = (), absent: bool = False, unique: bool = False) -> str:

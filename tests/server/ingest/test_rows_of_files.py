@@ -286,7 +286,7 @@ def test_the_key_is_that_of_the_first_change() -> None:
 
 
 @pytest.mark.parametrize("envelope", ENVELOPES)
-async def test_lines_with_json_are_decoded_by_worker_processes(tmp_path: Path, envelope: Envelope) -> None:
+async def test_lines_with_json_are_decoded_by_worker_processes(envelope: Envelope) -> None:
     """The rows are the same as those that the server decodes itself."""
     columns = [EncodedColumn("n", pg.INT8), EncodedColumn("v", pg.JSONB)]
     texts = [f'{{"n": {n}, "v": {{"a": [{n}]}}}}' for n in range(5_000)]

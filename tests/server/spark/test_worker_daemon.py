@@ -14,6 +14,7 @@ from server.dataflow.arrangements import run_files
 from server.spark.engine import SparkEngine
 from server.spark.python_functions import modules_of
 from server.sql.functions import worker
+from tests.bench.processes import descendants
 
 FUNCTIONS = {**worker.udfs(), **run_files.FUNCTIONS}
 UNPICKLED = """
@@ -40,21 +41,10 @@ def test_workers_are_forked_by_the_daemon(engine: SparkEngine) -> None:
     sql = """SELECT pg_text('["FUNCTION lpad(text, integer)", ["text", "int4"], ""]', c0, 3).v AS c0 FROM d0"""
     rows = asyncio.run(engine.run(sql, {"d0": pa.table({"c0": ["a", "b"]})}))
     assert rows.to_pydict() == {"c0": ["  a", "  b"]}
-    lines = [line for pid in children(engine.jvm_pid) for line in [command_line(pid)] if "pyspark.worker" in line]
+    assert engine.jvm_pid is not None
+    lines = [line for line in map(command_line, descendants(engine.jvm_pid)) if "pyspark.worker" in line]
     assert lines
     assert all("server.spark.worker_daemon" in line for line in lines)
-
-
-def children(pid: int | None) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except FileNotFoundError:
-            continue
-        if parent == pid:
-            found.append(int(path.parent.name))
-    return found
 
 
 def command_line(pid: int) -> str:
