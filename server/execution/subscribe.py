@@ -31,6 +31,7 @@ from server.dataflow.stream.subscription import (
     Bounds,
     ConstantSubscription,
     PendingSubscription,
+    Progress,
     Subscription,
 )
 from server.execution.names import find_item
@@ -223,7 +224,9 @@ async def _started_or_pending(context: Context, start: _Start) -> PendingSubscri
     holder = hold_at(context, start.query.inputs, start.as_of)  # at once: the next commit may move `since` beyond it
     starting = asyncio.create_task(_started(context, start))
     starting.add_done_callback(lambda _: holder.release())
-    pending = PendingSubscription(starting, start.as_of, progress=start.bounds.progress)
+    # Without AS OF, the snapshot may have a later time.
+    first = Progress(start.as_of) if start.bounds.progress and start.is_exact else None
+    pending = PendingSubscription(starting, first)
     is_past = start.as_of <= context.coordinator.latest_time()
     return await pending.started_within(START_S) if is_past else pending
 

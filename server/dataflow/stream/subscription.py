@@ -225,12 +225,14 @@ class ConstantSubscription:
 class PendingSubscription:
     """A subscription that is not `started` yet, because AS OF is in the future or its query is being computed.
 
-    Its only message is the first progress. Afterwards the caller continues with `started`.
+    `first`: the first progress, if the time of the snapshot is known already. It is the only message; afterwards the
+    caller continues with `started`.
     """
 
-    def __init__(self, starting: asyncio.Task[Subscription], as_of: int, *, progress: bool) -> None:
+    def __init__(self, starting: asyncio.Task[Subscription], first: Progress | None) -> None:
         self.interrupt: Callable[[PgError], None] | None = None
-        self._messages: list[Message] = [Progress(as_of)] if progress else []
+        self._messages: list[Message] = [] if first is None else [first]
+        self._first = first
         self._starting = starting
         self.finished = False
 
@@ -240,7 +242,7 @@ class PendingSubscription:
         if not self._starting.done() or self.finished:
             return None
         subscription = self._starting.result()
-        if not self._messages:
+        if self._first is not None and not self._messages:
             subscription.skip_first_progress()
         subscription.interrupt = self.interrupt
         return subscription

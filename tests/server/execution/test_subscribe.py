@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -454,6 +455,39 @@ def test_the_chosen_time_is_held_until_the_subscription_begins(
                 break
             deadline.wait(0.05)
         assert len(holders) == before
+
+
+@pytest.mark.parametrize("as_of", ["", "AS OF"])
+def test_a_late_snapshot_has_the_time_of_the_first_progress(
+    dsn: str, tables: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch, as_of: str
+) -> None:
+    """Other subscribers of the query have reached a later time when the subscription begins."""
+    started, begins = subscribe._started, threading.Event()
+
+    async def late(*args: Any, **named: Any) -> Any:
+        await asyncio.to_thread(begins.wait)
+        return await started(*args, **named)
+
+    query = "SELECT count(*) > 0 FROM mz_catalog.mz_objects"
+    with (
+        connect(dsn) as first,
+        closing(first.cursor().stream(f"SUBSCRIBE ({query}) WITH (PROGRESS)")) as stream,
+        connect(dsn) as reader,
+    ):
+        reached = int(next(stream)[0])
+        monkeypatch.setattr(subscribe, "_started", late)
+        monkeypatch.setattr(subscribe, "START_S", 0.0)
+        with reader.transaction():
+            at = f"AS OF {reached}" if as_of else ""
+            reader.execute(f"DECLARE c CURSOR FOR SUBSCRIBE ({query}) WITH (PROGRESS) {at}".encode())
+            messages = reader.execute("FETCH ALL c WITH (TIMEOUT '10ms')").fetchall()
+            while int(next(stream)[0]) < reached + 2_000:
+                pass
+            begins.set()
+            assert [(int(time), progressed) for time, progressed, *_ in messages] == ([(reached, True)] if at else [])
+            messages += reader.execute(f"FETCH {2 - len(messages)} c").fetchall()
+            (progress, progressed, *_), (snapshot, *_) = messages
+            assert (progressed, snapshot) == (True, progress)
 
 
 def test_subscriptions_begin_while_their_table_is_altered_and_dropped(dsn: str) -> None:

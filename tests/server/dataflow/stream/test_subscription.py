@@ -1,4 +1,4 @@
-"""Subscriptions that have not started: the first progress is there at once, and waiting for the rest is bounded."""
+"""Subscriptions that have not started: a known first progress is there at once, and waiting for the rest is bounded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def started(feed: Feed, computed: asyncio.Event) -> Subscription:
 
 
 def pending_from(starting: Coroutine[Any, Any, Subscription]) -> PendingSubscription:
-    return PendingSubscription(asyncio.create_task(starting), 5, progress=True)
+    return PendingSubscription(asyncio.create_task(starting), Progress(5))
 
 
 async def rest(stream: Subscription) -> list[Progress | int]:
@@ -66,6 +66,20 @@ async def test_waiting_for_the_computation_is_bounded(tmp_path: Path) -> None:
     stream = pending.started
     assert stream is not None
     assert await rest(stream) == [5, Progress(6)]
+    stream.close()
+
+
+async def test_the_first_progress_waits_until_its_time_is_known(tmp_path: Path) -> None:
+    computed = asyncio.Event()
+    starting = asyncio.create_task(started(Feed(Timestamp(6), tmp_path), computed))
+    pending = PendingSubscription(starting, None)
+    assert await pending.started_within(0.01) is pending
+    assert pending.ready() == []
+    computed.set()
+    assert await pending.next() == []
+    stream = pending.started
+    assert stream is not None
+    assert await rest(stream) == [Progress(5), 5, Progress(6)]
     stream.close()
 
 
