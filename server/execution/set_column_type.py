@@ -31,6 +31,7 @@ from server.execution.altered_columns import (
 from server.execution.ddl.define import in_catalog
 from server.execution.ddl.foreign_keys import check_types
 from server.execution.ddl.index_options import check_classes
+from server.execution.ddl.sequences import set_identity_type
 from server.execution.planning import refuse_subquery
 from server.execution.select import relation_rows_at
 from server.execution.user_types import known_column
@@ -60,21 +61,25 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
     column, type = table.columns[at], _plain_type(context, action.type)
     action = replace(action, type=type)
     await in_catalog(context, "", lambda: _refuse_users(context.state, table, column.name))
-    refuse_computed(table, column)
+    if column.identity:
+        state = set_identity_type(context, context.state, table, column.name, type)
+    else:
+        state = context.state
+        refuse_computed(table, column)
     _refuse_expressions(table, column)
     new = replace(column, type=str(type), domain=None)
     if column.default is not None:
         _check_default(context, new)
     after = with_column(table, at, new)
-    for index in context.state.indexes_on(table.id):
+    for index in state.indexes_on(table.id):
         index_keys(after.columns, index.keys)
         index_condition(after.columns, index.condition)
         check_classes(after.columns, index.keys, index.classes, index.method)
     check_types(context.state, after)
     if action.using is None and _is_wider(parse_type(column.type), type):
-        await replace_table(context, table, after)
+        await replace_table(context, table, after, state=state)
     else:
-        await _replace_rows(context, table, after, at, action)
+        await _replace_rows(context, table, after, at, action, state)
 
 
 def _refuse_expressions(table: Table, column: Column) -> None:
@@ -97,7 +102,9 @@ def _refuse_expressions(table: Table, column: Column) -> None:
             )
 
 
-async def _replace_rows(context: Context, table: Table, after: Table, at: int, action: SetType) -> None:
+async def _replace_rows(
+    context: Context, table: Table, after: Table, at: int, action: SetType, state: CatalogState
+) -> None:
     """Replaces the table by `after`, and each row by one with a converted value at the position `at`.
 
     The old values cannot be read any more. PgError 23502 if a converted value is NULL in a NOT NULL column.
@@ -125,7 +132,7 @@ async def _replace_rows(context: Context, table: Table, after: Table, at: int, a
         if old.num_rows:
             await context.add_changes(after, [updates.with_diff(old, -1), rows])
 
-    await replace_table(context, table, after, converted=converted, rows=replaced)
+    await replace_table(context, table, after, state=state, converted=converted, rows=replaced)
 
 
 def _plain_type(context: Context, type: PgType) -> PgType:

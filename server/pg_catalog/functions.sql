@@ -293,10 +293,10 @@ CREATE MACRO fn.pg_get_serial_sequence(p_table, p_column) AS (
   CASE WHEN tw.regclass_oid(p_table) IS NOT NULL AND p_column IS NOT NULL AND tw.column_number(p_table, p_column) IS NULL
     THEN error('column "' || p_column || '" of relation "' || p_table || '" does not exist')::VARCHAR
     ELSE (SELECT tw_s.tw_sequence FROM (SELECT relation AS tw_relation, "column" AS tw_column, sequence AS tw_sequence
-      FROM pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column) END);
+      FROM pg.tw_serials) tw_s WHERE tw_s.tw_relation = tw.regclass_oid(p_table) AND tw_s.tw_column = p_column) END);
 CREATE MACRO tw.serial_sequence_oid(p_table, p_column) AS (
   SELECT tw_s.tw_oid FROM (SELECT relation AS tw_relation, "column" AS tw_column, oid AS tw_oid FROM
-      pg.tw_serials) tw_s WHERE tw_s.tw_relation = p_table AND tw_s.tw_column = p_column);
+      pg.tw_serials) tw_s WHERE tw_s.tw_relation = tw.regclass_oid(p_table) AND tw_s.tw_column = p_column);
 CREATE MACRO fn.pg_sequence_parameters(p_oid) AS (
   SELECT {'start_value': tw_s.tw_start, 'minimum_value': tw_s.tw_min, 'maximum_value': tw_s.tw_max, 'increment':
       tw_s.tw_increment, 'cycle_option': tw_s.tw_cycle, 'cache_size': tw_s.tw_cache, 'data_type': tw_s.tw_type} FROM

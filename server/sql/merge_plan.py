@@ -35,7 +35,7 @@ from server.sql.grammar.statements.parts import Ident
 from server.sql.plan import finished_plan, reject_deep_nesting
 from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Window
 from server.sql.scope import Entry, Scope, in_clause
-from server.sql.write_plan import MergeColumns, WritePlan, WritePlanner
+from server.sql.write_plan import MergeColumns, WritePlan, WritePlanner, refuse_given
 
 
 def plan_merge(statement: Merge, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -276,7 +276,9 @@ class _MergePlanner(WritePlanner):
         row: list[Expression] = []
         for number, column in enumerate(table.columns):
             value = given.get(number)
-            if value is None:
+            if value is not None:
+                refuse_given(column, clause.overriding)
+            if value is None or (column.identity and clause.overriding == "user"):
                 row.append(self._default(table, number))
             else:
                 row.append(self._assign(self.binder.expression(value.tree, scope), column, value.tree))

@@ -388,7 +388,7 @@ class WritePlanner:
             return self._values(query.tree, statement, table, targets)
         relation = self.binder.query(query.tree, Scope(common_tables=self.common_tables), keep_unknown=True)
         for target in targets[: len(relation.columns)]:
-            _refuse_given(table.columns[target], statement.overriding)
+            refuse_given(table.columns[target], statement.overriding)
         self._check_width(len(relation.columns), statement, targets, query.tree)
         return assigned(
             self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
@@ -405,7 +405,7 @@ class WritePlanner:
             self._check_width(len(cells), statement, targets, cells[-1])
             for cell, target in zip(cells, targets, strict=False):
                 if not _is_default(cell):
-                    _refuse_given(table.columns[target], statement.overriding)
+                    refuse_given(table.columns[target], statement.overriding)
             rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
         return values(self.binder, rows, True, tree)
 
@@ -592,7 +592,7 @@ def _is_default(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT"
 
 
-def _refuse_given(column: CatalogColumn, overriding: str | None) -> None:
+def refuse_given(column: CatalogColumn, overriding: str | None) -> None:
     """PgError 428C9 if INSERT may not give a value for a column."""
     if (detail := _why_not_given(column)) is not None and not (column.identity and overriding is not None):
         raise PgError(

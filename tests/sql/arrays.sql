@@ -167,3 +167,7 @@ SELECT ta || 'x' FROM lists;
 SELECT ta || '{x,y}', 'x' || ta[1], ta || 'x'::text, '{z}' || ta FROM lists ORDER BY id;
 SELECT 'x' || ta FROM lists;
 SELECT id FROM lists WHERE ia[1]::int = 1 AND ia[2] > 0;
+SELECT 33 * ANY ('{1,2,3}');
+SELECT 33 + ALL (ARRAY[1, 2]);
+SELECT 1 || ANY (ARRAY['a', 'b']);
+SELECT 33 + ANY (SELECT 1);

@@ -44,3 +44,5 @@ SELECT id, s::code FROM goods WHERE id = 3;
 SELECT id, s::varchar::code FROM goods WHERE id < 3 AND s = lower(s);
 SELECT id, f::text::feeling, f::mood FROM goods ORDER BY id;
 SELECT array_agg(p ORDER BY id), string_agg(c, ',' ORDER BY id) FROM goods;
+SELECT ARRAY[2,1]::ascending;
+SELECT ARRAY[1,2]::ascending, '{3,4}'::ascending;

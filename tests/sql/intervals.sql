@@ -163,3 +163,5 @@ SELECT justify_hours(interval '-2147483647 days -24 hrs'), justify_days(interval
 SELECT justify_hours(interval '-2147483648 days -48 hrs');
 SELECT sum(x) FROM (VALUES (interval '-2147483647 days'), (interval '-1 day')) v(x);
 SELECT sum(x) FROM (VALUES (interval '-2147483648 days'), (interval '-1 day')) v(x);
+SELECT make_interval(years := 1, mins => 90), make_interval(1, days := 2);
+SELECT make_interval(days := 1, 2);

@@ -124,3 +124,5 @@ SELECT * FROM ((SELECT id FROM people) ORDER BY name LIMIT 2) x ORDER BY id;
 (SELECT id FROM people ORDER BY id) ORDER BY id;
 (SELECT id FROM people LIMIT 2) LIMIT 1;
 ((SELECT id FROM people OFFSET 2)) OFFSET 1;
+SELECT 1 LIMIT (CASE WHEN random() < 2 THEN 1 END);
+SELECT 1 OFFSET (random() * 0)::int;

@@ -102,6 +102,7 @@ INSERT INTO moods VALUES
 CREATE DOMAIN price AS numeric(8,2) CHECK (VALUE >= 0);
 CREATE DOMAIN code AS varchar(5) NOT NULL CHECK (VALUE = lower(VALUE)) CHECK (length(VALUE) > 1 OR VALUE IN ('x', 'y'));
 CREATE DOMAIN feeling AS mood CHECK (VALUE <> '');
+CREATE DOMAIN ascending AS int[] CHECK (value[1] < value[2]);
 CREATE TABLE goods (id int, p price, c code, f feeling, s text);
 INSERT INTO goods VALUES (1, 1.5, 'abc', 'sad', 'abc'), (2, 0, 'x', NULL, 'ABC'), (3, NULL, 'de', 'happy', NULL), (4, 99.99, 'abc', 'ok', 'z');
 CREATE TABLE wide (id int, i2 smallint, i4 int, i8 bigint, f4 real, f8 double precision, n numeric(12,3), nb numeric,

@@ -29,11 +29,11 @@ from server.sql.type_names import UserType
 
 
 def rename(context: Context, statement: AlterRename) -> CatalogState:
-    """Executes ALTER ... RENAME TO. As in PostgreSQL, ALTER TABLE also renames views and indexes."""
+    """Executes ALTER ... RENAME TO. As in PostgreSQL, ALTER TABLE also renames views, indexes and sequences."""
     state, new = context.state, statement.new_name.name
     if statement.kind is ObjectKind.TABLE:
         named = find_object(context, state, statement.kind, statement.name)
-        if isinstance(named, (View, MaterializedView, Index)):
+        if isinstance(named, (View, MaterializedView, Index, Sequence)):
             statement = replace(statement, kind=ObjectKind(named.kind))
     found = altered_object(context, statement)
     if found is None:

@@ -145,10 +145,9 @@ def _privileges(names: tuple[Ident, ...] | None, kind: str) -> Privileges:
     wanted = set()
     for ident in names:
         privilege = named_privilege(ident, _CONNECT if kind == "database" else {})
-        if privilege not in all_of:
-            # in PostgreSQL the relation could be a sequence, which has USAGE
-            on = "relation" if kind == "table" and privilege is not Privilege.USAGE else kind
-            _refuse_privilege(privilege, on)
+        is_of_sequence = kind == "table" and privilege is Privilege.USAGE  # the name may be that of a sequence
+        if privilege not in all_of and not is_of_sequence:
+            _refuse_privilege(privilege, "relation" if kind == "table" else kind)
         wanted.add(privilege)
     return frozenset(wanted)
 

@@ -154,9 +154,9 @@ def in_use(error: InUse) -> PgError:
 
 
 def check_kind(item: Item, kind: ObjectKind, *, dropping: bool = False) -> None:
-    """PgError 42809 if the item is of another kind."""
-    if dropping and isinstance(item, Domain) and kind is ObjectKind.TYPE:
-        return  # DROP TYPE drops domains, too
+    """PgError 42809 if the item is of another kind. A domain is also a type."""
+    if isinstance(item, Domain) and kind is ObjectKind.TYPE:
+        return
     if item.statement_kind != kind:
         actual = ObjectKind(item.statement_kind) if item.statement_kind in list(ObjectKind) else ObjectKind.TABLE
         raise PgError(

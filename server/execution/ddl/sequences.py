@@ -101,6 +101,18 @@ def alter_owned(
     return state.with_item(_changed(context, sequence, _given(options))) if options else state
 
 
+def set_identity_type(context: Context, state: CatalogState, table: Table, column: str, type: PgType) -> CatalogState:
+    """The state in which the sequence of an identity column has the column's new type. PgError 22023."""
+    _check_identity_type(type)
+    sequence = identity_sequence(state, table, column)
+    return state.with_item(_changed(context, sequence, {"as": type}))
+
+
+def _check_identity_type(type: PgType) -> None:
+    if type not in _BOUNDS:
+        raise _invalid("identity column type must be smallint, integer, or bigint")
+
+
 def restarted(context: Context, state: CatalogState, tables: Sequence[Table]) -> CatalogState:
     """The state after TRUNCATE ... RESTART IDENTITY: the sequences that the tables' columns own begin again."""
     ids = {table.id for table in tables}
@@ -123,9 +135,7 @@ def create_owned(
 ) -> tuple[Column, CatalogState]:
     """Creates the sequence of a SERIAL or identity column. Returns the column with its default."""
     type = parse_type(column.type)
-    if type not in _BOUNDS:
-        message = "identity column type must be smallint, integer, or bigint"
-        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message)
+    _check_identity_type(type)
     given = _given(identity.options)
     schema, name = table.schema_id, _free_name(state, table, column.name)
     if (named := given.pop("sequence name", None)) is not None:
@@ -189,11 +199,17 @@ def _parameters(given: Mapping[str, Any], before: SequenceItem | None, last: int
     old = _BOUNDS[parse_type(before.type)] if before is not None and "as" in given else None
     minimum, maximum = given.get("minvalue"), given.get("maxvalue")
     if maximum is None:
-        keeps = before is not None and "maxvalue" not in given and not (old and before.maximum == old[1])
-        maximum = before.maximum if before is not None and keeps else greatest if increment > 0 else -1
+        follows_type = old is not None and before is not None and before.maximum == old[1]
+        if before is None or "maxvalue" in given or follows_type:
+            maximum = greatest if increment > 0 or follows_type else -1
+        else:
+            maximum = before.maximum
     if minimum is None:
-        keeps = before is not None and "minvalue" not in given and not (old and before.minimum == old[0])
-        minimum = before.minimum if before is not None and keeps else 1 if increment > 0 else least
+        follows_type = old is not None and before is not None and before.minimum == old[0]
+        if before is None or "minvalue" in given or follows_type:
+            minimum = least if increment < 0 or follows_type else 1
+        else:
+            minimum = before.minimum
     for word, value in (("MAXVALUE", maximum), ("MINVALUE", minimum)):
         if not least <= value <= greatest:
             raise _invalid(f"{word} ({value}) is out of range for sequence data type {type.display}")

@@ -26,7 +26,7 @@ from server.sql.grammar.checkpoint import checkpoint
 from server.sql.grammar.statements.parts import Expr, Query, position_of
 from server.sql.grammar.trees import too_complex
 from server.sql.relations import Relation, RowLocks
-from server.sql.scope import Scope
+from server.sql.scope import CommonTable, Scope
 
 NODES_MAX = 500_000
 """The limit of nodes in all expressions of a statement. NULLIF, CASE x WHEN, BETWEEN, casts to domains and others
@@ -110,6 +110,9 @@ class Binder(Coercer):
         self.root: exp.Expr | None = None
         """The query whose rows are returned. Only it may lock rows."""
         self.row_locks: RowLocks | None = None
+        self.volatile_tables: dict[int, CommonTable] = {}
+        """The WITH queries that call volatile functions and have been bound, by identity: another reference to one of
+        them would get other values."""
         self.has_group_keys = False
         """The statement groups by a type of which equal values may differ (`server.sql.group_keys`)."""
         self._nodes = 0  # the number of nodes of all expressions that were bound so far

@@ -179,16 +179,11 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     if type_spelling(tree.args["to"]) == "regclass" and (named := system_column_of(binder, inner, scope)) is not None:
         return Literal(_regclass_text(binder, named), TEXT)
     target = type_of(binder, tree.args["to"])
+    domain = _domain(binder, tree.args["to"])
     if isinstance(inner, exp.Array) and target.element is not None:
-        if any(isinstance(unparenthesised(e), exp.Array) for e in inner.expressions):
-            raise several_dimensions(binder, tree)
-        elements = one_dimensional(binder, [binder.expression(e, scope) for e in inner.expressions], inner)
-        coerced = [
-            binder.coerce(element, target.element, EXPLICIT, binder.at(e))
-            for element, e in zip(elements, inner.expressions, strict=True)
-        ]
-        return constant_array(Array(tuple(binder.rescale(e, target.element) for e in coerced), target))
-    if (domain := _domain(binder, tree.args["to"])) is not None:
+        array = _cast_elements(binder, inner, target, scope, tree)
+        return array if domain is None else checked(binder, domain, array)
+    if domain is not None:
         base = binder.coerce(binder.expression(inner, scope), target, EXPLICIT, _cast_position(binder, tree))
         return checked(binder, domain, binder.rescale(base, target))
     operand = binder.expression(inner, scope)
@@ -197,6 +192,19 @@ def cast(binder: Binder, tree: exp.Cast, scope: Scope) -> Expression:
     if mz_timestamps.is_target(operand.type, target) and mz_timestamps.is_mz_timestamp(operand, inner):
         return mz_timestamps.to_timestamp(binder, operand, target)
     return binder.coerce(operand, target, EXPLICIT, _cast_position(binder, tree))
+
+
+def _cast_elements(binder: Binder, array: exp.Array, target: PgType, scope: Scope, tree: exp.Cast) -> Expression:
+    """ARRAY[...]::type[]: each element is cast."""
+    assert target.element is not None
+    if any(isinstance(unparenthesised(e), exp.Array) for e in array.expressions):
+        raise several_dimensions(binder, tree)
+    elements = one_dimensional(binder, [binder.expression(e, scope) for e in array.expressions], array)
+    coerced = [
+        binder.coerce(element, target.element, EXPLICIT, binder.at(e))
+        for element, e in zip(elements, array.expressions, strict=True)
+    ]
+    return constant_array(Array(tuple(binder.rescale(e, target.element) for e in coerced), target))
 
 
 def rounded(binder: Binder, expression: Expression, digits: int, tree: exp.Expr) -> Expression:

@@ -16,6 +16,7 @@ from server.sql.expressions import Aggregate, ColumnRef, Expression, Literal, Wi
 from server.sql.functions import resolve
 from server.sql.relations import Filter, Limit, Project, Relation, Sort, Window
 from server.sql.scope import Scope, in_clause
+from server.sql.volatile import calls_in, unplaced
 
 
 def limited(binder: Binder, relation: Relation, tree: exp.Expr, scope: Scope) -> Relation:
@@ -83,6 +84,8 @@ def _bound(binder: Binder, tree: exp.Expr, scope: Scope, clause: str) -> Express
     if contains(bound, ColumnRef):
         message = f"argument of {clause} must not contain variables"
         raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message, position=binder.at(tree))
+    if calls := calls_in(bound):
+        raise unplaced(calls[0].name, binder.at(tree))
     number = binder.coerce(bound, INT8, ASSIGNMENT, binder.at(tree))
     if isinstance(number, Literal) and number.value is not None and number.value < 0:
         state = (

@@ -17,7 +17,7 @@ from server.sql.scope import Scope
 
 
 def quantified(binder: Binder, name: str, left: exp.Expr, right: exp.Expr, scope: Scope) -> Expression:
-    """left operator ANY or ALL of `right`. 42809 if `right` is neither an array nor a query."""
+    """left operator ANY or ALL of `right`. 42809 if `right` is neither array nor query, or if it is no comparison."""
     word = quantifier(right)
     every = isinstance(right, exp.All) if word is None else word == "all"
     inner = unparenthesised(right.this if word is None else right.expressions[0])
@@ -36,6 +36,9 @@ def quantified(binder: Binder, name: str, left: exp.Expr, right: exp.Expr, scope
         raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(right))
     element = Column(binder.element_id((name, operand, array)), "", array.type.element, True)
     call = operator(binder, name, [operand, ColumnRef(element)], right.parent)
+    if call.type != BOOL:
+        message = "op ANY/ALL (array) requires operator to yield boolean"
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=binder.at(right))
     wanted = call.arguments[1].type.without_modifiers if isinstance(call, Call) else element.type
     if wanted.element is None and wanted.name != element.type.name:  # cast the array, not each element
         array = binder.coerce(array, array_of(wanted))

@@ -62,6 +62,7 @@ _OPERATORS: dict[str, tuple[TokenType, ...]] = {
             ":: || >= <= <> != -> ->> => #> #>> && ~ ~* ~~ ~~* @> <@ @@ @? ?& ?| #- |/ ||/ ^@ -|- &< &>"
         )
     },
+    ":=": (_KEYWORDS["=>"],),
     "@": (TokenType.GLOB,),
     "<<": (TokenType.LT, TokenType.LT),
     ">>": (TokenType.GT, TokenType.GT),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar import trees
 from server.sql.grammar.lexer import Kind, Token
-from server.sql.grammar.rules.writes import parse_written_table
+from server.sql.grammar.rules.writes import parse_overriding, parse_written_table
 from server.sql.grammar.statements.merges import Merge, MergeAction, MergeClause, Unmatched
 from server.sql.grammar.statements.parts import Expr, Ident, Query
 from server.sql.grammar.statements.writes import Assignment
@@ -20,7 +20,7 @@ def parse_merge(tokens: TokenReader) -> Merge:
     table = parse_written_table(tokens)
     alias = tokens.alias("using")
     tokens.expect("using")
-    first, *rest = _span(tokens, "on")
+    first, *rest = _source_span(tokens)
     text, offset = tokens.sliced((first, *rest))
     head = Token(Kind.WORD, "select", first.start, first.start), Token(Kind.WORD, "from", first.start, first.start)
     source = Query(trees.parse_query(tokens.source, (*head, first, *rest)), text, offset)
@@ -63,7 +63,7 @@ def _parse_clause(tokens: TokenReader) -> MergeClause:
 def _parse_insert(tokens: TokenReader, condition: Expr | None) -> MergeClause:
     tokens.expect("insert")
     columns = tokens.column_list()
-    tokens.reject("OVERRIDING", "overriding", hint="Use INSERT ... OVERRIDING with a query.")
+    overriding = parse_overriding(tokens)
     values: tuple[Expr | None, ...] | None = None
     if tokens.take("default"):
         tokens.expect("values")
@@ -76,7 +76,7 @@ def _parse_insert(tokens: TokenReader, condition: Expr | None) -> MergeClause:
                 "expressions than target columns" if len(values) > len(columns) else "target columns than expressions"
             )
             raise PgError(SqlState.SYNTAX_ERROR, f"INSERT has more {more}", position=position)
-    return MergeClause(Unmatched.BY_TARGET, condition, MergeAction.INSERT, (), columns, values)
+    return MergeClause(Unmatched.BY_TARGET, condition, MergeAction.INSERT, (), columns, values, overriding)
 
 
 def _parse_value(tokens: TokenReader) -> Expr | None:
@@ -116,6 +116,28 @@ def _expression(tokens: TokenReader, *stops: str) -> Expr:
     span = _span(tokens, *stops)
     text, offset = tokens.sliced(span)
     return Expr(trees.parse_expression(tokens.source, span), text, offset)
+
+
+def _source_span(tokens: TokenReader) -> Sequence[Token]:
+    """The source in USING, up to the first ON that belongs to no JOIN of it."""
+    start = tokens.index
+    span = _span(tokens, "on")
+    while _has_open_join(span[:-1]) and tokens.take("on"):
+        _span(tokens, "on")
+        span = tokens.tokens[start : tokens.index + 1]
+    return span
+
+
+def _has_open_join(source: Sequence[Token]) -> bool:
+    """Whether a JOIN outside parentheses needs a further ON."""
+    depth = joins = conditions = 0
+    for token in source:
+        if token.kind is Kind.SYMBOL:
+            depth += (token.value == "(") - (token.value == ")")
+        elif token.kind is Kind.WORD and depth == 0:
+            joins += token.value == "join"
+            conditions += token.value in ("on", "using", "cross", "natural")
+    return conditions < joins
 
 
 def _span(tokens: TokenReader, *stops: str) -> Sequence[Token]:

@@ -20,10 +20,7 @@ def parse_insert(tokens: TokenReader) -> Insert:
     table = tokens.name()
     alias = tokens.ident() if tokens.take("as") else None
     columns = () if tokens.at("(") and tokens.ahead().value in QUERY_HEADS else tokens.column_list()
-    overriding = None
-    if tokens.take("overriding"):
-        overriding = tokens.choose("system", "user")
-        tokens.expect("value")
+    overriding = parse_overriding(tokens)
     source: Query | None = None
     if tokens.take("default"):
         tokens.expect("values")
@@ -34,6 +31,15 @@ def parse_insert(tokens: TokenReader) -> Insert:
     return Insert(
         *tokens.text_from(start), table, alias, columns, source, returning, overriding=overriding, conflict=conflict
     )
+
+
+def parse_overriding(tokens: TokenReader) -> str | None:
+    """OVERRIDING {SYSTEM | USER} VALUE, as `system` or `user`; None if it is not there."""
+    if not tokens.take("overriding"):
+        return None
+    overridden = tokens.choose("system", "user")
+    tokens.expect("value")
+    return overridden
 
 
 def parse_update(tokens: TokenReader) -> Update:

@@ -27,7 +27,10 @@ class Unmatched(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeClause:
-    """WHEN [NOT] MATCHED ... THEN. `unmatched` None is MATCHED. `values` None of an INSERT is DEFAULT VALUES."""
+    """WHEN [NOT] MATCHED ... THEN. `unmatched` None is MATCHED. `values` None of an INSERT is DEFAULT VALUES.
+
+    `overriding`: as of an `Insert`.
+    """
 
     unmatched: Unmatched | None
     condition: Expr | None
@@ -35,6 +38,7 @@ class MergeClause:
     assignments: tuple[Assignment, ...] = ()
     columns: tuple[Ident, ...] = ()
     values: tuple[Expr | None, ...] | None = None
+    overriding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
