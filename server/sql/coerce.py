@@ -75,7 +75,7 @@ class Coercer:
         With a bare numeric as target, the expression keeps its scale; see `rescale`.
         """
         if expression.type == UNKNOWN:
-            return self._unknown(expression, target, context, position)
+            return self._unknown(expression, _wanted(expression, target), context, position)
         source = expression.type
         if source.without_modifiers == target.without_modifiers and (not has_modifiers(target) or source == target):
             return expression
@@ -278,6 +278,14 @@ class Coercer:
     def array(self, elements: Sequence[Expression], position: int | None) -> Array:
         common, coerced = self.to_common(elements, "ARRAY", position)
         return Array(tuple(coerced), array_of(common))
+
+
+def _wanted(unknown: Expression, target: PgType) -> PgType:
+    """The type for a text or a parameter of type unknown: beside numerics with a scale, it keeps all its digits."""
+    is_null = isinstance(unknown, Literal) and unknown.value is None
+    if is_null or (target.element or target).name != "numeric" or has_modifiers(target):
+        return target
+    return NUMERIC if target.element is None else array_of(NUMERIC)
 
 
 def check_same_rows(types: Sequence[PgType]) -> None:

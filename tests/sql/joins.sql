@@ -135,3 +135,7 @@ SELECT b.a, g FROM u a, u b CROSS JOIN LATERAL generate_series(1, a.k) g;
 SELECT b.a, s.z FROM u a, LATERAL (SELECT a.k) s(z) RIGHT JOIN u b ON b.k = s.z;
 SELECT b.a, s.z, q.y FROM u a, u b JOIN LATERAL (VALUES (a.k)) s(z) ON b.k = s.z JOIN LATERAL (SELECT s.z + a.a) q(y) ON true;
 SELECT 1 FROM u a RIGHT JOIN (u b JOIN LATERAL (VALUES (a.k)) s(z) ON b.k = s.z) ON true;
+SELECT * FROM ((SELECT a / 2 AS x FROM t) s JOIN u ON x = k) j, LATERAL (SELECT x + 1) AS l (y) ORDER BY 1, 2, 3, 4;
+SELECT j.a, p.k FROM ((t JOIN u ON a = k) j JOIN u p ON j.a = p.k) JOIN t c ON c.a = p.k ORDER BY 1, 2;
+SELECT * FROM ((VALUES (1), (2)) v (x) JOIN t ON a = x) q ORDER BY 1, 2;
+SELECT p.k FROM ((t JOIN u ON a = k) j JOIN u p ON j.a = p.k) x;

@@ -168,3 +168,5 @@ SELECT tableoid::regclass::text, count(*) FROM depts GROUP BY tableoid;
 SELECT tableoid FROM depts a, depts b;
 SELECT e.id FROM people e WHERE tableoid::bigint <> (SELECT min(d.tableoid::bigint) FROM depts d) ORDER BY id LIMIT 2;
 SELECT xmin FROM depts;
+SELECT x::varchar(3), length(x) FROM (VALUES ('abc'::varchar(3)), ('0123456789')) AS v (x);
+SELECT x::char(3), x FROM (VALUES ('0123456789'), ('ab'::char(3)), (NULL)) AS v (x);

@@ -76,8 +76,11 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
             return functions_in_from(binder, [tree.this], tree, seeing)
         case exp.Unnest():
             return functions_in_from(binder, [tree], tree, seeing)
-        case exp.Table() if tree.args.get("joins"):
-            return _table_with_joins(binder, tree, outer, before)
+        case exp.Table() | exp.Subquery() if tree.args.get("joins"):
+            return _with_own_joins(binder, tree, outer, before)
+        case exp.Values() | exp.Table(this=exp.Values()):
+            rows = tree if isinstance(tree, exp.Values) else tree.this
+            relation, default = written_values(binder, rows, alone(outer), False), ""
         case exp.Table():
             relation, default = named_relation(binder, tree, outer), tree.name
             if tree.args.get("sample"):
@@ -87,8 +90,6 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
         case exp.Subquery():
             around = Scope(parent=outer.parent, hidden=outer.hidden)
             relation, default = binder.query(tree, Scope(parent=around, common_tables=outer.common_tables)), ""
-        case exp.Values():
-            relation, default = written_values(binder, tree, alone(outer), False), ""
         case _:
             raise binder.unsupported(
                 "this item of FROM", tree, hint="Name a table, a function, or a query in parentheses."
@@ -96,8 +97,10 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
     return FromItem(relation, aliased(binder, relation, tree, default))
 
 
-def _table_with_joins(binder: Binder, tree: exp.Table, outer: Scope, before: list[Entry]) -> FromItem:
-    """A table to which sqlglot attached joins: `(a JOIN b ON ...)`."""
+def _with_own_joins(
+    binder: Binder, tree: exp.Table | exp.Subquery, outer: Scope, before: list[Entry]
+) -> FromItem:
+    """The first item in parentheses, to which sqlglot attached the joins: `(a JOIN b ON ...)`."""
     bare = tree.copy()
     joins = bare.args.pop("joins")
     result = _from_item(binder, bare, outer, before)
@@ -111,8 +114,6 @@ def _table_with_joins(binder: Binder, tree: exp.Table, outer: Scope, before: lis
 
 def _parenthesised(binder: Binder, tree: exp.Subquery, outer: Scope, before: list[Entry]) -> FromItem:
     result = _from_item(binder, tree.this, outer, before)
-    for join in tree.args.get("joins") or ():
-        result = _with_join(binder, result, join, outer, before)
     if not tree.alias:
         return result
     visible = [entry for entry in result.entries if entry.visible]

@@ -34,23 +34,16 @@ def written_values(binder: Binder, tree: exp.Values, scope: Scope, keep_unknown:
 def values(binder: Binder, rows: Sequence[Sequence[Expression]], keep_unknown: bool, tree: exp.Expr) -> Relation:
     """Rows of bound cells as a relation. The cells of a column are cast to their common type."""
     cells: list[list[Expression]] = []
-    for column in zip(*rows, strict=True):
-        if keep_unknown and len(rows) == 1:
-            cells.append(list(column))
-        else:
-            cells.append(binder.to_common(column, "VALUES", binder.at(tree))[1])
     columns = []
-    for number, column_cells in enumerate(cells, 1):
-        first = column_cells[0]
-        columns.append(
-            Column(
-                binder.new_id(),
-                f"column{number}",
-                first.type,
-                any(c.nullable for c in column_cells),
-                max(ex.precision(c) for c in column_cells) if first.type.name == "numeric" else 0,
-            )
-        )
+    for number, written in enumerate(zip(*rows, strict=True), 1):
+        if keep_unknown and len(rows) == 1:
+            type, column_cells = written[0].type, list(written)
+        else:
+            type, column_cells = binder.to_common(written, "VALUES", binder.at(tree))
+        precision = max(map(ex.precision, column_cells)) if type.name == "numeric" else 0
+        nullable = any(cell.nullable for cell in column_cells)
+        cells.append(column_cells)
+        columns.append(Column(binder.new_id(), f"column{number}", type, nullable, precision))
     rows_of_cells = Values(tuple(columns), tuple(zip(*cells, strict=True)))
     return raised(rows_of_cells, lambda expression: binder.new_column("", expression))
 
