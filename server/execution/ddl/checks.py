@@ -23,6 +23,7 @@ def with_rules(
     rules: Sequence[CheckConstraint | Reference],
 ) -> Table:
     """The table with the constraints `rules` and the generated columns of CREATE TABLE. PgError."""
+    copied = {check.name for check in table.checks}
     columns = list(table.columns)
     for number, column in enumerate(columns):
         for definition in definitions:
@@ -36,8 +37,9 @@ def with_rules(
     table = replace(table, columns=tuple(columns))
     for rule in rules:
         if isinstance(rule, CheckConstraint):
-            if rule.name is not None and any(check.name == rule.name.name for check in table.checks):
-                message = f'check constraint "{rule.name.name}" already exists'
+            name = rule.name.name if rule.name is not None else ""
+            if name not in copied and any(check.name == name for check in table.checks):
+                message = f'check constraint "{name}" already exists'
                 raise PgError(SqlState.DUPLICATE_OBJECT, message)
             table = with_check(context, table, replace(rule, is_valid=True))
     return with_references(context, table, [rule for rule in rules if isinstance(rule, Reference)])

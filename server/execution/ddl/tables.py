@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import catalog.keys
 from catalog.ids import ObjectId
-from catalog.objects.columns import Column
+from catalog.objects.columns import Check, Column
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.sequences import Sequence as SequenceItem
 from catalog.objects.tables import Table
 from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
+from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
 from server.authorization import privileges
 from server.execution.ddl.checks import with_rules
@@ -51,7 +52,8 @@ def create(context: Context, statement: CreateTable) -> CatalogState:
     for key in (key for part in statement.columns for key in _copied_keys(context, part)):
         columns, keys = with_keys(state, schema.id, name, columns, [key], keys)
     retain_ms = retained_ms(context, statement.retain)
-    table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit)
+    checks = _copied_checks(context, statement)
+    table = Table(id, schema.id, name, columns, keys, retain_ms=retain_ms, on_commit=statement.on_commit, checks=checks)
     privileges.require_types(state, context.role, table)
     definitions = [part for part in statement.columns if isinstance(part, ColumnDefinition)]
     table = with_rules(context, table, definitions, statement.rules)
@@ -95,15 +97,39 @@ def _columns(context: Context, part: ColumnDefinition | Like) -> tuple[tuple[Col
         )
         return (column,), part.name.position
     relation = find_relation(context, part.relation)
+    if isinstance(relation, SequenceItem):
+        raise PgError(
+            SqlState.WRONG_OBJECT_TYPE,
+            f'relation "{relation.name}" is invalid in LIKE clause',
+            detail="This operation is not supported for sequences.",
+            position=part.relation.position,
+        )
     privileges.require(context.state, context.role, relation.id, Privilege.SELECT)
     has_constraints = not isinstance(relation, DerivedRelation)
     columns = tuple(
         replace(
-            c if part.defaults and not c.identity else c.without_default(), nullable=c.nullable or not has_constraints
+            c if part.defaults and not c.identity else c.without_default(),
+            nullable=c.nullable or not has_constraints,
+            generated=c.generated if part.generated else "",
         )
         for c in relation.columns
     )
     return columns, part.relation.position
+
+
+def _copied_checks(context: Context, statement: CreateTable) -> tuple[Check, ...]:
+    """The CHECK constraints that LIKE ... INCLUDING CONSTRAINTS copies. PgError 42710 if two have the same name."""
+    copied: dict[str, Check] = {}
+    for part in statement.columns:
+        if not (isinstance(part, Like) and part.constraints):
+            continue
+        relation = find_relation(context, part.relation)
+        for check in relation.checks if isinstance(relation, Table) else ():
+            if check.name in copied:
+                message = f'constraint "{check.name}" for relation "{statement.name.parts[-1]}" already exists'
+                raise PgError(SqlState.DUPLICATE_OBJECT, message)
+            copied[check.name] = replace(check, is_valid=True)
+    return tuple(copied.values())
 
 
 def _copied_keys(context: Context, part: ColumnDefinition | Like) -> list[Key]:

@@ -97,9 +97,7 @@ def _from_item(binder: Binder, tree: exp.Expr, outer: Scope, before: list[Entry]
     return FromItem(relation, aliased(binder, relation, tree, default))
 
 
-def _with_own_joins(
-    binder: Binder, tree: exp.Table | exp.Subquery, outer: Scope, before: list[Entry]
-) -> FromItem:
+def _with_own_joins(binder: Binder, tree: exp.Table | exp.Subquery, outer: Scope, before: list[Entry]) -> FromItem:
     """The first item in parentheses, to which sqlglot attached the joins: `(a JOIN b ON ...)`."""
     bare = tree.copy()
     joins = bare.args.pop("joins")

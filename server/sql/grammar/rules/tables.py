@@ -154,7 +154,7 @@ def _parse_table_element(
 def _parse_like(tokens: TokenReader) -> Like:
     """The part of LIKE relation [INCLUDING | EXCLUDING property ...] after LIKE. The last mention of a property counts.
 
-    Tables have no other properties than the copied ones.
+    Tables have no STATISTICS, STORAGE and COMPRESSION.
     """
     relation = tokens.name()
     included: set[str] = set()
@@ -163,7 +163,15 @@ def _parse_like(tokens: TokenReader) -> Like:
         named = tokens.choose(*_LIKE_PROPERTIES, "all")
         properties = _LIKE_PROPERTIES if named == "all" else (named,)
         included = included.union(properties) if include else included.difference(properties)
-    return Like(relation, "defaults" in included, "indexes" in included, "comments" in included, "identity" in included)
+    return Like(
+        relation,
+        defaults="defaults" in included,
+        keys="indexes" in included,
+        comments="comments" in included,
+        identity="identity" in included,
+        constraints="constraints" in included,
+        generated="generated" in included,
+    )
 
 
 def parse_column_definition(

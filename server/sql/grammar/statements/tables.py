@@ -30,13 +30,15 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """LIKE relation [INCLUDING ...]. `defaults`, `keys`, `comments`, `identity`: whether they are copied."""
+    """LIKE relation [INCLUDING ...]. `defaults`, `keys` and the others: whether they are copied."""
 
     relation: Name
     defaults: bool
     keys: bool
     comments: bool
-    identity: bool = False
+    identity: bool
+    constraints: bool
+    generated: bool
 
 
 @dataclass(frozen=True, slots=True)
