@@ -50,6 +50,7 @@ from server.sql.grammar.statements.alter_table import (
     AlterTable,
     DropColumn,
     DropConstraint,
+    DropExpression,
     DropIdentity,
     SetDefault,
     SetIdentity,
@@ -94,7 +95,9 @@ async def _alter(context: Context, statement: AlterTable) -> Result:
 def _pass(action: TableAction) -> int:
     """The order of actions is PostgreSQL's: AlterTablePass in its tablecmds.c."""
     match action:
-        case DropColumn() | DropConstraint() | DropIdentity() | SetDefault(default=None) | SetNotNull(not_null=False):
+        case DropColumn() | DropConstraint() | SetDefault(default=None) | SetNotNull(not_null=False):
+            return 0
+        case DropIdentity() | DropExpression():
             return 0
         case SetType():
             return 1
@@ -151,6 +154,8 @@ async def _apply(context: Context, table: Table, action: TableAction) -> None:
             await set_column_type(context, table, action)
         case AddIdentity() | SetIdentity() | DropIdentity():
             await _change_identity(context, table, action)
+        case DropExpression():
+            await _drop_expression(context, table, action)
         case AddKey(key=key):
             await add_to_table(context, table, key)
         case AddCheck(check=check):
@@ -200,6 +205,19 @@ async def _change_identity(context: Context, table: Table, action: AddIdentity |
     except InUse as error:
         raise in_use(error) from None
     await replace_table(context, table, after, state=state)
+
+
+async def _drop_expression(context: Context, table: Table, action: DropExpression) -> None:
+    """The column keeps its values. PgError 42703, 55000."""
+    at = column_position(table, action.column)
+    column = table.columns[at]
+    if column.generated:
+        await replace_table(context, table, with_column(table, at, replace(column, generated="")))
+        return
+    message = f'column "{column.name}" of relation "{table.name}" is not a stored generated column'
+    if not action.if_exists:
+        raise PgError(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    context.notice(Notice(f"{message}, skipping"))
 
 
 async def _set_not_null(context: Context, table: Table, name: Ident, wanted: bool) -> None:

@@ -33,6 +33,7 @@ from server.execution.ddl.foreign_keys import check_types
 from server.execution.ddl.index_options import check_classes
 from server.execution.ddl.sequences import set_identity_type
 from server.execution.planning import refuse_subquery
+from server.execution.row_rules import first_violation
 from server.execution.select import relation_rows_at
 from server.execution.user_types import known_column
 from server.execution.write import rows_to_write
@@ -48,6 +49,7 @@ from server.sql.grammar.statements.tables import ColumnDefinition
 from server.sql.grammar.statements.writes import Insert
 from server.sql.index_keys import index_condition, index_keys
 from server.sql.plan import QueryPlan
+from server.sql.row_rules import RowRules, rules_of
 from server.sql.scope import ID_SCHEMA
 from server.sql.stored_columns import columns_used, key_columns
 from server.sql.write_plan import plan_insert
@@ -66,7 +68,7 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
     else:
         state = context.state
         refuse_computed(table, column)
-    _refuse_expressions(table, column)
+    _refuse_generated(table, column)
     new = replace(column, type=str(type), domain=None)
     if column.default is not None:
         _check_default(context, new)
@@ -76,14 +78,15 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
         index_condition(after.columns, index.condition)
         check_classes(after.columns, index.keys, index.classes, index.method)
     check_types(context.state, after)
+    checks = _checks_of(context, after, column.name)
     if action.using is None and _is_wider(parse_type(column.type), type):
         await replace_table(context, table, after, state=state)
     else:
-        await _replace_rows(context, table, after, at, action, state)
+        await _replace_rows(context, table, after, at, action, state, checks)
 
 
-def _refuse_expressions(table: Table, column: Column) -> None:
-    """PgError 0A000 if a generated column or a CHECK constraint of the table uses the column."""
+def _refuse_generated(table: Table, column: Column) -> None:
+    """PgError 0A000 if a generated column of the table uses the column."""
     for computed in table.columns:
         if computed.generated and column.name in key_columns(computed.generated):
             raise PgError(
@@ -92,28 +95,40 @@ def _refuse_expressions(table: Table, column: Column) -> None:
                 detail=f'Column "{column.name}" is used by generated column "{computed.name}".',
                 hint="Drop the generated column first.",
             )
-    for check in table.checks:
-        if column.name in key_columns(check.expression):
-            raise PgError(
-                SqlState.FEATURE_NOT_SUPPORTED,
-                "cannot alter type of a column used by a check constraint",
-                detail=f'constraint "{check.name}" uses column "{column.name}"',
-                hint="Drop the constraint, and add it again afterwards.",
-            )
+
+
+def _checks_of(context: Context, after: Table, column: str) -> RowRules | None:
+    """The CHECK constraints of a table that use a column, over its new type. PgError if one cannot."""
+    checks = tuple(check for check in after.checks if column in key_columns(check.expression))
+    columns = tuple(replace(c.without_default(), generated="", domain=None) for c in after.columns)
+    rules_of(replace(after, columns=columns, checks=checks), context.plan_context())
+    valid = tuple(check for check in checks if check.is_valid)
+    return rules_of(replace(after, columns=columns, checks=valid), context.plan_context())
 
 
 async def _replace_rows(
-    context: Context, table: Table, after: Table, at: int, action: SetType, state: CatalogState
+    context: Context,
+    table: Table,
+    after: Table,
+    at: int,
+    action: SetType,
+    state: CatalogState,
+    checks: RowRules | None,
 ) -> None:
     """Replaces the table by `after`, and each row by one with a converted value at the position `at`.
 
-    The old values cannot be read any more. PgError 23502 if a converted value is NULL in a NOT NULL column.
+    The old values cannot be read any more. PgError 23502 if a converted value is NULL in a NOT NULL column, 23514 if
+    a row violates one of `checks`.
     """
     column, type = table.columns[at], action.type
     rows = await rows_to_write(context, _plan_conversion(context, table, after, at, action), (), table.id)
     rows = await in_thread(shaped, rows, collection_schema(after))
     if not column.nullable and rows.column(at).null_count:
         raise contains_nulls(table, column.name)
+    if checks is not None and (violation := await first_violation(context, checks, rows)) is not None:
+        _, rule = violation
+        message = f'check constraint "{rule.name}" of relation "{table.name}" is violated by some row'
+        raise PgError(SqlState.CHECK_VIOLATION, message)
     null = pa.scalar(None, type.arrow)
     numbering = replace(numbering_of(table).added(null, at), readable_from=NOW)
     after = replace(after, numbering=numbering)

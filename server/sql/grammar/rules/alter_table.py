@@ -16,6 +16,7 @@ from server.sql.grammar.statements.alter_table import (
     AlterTable,
     DropColumn,
     DropConstraint,
+    DropExpression,
     DropIdentity,
     RenameColumn,
     SetDefault,
@@ -122,8 +123,8 @@ def _parse_column_action(tokens: TokenReader) -> TableAction:
         return AddIdentity(column, parse_identity(tokens))
     if tokens.take("drop", "identity"):
         return DropIdentity(column, tokens.if_exists())
-    if tokens.at_all("drop", "expression"):
-        raise tokens.not_supported("ALTER COLUMN ... DROP EXPRESSION", _EXPRESSION_HINT)
+    if tokens.take("drop", "expression"):
+        return DropExpression(column, tokens.if_exists())
     if (changed := parse_identity_changes(tokens)) is not None:
         return SetIdentity(column, *changed)
     if tokens.at("set", "reset"):
@@ -131,8 +132,7 @@ def _parse_column_action(tokens: TokenReader) -> TableAction:
     raise tokens.syntax_error()
 
 
-_EXPRESSION_HINT = "Add another column, copy the values with UPDATE, drop the generated column and rename the new one."
 _COLUMN_HINT = (
     "Omit it: the storage, compression and statistics of columns cannot be set. "
-    "Actions are SET and DROP of DEFAULT, NOT NULL and IDENTITY, and TYPE."
+    "Actions are SET and DROP of DEFAULT, NOT NULL and IDENTITY, DROP EXPRESSION, and TYPE."
 )

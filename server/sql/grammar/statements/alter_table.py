@@ -79,6 +79,14 @@ class DropIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class DropExpression:
+    """DROP EXPRESSION of a generated column."""
+
+    column: Ident
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AddKey:
     """ADD [CONSTRAINT name] PRIMARY KEY or UNIQUE."""
 
@@ -122,6 +130,7 @@ TableAction = (
     | AddIdentity
     | SetIdentity
     | DropIdentity
+    | DropExpression
     | AddKey
     | AddCheck
     | AddReference
