@@ -110,6 +110,8 @@ class Binder(Coercer):
         self.root: exp.Expr | None = None
         """The query whose rows are returned. Only it may lock rows."""
         self.row_locks: RowLocks | None = None
+        self.volatile_calls: list[str] = []
+        """The names of the volatile functions that were called so far."""
         self.volatile_tables: dict[int, CommonTable] = {}
         """The WITH queries that call volatile functions and have been bound, by identity: another reference to one of
         them would get other values."""

@@ -19,7 +19,6 @@ from server.sql.bind.shapes import function_name, is_named
 from server.sql.expressions import ColumnRef
 from server.sql.relations import Project, Recursive, RecursiveRows, Relation
 from server.sql.scope import CommonTable, Scope
-from server.sql.volatile import calls_in
 
 
 def with_common_tables(binder: Binder, tree: exp.Expr, scope: Scope) -> Scope:
@@ -56,11 +55,12 @@ def common_table(binder: Binder, table: CommonTable, name: str, scope: Scope, tr
         return replace(table.rows, columns=columns)
     if table.recursive:
         return _recursive(binder, table, name, scope, tree)
+    known = len(binder.volatile_calls)
     relation = binder.query(table.query, Scope(parent=scope.parent, common_tables=table.visible))
-    if calls := calls_in(relation):
+    if calls := binder.volatile_calls[known:]:
         if id(table) in binder.volatile_tables:
             raise binder.unsupported(
-                f"a WITH query that calls {calls[0].name}() and is referenced more than once",
+                f"a WITH query that calls {calls[0]}() and is referenced more than once",
                 tree,
                 hint="Store its rows first, with CREATE TEMPORARY TABLE ... AS.",
             )

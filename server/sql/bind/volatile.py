@@ -55,6 +55,7 @@ def volatile(binder: Binder, name: str, arguments: Sequence[exp.Expr], scope: Sc
     if any(isinstance(node, Volatile) for value in values for node in walk(value)):
         raise unplaced(name, binder.at(tree))
     id = sequence.id if sequence is not None else None
+    binder.volatile_calls.append(name)
     return Volatile(name, values, VOLATILE[name][0], binder.new_id(), id, binder.implied_calls)
 
 
