@@ -113,4 +113,3 @@ WITH RECURSIVE r (n) AS (SELECT 1 UNION SELECT n + 1 FROM r WHERE n < 3) SEARCH 
 WITH search AS (SELECT 1 AS cycle) SELECT search.cycle FROM search;
 WITH r AS (SELECT random() AS x FROM nums) SELECT count(*) FROM (SELECT * FROM r UNION SELECT * FROM r) AS u;
 WITH r AS (SELECT random() AS x), s AS (SELECT * FROM r) SELECT a.x = b.x FROM s AS a, s AS b;
-WITH r AS (SELECT random() < 2 AS x) SELECT x FROM r;

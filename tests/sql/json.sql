@@ -168,3 +168,8 @@ SELECT id, s IS JSON, s IS NOT JSON, s IS JSON SCALAR FROM strs;
 -- jsonpath and records
 SELECT '{"a":1}'::jsonb @? '$.a';
 SELECT jsonb_path_query_first('{"a":1}', '$.a');
+SELECT '[]'::jsonb #- '{a}', '{}'::jsonb #- ARRAY[NULL]::text[], jsonb_set('[]', '{a}', '1', false), jsonb_set_lax('[]', '{a}', NULL, true, 'delete_key');
+SELECT jsonb_set('[]', '{a}', '1');
+SELECT jsonb_insert('[]', '{a}', '1');
+SELECT '[1]'::jsonb #- '{a}';
+SELECT jsonb_set_lax('{"a": 1}', '{a}', NULL, null_value_treatment => 'delete_key');

@@ -87,6 +87,10 @@ def _bound_arguments(binder: Binder, call: WrittenCall, scope: Scope) -> list[Ex
     arguments = call.arguments
     if call.name == "make_interval":
         arguments = intervals.positional(list(arguments))
+    elif any(isinstance(argument, exp.Kwarg) for argument in arguments):
+        raise binder.unsupported(
+            f"a named argument of {call.name}", call.tree, hint="Write the arguments in their order, without names."
+        )
     if call.name == "normalize" and len(arguments) == 2 and isinstance(arguments[1], exp.Column):
         arguments = [arguments[0], normal_form(binder, arguments[1])]
     bound = [binder.expression(a, scope) for a in arguments]

@@ -259,9 +259,10 @@ def _without_index(text: str, index: int) -> str:
 _Change = Callable[[Any, Any, bool], None]
 
 
-def _changed(text: str, path: Sequence[str | None], verb: str, change: _Change) -> str:
+def _changed(text: str, path: Sequence[str | None], verb: str, change: _Change, *, creates: bool = True) -> str:
+    """The value with a change at a path. Without `creates`, an empty container remains, whatever the path is."""
     value = _container(text, verb)
-    if path:
+    if path and (value or creates):
         _change_at(value, path, 0, change)
     return printed_jsonb(value)
 
@@ -293,7 +294,7 @@ def _delete_path(text: str, path: Sequence[str | None]) -> str:
         if exists:
             del container[position]
 
-    return _changed(text, path, "delete path in", change)
+    return _changed(text, path, "delete path in", change, creates=False)
 
 
 def _set(text: str, path: Sequence[str | None], new: str, create: bool = True) -> str:
@@ -305,7 +306,7 @@ def _set(text: str, path: Sequence[str | None], new: str, create: bool = True) -
         elif create:
             container.insert(max(position, 0), item)
 
-    return _changed(text, path, "set path in", change)
+    return _changed(text, path, "set path in", change, creates=create)
 
 
 def _insert(text: str, path: Sequence[str | None], new: str, after: bool = False) -> str:
