@@ -10,7 +10,7 @@ from dataclasses import replace
 from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl.checks import named_check, with_check
-from server.execution.ddl.define import change_catalog
+from server.execution.ddl.define import change_catalog, in_catalog
 from server.execution.ddl.foreign_keys import report_not_enforced
 from server.execution.row_rules import first_violation
 from server.execution.select import relation_rows_at
@@ -21,7 +21,7 @@ from server.sql.row_rules import rules_of
 
 async def add_check(context: Context, table: Table, given: CheckConstraint) -> None:
     """Executes ADD CHECK. PgError 23514 if a row violates the constraint."""
-    after = with_check(context, table, given)
+    after = await in_catalog(context, "", lambda: with_check(context, table, given))
     check = after.checks[-1]
     if check.is_valid:
         await check_all(context, table, replace(table, checks=(check,)))

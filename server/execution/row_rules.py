@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 
 from catalog.objects.tables import Table
 from server.execution.volatile import CONSTANT_ROWS_MAX, computed_columns
+from server.runtime.offload import offload
 from server.session_state.constraints import check_violation
 from server.session_state.context import Context
 from server.sql.constant import Bindings, NotCheap
 from server.sql.functions.worker import scalar_values
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.row_rules import RowRules, Rule, violated
 
 
@@ -35,11 +37,9 @@ async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> 
     """The number of the first row that violates a CHECK constraint, and the constraint."""
     if not rules.checks or rows.num_rows == 0:
         return None
-    if rows.num_rows <= CONSTANT_ROWS_MAX and (conditions := rules.conditions()) is not None:
-        columns = [scalar_values(column.type, rows.column(n)) for n, column in enumerate(rules.columns)]
+    if rows.num_rows <= CONSTANT_ROWS_MAX:
         with contextlib.suppress(NotCheap):
-            broken = (violated(conditions, Bindings(), row) for row in zip(*columns, strict=True))
-            return next(((number, rule) for number, rule in enumerate(broken) if rule is not None), None)
+            return await offload("", _first_violation_of_few, rules, rows)
     expressions = [expression for _, expression in rules.checks]
     results = await computed_columns(context, rules.columns, expressions, rows, context.bindings())
     found = []
@@ -48,6 +48,19 @@ async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> 
         if number >= 0:
             found.append((number, rule))
     return min(found, key=lambda pair: pair[0], default=None)  # of one row, the first rule
+
+
+def _first_violation_of_few(rules: RowRules, rows: pa.Table) -> tuple[int, Rule] | None:
+    """As `first_violation`, without Spark. Raises NotCheap if that is not possible."""
+    conditions = rules.conditions()
+    if conditions is None:
+        raise NotCheap
+    columns = [scalar_values(column.type, rows.column(n)) for n, column in enumerate(rules.columns)]
+    for number, row in enumerate(zip(*columns, strict=True)):
+        checkpoint()
+        if (rule := violated(conditions, Bindings(), row)) is not None:
+            return number, rule
+    return None
 
 
 async def with_generated(context: Context, rules: RowRules, rows: pa.Table) -> pa.Table:

@@ -78,7 +78,7 @@ async def set_column_type(context: Context, table: Table, action: SetType) -> No
         index_condition(after.columns, index.condition)
         check_classes(after.columns, index.keys, index.classes, index.method)
     check_types(context.state, after)
-    checks = _checks_of(context, after, column.name)
+    checks = await in_catalog(context, "", lambda: _checks_of(context, after, column.name))
     if action.using is None and _is_wider(parse_type(column.type), type):
         await replace_table(context, table, after, state=state)
     else:
@@ -207,7 +207,8 @@ def _plan_conversion(context: Context, table: Table, after: Table, at: int, acti
         values[at] = f"({action.using.text})"
     relation = f"{quoted(ID_SCHEMA)}.{quoted(table.id)} AS {quoted(table.name)}"
     plan_context = context.plan_context()
-    plain = replace(after, id=NEW, columns=tuple(replace(c.without_default(), generated="") for c in after.columns))
+    columns = tuple(replace(c.without_default(), generated="") for c in after.columns)
+    plain = replace(after, id=NEW, columns=columns, checks=())
     state = replace(plan_context.state, items={**plan_context.state.items, NEW: plain})
     source = parse_query(f"SELECT {', '.join(values)} FROM {relation}")
     insert = Insert("", 0, Name((ID_SCHEMA, NEW), 0), None, (), source, ())

@@ -40,11 +40,13 @@ from server.execution.write import add_constants, insert_constants, require_inse
 from server.frontend.dispatch import Dispatcher
 from server.frontend.query_cache import Cache, QueryCache
 from server.frontend.responses import kind_of
+from server.runtime.offload import at_once
 from server.session_state.context import Context
 from server.session_state.portals import Portal
 from server.session_state.prepared import Prepared, plan_key, weight
 from server.session_state.results import NoRows, Result, row_description
 from server.sql.constant import Constant, NotCheap, is_short
+from server.sql.grammar.checkpoint import Stopped
 from server.sql.grammar.literal_rows import split_few
 from server.sql.grammar.statements import Select
 from server.sql.plan import QueryPlan
@@ -122,7 +124,7 @@ class ConstantQueries:
             prepared = self._cache.plan(context, literals.template)
             if prepared is None:
                 (statement,) = self._cache.parsed(literals.template)
-                prepared = dispatcher.prepare(statement)
+                prepared = at_once("", dispatcher.prepare, statement)
                 self._cache.put_plan(context, literals.template, prepared)
             plan = prepared.plan
             if not isinstance(plan, WritePlan) or plan.added is None:
@@ -130,6 +132,8 @@ class ConstantQueries:
             values = literals.values(prepared.parameters, context.settings.naming[2], context.settings.input_style)
             if values is None or not all(map(is_short, values)):
                 return None
+        except Stopped:
+            return None  # the rules of the table take long to plan
         except Exception:
             return None  # executing the text value by value reports the error with its position
         return self.insert_prepared(prepared, values)

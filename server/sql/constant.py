@@ -38,6 +38,7 @@ from server.sql.expressions import (
     walk,
 )
 from server.sql.functions.worker import evaluator
+from server.sql.grammar.checkpoint import checkpoint
 from server.sql.relations import Project, Relation, Values
 from server.sql.volatile import unplaced
 from server.sql.waiting import is_waiting, per_row
@@ -302,6 +303,7 @@ def _volatile(call: Volatile, arguments: Sequence[Evaluate]) -> Evaluate:
 
 def _evaluator(expression: Expression, row: Positions, *, bounded: bool, form: Form | None = None) -> Evaluate:
     """The closure for an expression. `bounded`: it raises NotCheap for values that are too long."""
+    checkpoint()
     compiled = partial(_evaluator, bounded=bounded, form=form)
     if form is not None and (found := form(expression, row, compiled)) is not None:
         return found

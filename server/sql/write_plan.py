@@ -53,6 +53,9 @@ from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Re
 from server.sql.row_rules import RowRules, Rule, over, rules_of
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
 
+CONDITION_CHARS_MAX = 100_000
+"""The rows of an INSERT are checked on the event loop if their conditions have at most so many characters together."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
@@ -612,9 +615,18 @@ def _why_not_given(column: CatalogColumn) -> str | None:
     return None
 
 
+def _condition_chars(table: Table) -> int:
+    """The length of the conditions that each row of a table is checked with."""
+    domains = (column.domain for column in table.columns)
+    checks = (*table.checks, *(check for domain in domains if domain is not None for check in domain.checks))
+    return sum(len(check.expression) for check in checks)
+
+
 def _added_rows(table: Table, query: QueryPlan, rules: RowRules | None) -> AddedRows | None:
     constant, types = query.constant, [parse_type(column.type).arrow for column in table.columns]
     if constant is None or not constant.is_cheap or not types or [type.arrow for type in constant.types] != types:
+        return None
+    if _condition_chars(table) * len(constant.rows) > CONDITION_CHARS_MAX:
         return None
     required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
     conditions = rules.conditions() if rules is not None else ()

@@ -80,7 +80,7 @@ from server.sql.grammar.statements.sources import (
     CreateSourceTable,
     DropSubsources,
 )
-from server.sql.grammar.statements.tables import RenameConstraint
+from server.sql.grammar.statements.tables import CreateTable, RenameConstraint
 from server.sql.grammar.statements.types import AddEnumValue, RenameEnumValue, SetTypeSchema
 from server.sql.grammar.statements.views import CreateIndex, CreateMaterializedView, CreateView
 
@@ -140,8 +140,8 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
 
 
 _VIEWS = (CreateView, CreateMaterializedView)
-_PLANNING = (*_VIEWS, CreateIndex, RenameColumn)
-"""Statements that plan queries of views. Their changes have no effect but the returned state and notices."""
+_PLANNING = (*_VIEWS, CreateIndex, CreateTable, RenameColumn)
+"""Statements that plan queries of views or conditions. Their changes may begin twice."""
 
 
 async def define(context: Context, statement: Definition) -> Result:

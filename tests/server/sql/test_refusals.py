@@ -42,7 +42,6 @@ alter table t add a int, rename to u
 alter table t alter constraint c deferrable
 alter table t alter a set statistics 5
 alter table t alter a set storage plain
-alter table t alter a drop expression
 alter table t add constraint c exclude using gist (a with =)
 alter table t add unique (a) deferrable
 alter table t add unique using index i

@@ -42,7 +42,7 @@ def parse_create_index(tokens: TokenReader, start: int) -> CreateIndex:
     tokens.expect("index")
     concurrently = tokens.take("concurrently")
     exists = tokens.if_not_exists()
-    name = None if tokens.at("on", "in") and not exists else tokens.ident()
+    name = None if tokens.at("on", "in") and (default or not exists) else tokens.ident()
     parse_in_cluster(tokens)
     tokens.expect("on")
     tokens.take("only")
