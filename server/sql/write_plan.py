@@ -53,7 +53,7 @@ from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Re
 from server.sql.row_rules import RowRules, Rule, over, rules_of
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
 
-CONDITION_CHARS_MAX = 100_000
+CONDITION_CHARS_MAX = 200_000
 """The rows of an INSERT are checked on the event loop if their conditions have at most so many characters together."""
 
 

@@ -133,6 +133,22 @@ def test_a_pattern_over_rows_that_backtracks_can_be_cancelled(server: ServerProc
         assert connection.execute("SELECT count(*) FROM texts").fetchone() == (20,)
 
 
+def test_long_conditions_delay_no_other_session(server: ServerProcess) -> None:
+    """They are bound and compiled for CREATE TABLE, for each INSERT, and for ALTER TABLE."""
+    condition = " AND ".join(f"(a + {n} > 0 OR a * {n} < 5 OR coalesce(a, {n}) <> {n})" for n in range(1, 41))
+    checks = ", ".join([f"CHECK ({condition})"] * 100)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        for statement in (
+            f"CREATE TABLE checked (a smallint, {checks})",
+            "INSERT INTO checked VALUES (1), (2)",
+            f"ALTER TABLE checked ADD CHECK ({' AND '.join([condition] * 20)})",
+            "ALTER TABLE checked ALTER a TYPE int",
+        ):
+            with watched(server):
+                connection.execute(statement.encode())
+        assert connection.execute("SELECT count(*) FROM checked").fetchone() == (2,)
+
+
 @pytest.mark.slow
 def test_memory_of_the_server_does_not_grow_with_expensive_statements(server: ServerProcess) -> None:
     before = resident_bytes(server.process.pid)
