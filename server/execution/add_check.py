@@ -12,7 +12,7 @@ from protocol.pgwire.errors import PgError, SqlState
 from server.execution.ddl.checks import named_check, with_check
 from server.execution.ddl.define import change_catalog, in_catalog
 from server.execution.ddl.foreign_keys import report_not_enforced
-from server.execution.row_rules import first_violation
+from server.execution.row_rules import first_violation, violated_by_some_row
 from server.execution.select import relation_rows_at
 from server.session_state.context import Context
 from server.sql.grammar.statements.checks import CheckConstraint
@@ -59,6 +59,5 @@ async def check_all(context: Context, table: Table, checked: Table) -> None:
     rows = await relation_rows_at(context, id, time)
     rules = rules_of(checked, context.plan_context())
     assert rules is not None
-    if await first_violation(context, rules, rows) is not None:
-        message = f'check constraint "{checked.checks[0].name}" of relation "{table.name}" is violated by some row'
-        raise PgError(SqlState.CHECK_VIOLATION, message)
+    if (violation := await first_violation(context, rules, rows)) is not None:
+        raise violated_by_some_row(table, violation[1])

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.objects.tables import Table
+from protocol.pgwire.errors import PgError, SqlState
 from server.execution.volatile import CONSTANT_ROWS_MAX, computed_columns
 from server.runtime.offload import offload
 from server.session_state.constraints import check_violation
@@ -48,6 +49,12 @@ async def first_violation(context: Context, rules: RowRules, rows: pa.Table) -> 
         if number >= 0:
             found.append((number, rule))
     return min(found, key=lambda pair: pair[0], default=None)  # of one row, the first rule
+
+
+def violated_by_some_row(table: Table, rule: Rule) -> PgError:
+    """The error if a row that a table already has violates a constraint."""
+    message = f'check constraint "{rule.name}" of relation "{table.name}" is violated by some row'
+    return PgError(SqlState.CHECK_VIOLATION, message)
 
 
 def _first_violation_of_few(rules: RowRules, rows: pa.Table) -> tuple[int, Rule] | None:

@@ -33,7 +33,7 @@ from server.execution.ddl.foreign_keys import check_types
 from server.execution.ddl.index_options import check_classes
 from server.execution.ddl.sequences import set_identity_type
 from server.execution.planning import refuse_subquery
-from server.execution.row_rules import first_violation
+from server.execution.row_rules import first_violation, violated_by_some_row
 from server.execution.select import relation_rows_at
 from server.execution.user_types import known_column
 from server.execution.write import rows_to_write
@@ -98,12 +98,14 @@ def _refuse_generated(table: Table, column: Column) -> None:
 
 
 def _checks_of(context: Context, after: Table, column: str) -> RowRules | None:
-    """The CHECK constraints of a table that use a column, over its new type. PgError if one cannot."""
+    """The valid CHECK constraints of a table that use a column, bound to its new type. PgError if that fails."""
     checks = tuple(check for check in after.checks if column in key_columns(check.expression))
     columns = tuple(replace(c.without_default(), generated="", domain=None) for c in after.columns)
-    rules_of(replace(after, columns=columns, checks=checks), context.plan_context())
-    valid = tuple(check for check in checks if check.is_valid)
-    return rules_of(replace(after, columns=columns, checks=valid), context.plan_context())
+    rules = rules_of(replace(after, columns=columns, checks=checks), context.plan_context())
+    if rules is None:
+        return None
+    valid = {check.name for check in checks if check.is_valid}
+    return replace(rules, checks=tuple(bound for bound in rules.checks if bound[0].name in valid))
 
 
 async def _replace_rows(
@@ -126,9 +128,7 @@ async def _replace_rows(
     if not column.nullable and rows.column(at).null_count:
         raise contains_nulls(table, column.name)
     if checks is not None and (violation := await first_violation(context, checks, rows)) is not None:
-        _, rule = violation
-        message = f'check constraint "{rule.name}" of relation "{table.name}" is violated by some row'
-        raise PgError(SqlState.CHECK_VIOLATION, message)
+        raise violated_by_some_row(table, violation[1])
     null = pa.scalar(None, type.arrow)
     numbering = replace(numbering_of(table).added(null, at), readable_from=NOW)
     after = replace(after, numbering=numbering)

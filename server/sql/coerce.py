@@ -281,7 +281,7 @@ class Coercer:
 
 
 def _wanted(unknown: Expression, target: PgType) -> PgType:
-    """The type for a text or a parameter of type unknown: beside numerics with a scale, it keeps all its digits."""
+    """The type to which a literal or parameter of type unknown is converted. It is not rounded to a derived scale."""
     is_null = isinstance(unknown, Literal) and unknown.value is None
     if is_null or (target.element or target).name != "numeric" or has_modifiers(target):
         return target
