@@ -21,6 +21,12 @@ class OpenCounts:
     def __len__(self) -> int:
         return len(self._times) + sum(map(len, self._early))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the counts take."""
+        held = (self._times, self._announced, self._received, *self._early)
+        return sum(each.nbytes for each in held)
+
     def receive(self, times: Integers, progress: int) -> None:
         """Counts updates at these times. `progress` is the progress frontier."""
         covered = are_before(times, progress)

@@ -19,6 +19,7 @@ from protocol.cdcv2.open_counts import OpenCounts
 from protocol.cdcv2.open_updates import OpenUpdates
 
 SHOWN_TIMES_MAX = 10
+_COUNT_BYTES = 16  # of a time and its count
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +75,26 @@ class Reader:
         self._updates = OpenUpdates(schema)
         self._counts = OpenCounts()
         self._queue: list[tuple[int, int, int, Progress]] = []  # by lower, of statements that are not adjacent yet
-        self._queued: set[tuple[int, int, bytes, bytes]] = set()
+        self._queued: set[tuple[int, int, bytes]] = set()
+        self._queued_bytes = 0  # of the counts of queued statements
         self._numbers = 0
         self._accepted: deque[tuple[int, int]] = deque()  # upper and arrival; the uppers are ascending
         self._contradiction = END
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the open updates take."""
-        return self._updates.nbytes
+        """Bytes of memory that the open updates and the counts of open times take."""
+        return self._updates.nbytes + self._counts.nbytes + self._queued_bytes
 
     @property
     def open_updates(self) -> int:
         """The number of updates that are held."""
         return len(self._updates)
+
+    @property
+    def open_times(self) -> int:
+        """The number of times whose counts are held, and of the held updates that no statement covers."""
+        return len(self._counts) + self._queued_bytes // _COUNT_BYTES
 
     @property
     def open_statements(self) -> int:
@@ -127,10 +134,10 @@ class Reader:
     def waiting(self) -> Waiting:
         """The reasons why the frontier does not advance."""
         times, announced, received = self._counts.incomplete()
-        shown = zip(times.tolist(), announced.tolist(), received.tolist(), strict=True)
+        shown = (column[:SHOWN_TIMES_MAX].tolist() for column in (times, announced, received))
         return Waiting(
             self.frontier,
-            tuple(Incomplete(*each) for each, _ in zip(shown, range(SHOWN_TIMES_MAX), strict=False)),
+            tuple(Incomplete(*each) for each in zip(*shown, strict=True)),
             _sum(np.maximum(announced - received, 0)),
             self._progress,
             self._queue[0][0] if self._queue else None,
@@ -154,6 +161,7 @@ class Reader:
                 continue  # nothing is open that it speaks of
             if (identity := statement.identity()) not in self._queued:
                 self._queued.add(identity)
+                self._queued_bytes += len(statement.times) * _COUNT_BYTES
                 heapq.heappush(self._queue, (statement.lower, self._numbers, arrival, statement))
                 self._numbers += 1
         times: list[Integers] = []
@@ -161,6 +169,7 @@ class Reader:
         while self._queue and self._queue[0][0] <= self._progress:
             _, _, arrived, statement = heapq.heappop(self._queue)
             self._queued.discard(statement.identity())
+            self._queued_bytes -= len(statement.times) * _COUNT_BYTES
             if max(statement.lower, self.frontier) < self._progress:
                 self._cover(times, counts)
                 self._compare(statement)
@@ -189,4 +198,5 @@ class Reader:
 
 def _sum(counts: Integers) -> int:
     """The sum of counts, at most that of an int64. A statement may announce any number."""
-    return int(counts.sum()) if counts.sum(dtype=np.float64) < TIME_MAX / 2 else min(sum(counts.tolist()), TIME_MAX)
+    high, low = int((counts >> 32).sum()), int((counts & 0xFFFF_FFFF).sum())  # sums that cannot overflow
+    return min((high << 32) + low, TIME_MAX)

@@ -35,7 +35,7 @@ from server.ingest.option_values import OptionValues
 
 CALLS_MAX = 1_000  # with positions of their own; more are merged in pairs
 MULTIPLICITY_MAX = 1_000_000  # of a change: a row is read as often as its multiplicity
-HELD_BYTES_MAX = 1 << 30  # of updates whose times are not closed
+HELD_BYTES_MAX = 1 << 30  # of updates and counts at times that are not closed
 HELD_STATEMENTS_MAX = 1_000_000
 STALL_S = 60.0  # default of STALL TIMEOUT
 K = TypeVar("K", bound=Hashable)
@@ -144,6 +144,11 @@ class History(Generic[K]):
             self._is_reported = True
             log.warning("history is incomplete", name=self._name, error=stall.message, detail=stall.detail)
         return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
+
+    @property
+    def held(self) -> int:
+        """The number of updates, counts and statements that are open: the most that a small message can close."""
+        return self._reader.open_updates + self._reader.open_times + self._reader.open_statements
 
     @property
     def closed(self) -> int | None:

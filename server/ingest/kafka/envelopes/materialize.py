@@ -20,7 +20,7 @@ from server.ingest.kafka.messages import Messages
 from server.runtime import parallel
 
 PART_BYTES_MIN = 256 * 1024  # below which more threads cost more than they save
-LOOP_BYTES, LOOP_UPDATES = 16 * 1024, 256  # of a call on the event loop
+LOOP_BYTES, LOOP_HELD = 16 * 1024, 4_096  # of messages and of the history, for a call on the event loop
 
 
 class MaterializeEnvelope(Envelope):
@@ -52,10 +52,10 @@ class MaterializeEnvelope(Envelope):
         def place(row: int) -> str:
             return f'topic "{self._topic}", partition {messages.partitions[row]}, offset {messages.offsets[row]}'
 
-        if decoded.updates.num_rows > LOOP_UPDATES or len(decoded.statements) > LOOP_UPDATES:
-            tables = await asyncio.to_thread(self._history.receive, decoded, first, place)
-        else:
+        if messages.nbytes <= LOOP_BYTES and self._history.held <= LOOP_HELD:
             tables = self._history.receive(decoded, first, place)
+        else:
+            tables = await asyncio.to_thread(self._history.receive, decoded, first, place)
         return Step(tables, self._history.state(), self._history.closed)
 
     def resume_offsets(self, read: Mapping[int, int]) -> Mapping[int, int] | None:
