@@ -10,12 +10,14 @@ from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.input_style import DEFAULT_INPUT, InputStyle
 from protocol.pgwire.scalars import parse_text, too_many_digits
 from protocol.pgwire.types import (
+    DATE,
     INT4,
     INT8,
     NUMERIC,
     RECORD,
     RECORD_ARRAY,
     TEXT,
+    TIMESTAMPTZ,
     UNKNOWN,
     PgType,
     array_of,
@@ -34,11 +36,18 @@ from server.sql.casts import (
     pads_far,
     resulting_type,
 )
-from server.sql.expressions import Array, Call, Cast, Expression, Literal, Parameter
+from server.sql.expressions import Array, Call, Cast, Expression, Literal, Parameter, SessionValue
 from server.sql.functions.records import TEXT_OF_ROW, TEXT_OF_ROWS
-from server.sql.functions.resolve import category, is_preferred
+from server.sql.functions.resolve import category, is_preferred, resolve_operator
 
 INT4_MAX, INT8_MAX = (1 << 31) - 1, (1 << 63) - 1
+_DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
+_CLOCK_TYPES = {
+    **dict.fromkeys(("date", "timestamp", "timestamptz"), frozenset(("now", *_DAYS))),
+    "time": frozenset(("now",)),
+}
+"""The inputs of types that depend on the clock. Views, defaults and maintained queries, for which PostgreSQL would
+store the time of the definition, cannot contain them: `parse_text` refuses them."""
 IMPLICIT, ASSIGNMENT, EXPLICIT = Coercion.IMPLICIT, Coercion.ASSIGNMENT, Coercion.EXPLICIT
 
 
@@ -180,6 +189,9 @@ class Coercer:
         if pads_far(target):
             unpadded = self._literal(literal, target.without_modifiers, context, position)
             return Cast(unpadded, target, context is not EXPLICIT)
+        may_change = self.takes_parameters and not self.maintained
+        if may_change and target.name in _CLOCK_TYPES and (word := _word(literal)) in _CLOCK_TYPES[target.name]:
+            return self._clock_word(word, target)
         try:
             value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone, style=self.input_style)
             value = modify(value, target, assignment=context is not EXPLICIT)
@@ -193,6 +205,17 @@ class Coercer:
                 error.position = literal.position or position
             raise
         return Literal(value, self._literal_type(value, target), literal.position)
+
+    def _clock_word(self, word: str, target: PgType) -> Expression:
+        """The start of the transaction, or the beginning of a day, as that of now()."""
+        now = SessionValue("now", TIMESTAMPTZ)
+        if word == "now":
+            return self.coerce(now, target, ASSIGNMENT)
+        plus = resolve_operator("+", (DATE, INT4))
+        assert plus is not None
+        days = Literal(_DAYS[word], INT4)
+        day = Call(plus.function, (self.coerce(now, DATE, ASSIGNMENT), days), DATE, nullable=True)
+        return self.coerce(day, target, ASSIGNMENT)
 
     def rescale(self, expression: Expression, target: PgType) -> Expression:
         """Called after `coerce`: casts a numeric or an array of numerics to exactly the target's scale."""
@@ -278,6 +301,10 @@ class Coercer:
     def array(self, elements: Sequence[Expression], position: int | None) -> Array:
         common, coerced = self.to_common(elements, "ARRAY", position)
         return Array(tuple(coerced), array_of(common))
+
+
+def _word(literal: Literal) -> str:
+    return str(literal.value).strip().lower()
 
 
 def _wanted(unknown: Expression, target: PgType) -> PgType:

@@ -277,3 +277,8 @@ SELECT current_time IS NULL;
 SELECT clock_timestamp() >= now();
 SELECT timeofday() IS NULL;
 SELECT timestamp 'now' > timestamp '2000-01-01', date 'today' > date '2000-01-01';
+SELECT 'now'::timestamptz = now(), date 'today' = current_date, 'tomorrow'::date - ' Yesterday '::date;
+SELECT timestamp 'today' = date_trunc('day', localtimestamp), timestamptz 'tomorrow' > now();
+SELECT time 'now' = localtime, timestamp(0) 'now' = localtimestamp(0), now() - 'now' = interval '0';
+SELECT count(*) FROM times WHERE ts BETWEEN 'yesterday' AND 'now';
+SELECT 'now'::interval;

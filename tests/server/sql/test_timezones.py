@@ -62,3 +62,24 @@ def test_local_time_is_in_the_time_zone_of_the_session(timezone: str, hour: int)
     constant = plan("select extract(hour from localtimestamp), current_date = now()::date", timezone).constant
     assert constant is not None
     assert constant.evaluate_row(Bindings(now_us=1_700_010_000_000_000)) == (hour, True)
+
+
+@pytest.mark.parametrize(("word", "days"), [("today", 0), ("tomorrow", 1), (" Yesterday ", -1)])
+@pytest.mark.parametrize(("timezone", "hour"), [("UTC", 0), (NEW_YORK, 5)])
+def test_words_for_days_begin_in_the_time_zone_of_the_session(timezone: str, hour: int, word: str, days: int) -> None:
+    constant = plan(f"select '{word}'::timestamptz", timezone).constant
+    assert constant is not None
+    half_past_four = (10 * 24 * 60 + 4 * 60 + 30) * 60_000_000
+    day = 10 + days - (hour > 4)
+    assert constant.evaluate_row(Bindings(now_us=half_past_four)) == ((day * 24 + hour) * 3_600_000_000,)
+
+
+@pytest.mark.parametrize("sql", ["select timestamp 'now'", "select * from times where d >= 'today'"])
+def test_stored_queries_cannot_contain_words_for_the_time(sql: str) -> None:
+    """PostgreSQL would store the time of the definition, which is rarely meant."""
+    context = PlanContext(ours.state(), "materialize", ("public",), "tide")
+    plan_query(parse_query(sql), context)
+    for maintained in (False, True):
+        with pytest.raises(PgError, match="is not supported here: it would depend on the time of reading") as raised:
+            plan_query(parse_query(sql), context, None, maintained=maintained)
+        assert raised.value.hint == "Use now() or current_date."

@@ -183,3 +183,8 @@ EXECUTE listed ('1.234', '1.2299', '{1.231}', '1.2301');
 EXECUTE listed ('1.234', '1.23', '{1.231}', '1.2301');
 PREPARE chosen AS SELECT CASE WHEN id = 1 THEN n ELSE $1 END, greatest(n, $2) FROM priced UNION ALL SELECT $3, 1.5 ORDER BY 1;
 EXECUTE chosen ('7.777', '1.2345', '8.888');
+CREATE TABLE clocked (a timestamp, b date, c timestamptz, t text);
+INSERT INTO clocked VALUES ('now', 'tomorrow', 'today', 'now') RETURNING a = localtimestamp, b - current_date, c = date_trunc('day', now()), t;
+INSERT INTO clocked (b) VALUES ('today'), ('today'), ('today'), ('today'), ('today'), ('today'), ('today'), ('yesterday'), ('tomorrow');
+UPDATE clocked SET a = 'yesterday' WHERE b = 'yesterday';
+SELECT b - current_date, count(*), count(a) FROM clocked GROUP BY b ORDER BY b;
