@@ -366,17 +366,44 @@ def refusal(state: CatalogState, role: ObjectId, plan: QueryPlan) -> PgError | N
 
 
 def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: str) -> None:
-    """Requires the privileges to run INSERT, UPDATE, DELETE or MERGE (`verb`)."""
-    require_names(state, role, (plan.table,))
-    if verb == "DELETE" or (plan.merge is not None and MergeAction.DELETE in plan.merge.actions):
-        require(state, role, plan.table, Privilege.DELETE)
-    if plan.inserts is not None:
-        require_columns(state, role, plan.table, Privilege.INSERT, plan.inserts)
-    if plan.updates is not None:
-        require_columns(state, role, plan.table, Privilege.UPDATE, plan.updates)
-    if read := [number for id, number in plan.query.reads if id == plan.table]:
-        require_columns(state, role, plan.table, Privilege.SELECT, read)
+    """Requires the privileges to run INSERT, UPDATE, DELETE or MERGE (`verb`).
+
+    The role needs those on the relation that the statement names. If that is a view, its owner needs them on its base.
+    """
+    named = plan.target.relation.id
+    require_names(state, role, (named,))
+    deletes = verb == "DELETE" or (plan.merge is not None and MergeAction.DELETE in plan.merge.actions)
+    inserts, updates = plan.inserts, plan.updates
+    _require_changes(state, role, named, deletes, inserts, updates)
+    if read := [number for id, number in plan.query.reads if id == named]:
+        require_columns(state, role, named, Privilege.SELECT, read)
     require_query(state, role, plan.query)
+    for level in plan.target.levels:
+        owner = state.owner(level.view.id)
+        inserts, updates = level.in_base(inserts), level.in_base(updates)
+        _require_changes(state, owner, level.base.id, deletes, inserts, updates)
+        if level.read and (deletes or updates is not None):
+            others = [id for id in level.read if not isinstance(state.items.get(id), Sequence)]
+            require_select(state, owner, others, plan_stored(level.view.query, state).reads)
+    if read and plan.target.levels:
+        require_select(state, role, (named,), plan.query.reads)
+
+
+def _require_changes(
+    state: CatalogState,
+    role: ObjectId,
+    relation: ObjectId,
+    deletes: bool,
+    inserts: frozenset[int] | None,
+    updates: frozenset[int] | None,
+) -> None:
+    """Requires DELETE, INSERT of columns, and UPDATE of columns. None: the privilege is not required."""
+    if deletes:
+        require(state, role, relation, Privilege.DELETE)
+    if inserts is not None:
+        require_columns(state, role, relation, Privilege.INSERT, inserts)
+    if updates is not None:
+        require_columns(state, role, relation, Privilege.UPDATE, updates)
 
 
 def computes(state: CatalogState, plan: QueryPlan) -> bool:

@@ -32,7 +32,7 @@ from server.dataflow.runtime.spark_rows import shaped
 from server.execution.row_rules import check_rows
 from server.execution.select import (
     check_table_unaltered,
-    check_unaltered,
+    check_write_unaltered,
     relation_rows_at,
     rows_at,
     rows_without_inputs,
@@ -167,7 +167,7 @@ async def insert_on_conflict(
     context: Context, plan: WritePlan, conflict: ConflictPlan, parameters: tuple[object, ...]
 ) -> Result:
     """Executes the statement once. PgError 42501 if the role lacks a privilege."""
-    check_unaltered(context, plan.query)
+    check_write_unaltered(context, plan)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     privileges.require_write(context.state, context.role, plan, "INSERT")

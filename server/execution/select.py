@@ -14,6 +14,7 @@ from catalog.ids import ObjectId, Timestamp
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.system_tables import SystemTable
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
 from server.coordinator.key_conflicts import Keys
@@ -39,6 +40,7 @@ from server.sql.key_conditions import Wanted
 from server.sql.plan import QueryPlan, column_factory, relation_plan
 from server.sql.relations import RowLocks
 from server.sql.volatile import Deferred, deferred
+from server.sql.write_plan import WritePlan
 from server.timeline.frontiers import Holder, NotReadable
 
 
@@ -218,6 +220,15 @@ def check_unaltered(context: Context, plan: QueryPlan) -> None:
     """AlteredError if a table of the query was altered since it was planned, for example while it waited for a lock."""
     for table in plan.tables:
         check_table_unaltered(context, table)
+
+
+def check_write_unaltered(context: Context, plan: WritePlan) -> None:
+    """As `check_unaltered`, also for the views that a statement writes through."""
+    check_unaltered(context, plan.query)
+    for level in plan.target.levels:
+        current = context.state.items.get(level.view.id)
+        if not isinstance(current, View) or current.query != level.view.query:
+            raise altered_error(level.view.name)
 
 
 def check_table_unaltered(context: Context, table: Table) -> None:

@@ -20,6 +20,7 @@ from catalog.batches import Payload
 from catalog.ids import ObjectId, Timestamp
 from catalog.objects.relations import DerivedRelation
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.roles import Privilege
 from protocol.pgwire.copy_in import CopyDecoder
 from protocol.pgwire.errors import PgError, SqlState
@@ -38,7 +39,7 @@ from server.execution.second_digits import rounded_seconds
 from server.execution.select import (
     RepeatedRow,
     check_table_unaltered,
-    check_unaltered,
+    check_write_unaltered,
     keys_of,
     relation_rows_at,
     repeated_row,
@@ -74,7 +75,7 @@ async def write(context: Context, plan: WritePlan, verb: str, parameters: tuple[
         return result
     if (conflict := plan.conflict) is not None:
         return await retried(context, lambda _: insert_on_conflict(context, plan, conflict, parameters))
-    check_unaltered(context, plan.query)
+    check_write_unaltered(context, plan)
     privileges.require_write(context.state, context.role, plan, verb)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
@@ -123,14 +124,14 @@ def insert_constants(
     """
     if not context.transaction.can_enter(Mode.WRITE):
         return None
-    check_unaltered(context, plan.query)
+    check_write_unaltered(context, plan)
     require_insert(context, plan)
     return add_constants(context, plan, added, parameters)
 
 
 def require_insert(context: Context, plan: WritePlan) -> None:
     """PgError 42501 if the role lacks a privilege for an INSERT of constant rows."""
-    if not privileges.is_superuser(context.state, context.role):
+    if plan.target.levels or not privileges.is_superuser(context.state, context.role):
         privileges.require_write(context.state, context.role, plan, "INSERT")
 
 
@@ -210,7 +211,7 @@ async def _read_then_write(
     """`keys`: the only rows of the only relation that the statement reads. None: it may read any."""
     await context.enter(Mode.WRITE, verb)
     rows = await rows_to_write(context, plan.query, parameters, table.id, keys)
-    check_table_unaltered(context, table)
+    check_write_unaltered(context, plan)
     result = await apply_rows(context, plan, table, verb, rows)
     await _end(context)
     return result
@@ -497,5 +498,6 @@ def table_for_writing(context: Context, id: ObjectId, name: str, verb: str) -> T
     """The table with that id. PgError 42809 if the item is not a table."""
     item = context.state.items[id]
     if not isinstance(item, Table):
-        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot {verb} {item.kind} "{name}"')
+        hint = "Use INSERT, or copy to the table that the view reads." if isinstance(item, View) else None
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot {verb} {item.kind} "{name}"', hint=hint)
     return item

@@ -11,6 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.roles import Privilege
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.text_columns import DEFAULT_STYLE, value_text
@@ -85,6 +86,9 @@ def located(context: Context, portals: Portals, statement: Update | Delete) -> U
     name = statement.current_of.name
     cursor = portals.cursor(name)
     table = find_item(context, statement.table)
+    if isinstance(table, View):
+        message = "WHERE CURRENT OF on a view is not implemented"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint="Update the table that the view reads.")
     if cursor.is_held:
         raise _invalid(f'cursor "{name}" is held from a previous transaction')
     rows = cursor.result.rows if cursor.result is not None else None

@@ -2,7 +2,7 @@
 
 `grammar`      text to statements: Tidewire's own grammar; queries inside statements become sqlglot trees
 `plan`         plans queries, and `write_plan` writes (`merge_plan`: MERGE, `conflict_plan`: ON CONFLICT), using the
-               modules below
+               modules below; `write_target`: the tables and `updatable_views` that writes name
 `bind`         trees to `relations` of typed `expressions`: names (`scope`), types (`coerce`, `casts`, `decimals`;
                `type_names` resolves those of users)
 `functions`    the table of functions and operators; `regex` implements LIKE and ~, `json_path` JSON paths;

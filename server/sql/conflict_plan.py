@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
@@ -12,10 +14,12 @@ from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.conditions import parts
 from server.sql.expressions import ColumnRef, Expression, walk
+from server.sql.grammar.statements.parts import Expr
 from server.sql.grammar.statements.writes import OnConflict
 from server.sql.index_keys import bound_condition, bound_key, index_condition, index_keys
 from server.sql.plan import Field, QueryPlan
 from server.sql.scope import XMAX
+from server.sql.write_target import WriteTarget
 
 CONFLICTS, RETURNED = ObjectId("conflicts"), ObjectId("returned")
 """The relations that `update` and `returning` of a `ConflictPlan` read. They exist only in these plans."""
@@ -50,6 +54,38 @@ def conflicts_table(table: Table) -> Table:
 def returned_table(table: Table) -> Table:
     """The relation `RETURNED` for a table."""
     return Table(RETURNED, table.schema_id, table.name, (*table.columns, Column(XMAX, "int8", nullable=False)))
+
+
+def in_columns_of_table(conflict: OnConflict, target: WriteTarget) -> OnConflict:
+    """The clause of an INSERT into the target, with the names of the table's columns. PgError 42703, 42P10, 42704."""
+    if not target.levels:
+        return conflict
+    relation, names = target.relation, {column.name: n for n, column in enumerate(target.relation.columns)}
+    if conflict.constraint is not None:
+        message = f'constraint "{conflict.constraint.name}" for table "{relation.name}" does not exist'
+        raise PgError(SqlState.UNDEFINED_OBJECT, message)
+
+    def in_table(expression: Expr) -> Expr:
+        def column(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            if node.name not in names:
+                message = f'column "{node.name}" does not exist'
+                raise PgError(SqlState.UNDEFINED_COLUMN, message, position=expression.position)
+            base = target.numbers[names[node.name]]
+            if base is None:
+                raise _no_arbiter()
+            return exp.column(exp.to_identifier(target.table.columns[base].name, quoted=True))
+
+        return replace(expression, tree=expression.tree.transform(column))
+
+    condition = None if conflict.condition is None else in_table(conflict.condition)
+    return replace(conflict, keys=tuple(map(in_table, conflict.keys)), condition=condition)
+
+
+def _no_arbiter() -> PgError:
+    message = "there is no unique or exclusion constraint matching the ON CONFLICT specification"
+    return PgError(SqlState.INVALID_COLUMN_REFERENCE, message)
 
 
 def arbiter_columns(table: Table, conflict: OnConflict) -> frozenset[int]:
@@ -99,8 +135,7 @@ def arbiters(state: CatalogState, table: Table, conflict: OnConflict) -> frozens
             if condition is None or all(part in given for part in parts(condition)):
                 found.add(index.name)
     if not found:
-        message = "there is no unique or exclusion constraint matching the ON CONFLICT specification"
-        raise PgError(SqlState.INVALID_COLUMN_REFERENCE, message)
+        raise _no_arbiter()
     return frozenset(found)
 
 

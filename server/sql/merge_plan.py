@@ -14,7 +14,7 @@ from sqlglot import exp
 from catalog.objects.tables import Table
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import BOOL, INT4, INT8, TEXT, PgType, parse_type
-from server.sql.bind import PlanContext, other_tables
+from server.sql.bind import PlanContext, other_tables, relation_of
 from server.sql.bind.select_list import returning_items
 from server.sql.expressions import (
     Aggregate,
@@ -36,6 +36,7 @@ from server.sql.plan import finished_plan, reject_deep_nesting
 from server.sql.relations import Filter, Join, JoinKind, Project, Relation, Window
 from server.sql.scope import Entry, Scope, in_clause
 from server.sql.write_plan import MergeColumns, WritePlan, WritePlanner, refuse_given
+from server.sql.write_target import WriteTarget
 
 
 def plan_merge(statement: Merge, context: PlanContext, parameter_types: Sequence[PgType | None] = ()) -> WritePlan:
@@ -100,11 +101,12 @@ class _MergePlanner(WritePlanner):
 
     def plan(self) -> WritePlan:
         statement = self.statement
-        table = self._table(statement.table, "merge into")
+        target = self._target(statement.table, "merge into")
+        table = target.table
         width = len(table.columns)
-        joined, sides, target, number = self._joined(table)
-        old: list[Expression] = list(map(ColumnRef, target))
-        rows = [self._row_of(table, clause, sides.scope(clause.unmatched), old) for clause in statement.clauses]
+        joined, sides, before, number = self._joined(target)
+        old: list[Expression] = list(map(ColumnRef, before))
+        rows = [self._row_of(target, clause, sides.scope(clause.unmatched), old) for clause in statement.clauses]
         conditions = [self._condition(clause, sides) for clause in statement.clauses]
         which = Case(
             tuple((c, Literal(at, INT4)) for at, c in enumerate(conditions, 1)), Literal(0, INT4), INT4
@@ -122,11 +124,12 @@ class _MergePlanner(WritePlanner):
         row: Relation = self._generated(computed, table, width)
         returning = None
         if statement.returning:
-            row, returning = self._returning(row, table, sides)
+            row, returning = self._returning(row, target, sides)
         query = finished_plan(self.binder, row, None)
         kinds = tuple(clause.action for clause in statement.clauses)
         return WritePlan(
             table.id,
+            target,
             query,
             slice(0, width),
             slice(width, 2 * width),
@@ -145,27 +148,25 @@ class _MergePlanner(WritePlanner):
         named = [node for entry in sides.by_target.entries for node in walk(entry.expression)]
         return tuple({node.column.id: node.column for node in named if isinstance(node, ColumnRef)}.values())
 
-    def _returning(self, row: Relation, table: Table, sides: _Sides) -> tuple[Relation, slice]:
+    def _returning(self, row: Relation, target: WriteTarget, sides: _Sides) -> tuple[Relation, slice]:
         """The changed rows with the columns of RETURNING, and where these are.
 
         The target's columns are those of the new row, for DELETE those of the old row.
         """
-        binder, statement, width = self.binder, self.statement, len(table.columns)
+        binder, statement, width = self.binder, self.statement, len(target.table.columns)
         action = row.columns[2 * width]
         clauses = list(enumerate(statement.clauses, 1))
         kinds = {kind: [at for at, clause in clauses if clause.action is kind] for kind in MergeAction}
-        is_deleted = self._is_one_of(action, kinds[MergeAction.DELETE])
-        name = statement.alias.name if statement.alias is not None else table.name
-        target = [
-            Entry(
-                column.name,
+        affected = row.columns[width : 2 * width]
+        if kinds[MergeAction.DELETE]:
+            is_deleted = self._is_one_of(action, kinds[MergeAction.DELETE])
+            chosen = tuple(
                 Case(((is_deleted, ColumnRef(old)),), ColumnRef(new), new.type)
-                if kinds[MergeAction.DELETE]
-                else ColumnRef(new),
-                name,
+                for old, new in zip(row.columns[:width], affected, strict=True)
             )
-            for column, old, new in zip(table.columns, row.columns[:width], row.columns[width : 2 * width], strict=True)
-        ]
+            affected = tuple(binder.new_column(column.name, e) for column, e in zip(affected, chosen, strict=True))
+            row = Project(row, (*row.columns, *affected), (*map(ColumnRef, row.columns), *chosen))
+        row, scope = self._shown(target, row, affected, statement.alias)
         branches = tuple(
             (self._is_one_of(action, numbers), Literal(kind.upper(), TEXT))
             for kind, numbers in kinds.items()
@@ -173,13 +174,7 @@ class _MergePlanner(WritePlanner):
         )
         done = Case(branches, Literal(None, TEXT), TEXT)
         word = Entry(_ACTION, done, _ACTION, visible=False)
-        scope = Scope(
-            [*sides.by_target.entries, *target, word],
-            common_tables=self.common_tables,
-            real_names=sides.matched.real_names,
-        )
-        binder.declare_columns(table.id, row.columns[:width])
-        binder.declare_columns(table.id, row.columns[width : 2 * width])
+        scope.entries = [*sides.by_target.entries, *scope.entries, word]
         items = returning_items(binder, [_with_action(item.tree) for item in statement.returning], scope)
         kept = [ColumnRef(column) for column in row.columns[: 2 * width + 2]]
         columns = (
@@ -189,16 +184,17 @@ class _MergePlanner(WritePlanner):
         expressions = (*kept, *(item.expression for item in items))
         return Project(row, columns, expressions), slice(len(kept), len(columns))
 
-    def _joined(self, table: Table) -> tuple[Relation, _Sides, tuple[Column, ...], Column]:
+    def _joined(self, target: WriteTarget) -> tuple[Relation, _Sides, tuple[Column, ...], Column]:
         """The join, its scopes, the target's columns in it, and the number of the target's row, NULL without one."""
         binder, statement = self.binder, self.statement
-        scan, scope = self._scanned(table, statement.alias)
+        scan = relation_of(binder, target.table)
+        rows, scope = self._shown(target, scan, scan.columns, statement.alias, filtered=True)
         (row_number,) = FUNCTIONS["row_number"]
         call = WindowCall(Aggregate(row_number, (), INT8, False), (), (), "")
         number = binder.new_column("", call)
-        target = Window(scan, (call,), (*scan.columns, number))
+        numbered = Window(rows, (call,), (*rows.columns, number))
         others = other_tables(binder, statement.source.tree, scope)
-        name = scope.entries[0].table if scope.entries else table.name
+        name = scope.entries[0].table if scope.entries else target.relation.name
         if any(entry.table == name for entry in others.entries):
             raise PgError(SqlState.DUPLICATE_ALIAS, f'table name "{name}" specified more than once')
         present = Literal(True, BOOL)
@@ -219,17 +215,19 @@ class _MergePlanner(WritePlanner):
         condition = binder.condition(statement.condition.tree, in_clause(both, "JOIN/ON"), "JOIN/ON")
         left_null, right_null = kind in (JoinKind.RIGHT, JoinKind.FULL), kind in (JoinKind.LEFT, JoinKind.FULL)
         columns = (
-            *(replace(c, nullable=c.nullable or left_null) for c in target.columns),
+            *(replace(c, nullable=c.nullable or left_null) for c in numbered.columns),
             *(replace(c, nullable=c.nullable or right_null) for c in marked.columns),
         )
         by_id = {column.id: column for column in columns}
-        ours = [replace(e, expression=ColumnRef(by_id[c.id])) for e, c in zip(scope.entries, scan.columns, strict=True)]
-        theirs = [
-            replace(e, expression=ColumnRef(by_id[e.expression.column.id]))
-            if isinstance(e.expression, ColumnRef)
-            else e
-            for e in others.entries
-        ]
+        ours, theirs = (
+            [
+                replace(e, expression=ColumnRef(by_id[e.expression.column.id]))
+                if isinstance(e.expression, ColumnRef)
+                else e
+                for e in entries
+            ]
+            for entries in (scope.entries, others.entries)
+        )
         in_target = Call(syntax.IS_NOT_NULL, (ColumnRef(by_id[number.id]),), BOOL, False)
         in_source = Call(syntax.IS_NOT_NULL, (ColumnRef(by_id[mark.id]),), BOOL, False)
 
@@ -238,7 +236,7 @@ class _MergePlanner(WritePlanner):
             return Scope(entries, common_tables=self.common_tables, real_names=names, clause="MERGE WHEN conditions")
 
         sides = _Sides(scope_of([*ours, *theirs]), scope_of(theirs), scope_of(ours), in_target, in_source)
-        joined = Join(kind, target, marked, condition, columns, others.lateral)
+        joined = Join(kind, numbered, marked, condition, columns, others.lateral)
         return joined, sides, tuple(by_id[c.id] for c in scan.columns), by_id[number.id]
 
     def _condition(self, clause: MergeClause, sides: _Sides) -> Expression:
@@ -250,39 +248,47 @@ class _MergePlanner(WritePlanner):
         return Call(syntax.AND, (applies, bound), BOOL, bound.nullable)
 
     def _row_of(
-        self, table: Table, clause: MergeClause, scope: Scope, old: list[Expression]
+        self, target: WriteTarget, clause: MergeClause, scope: Scope, old: list[Expression]
     ) -> list[Expression] | None:
         """The new row of a clause, None if it has none."""
         match clause.action:
             case MergeAction.UPDATE:
-                row, assigned = self._assigned_row(table, old, clause.assignments, replace(scope, clause="UPDATE"))
+                row, assigned = self._assigned_row(
+                    target, old, clause.assignments, replace(scope, clause="UPDATE"), "merge into"
+                )
                 self.updates = assigned | (self.updates or frozenset())
                 return row
             case MergeAction.INSERT:
-                return self._inserted_row(table, clause.columns, clause, replace(scope, clause="VALUES"))
+                return self._inserted_row(target, clause.columns, clause, replace(scope, clause="VALUES"))
             case _:
                 return None
 
     def _inserted_row(
-        self, table: Table, columns: Sequence[Ident], clause: MergeClause, scope: Scope
+        self, target: WriteTarget, columns: Sequence[Ident], clause: MergeClause, scope: Scope
     ) -> list[Expression]:
-        targets = self._targets(table, columns)
+        targets = self._targets(target, columns)
         if clause.values is not None and len(clause.values) > len(targets):
             first = next(value for value in clause.values[len(targets) :] if value is not None)
             message = "INSERT has more expressions than target columns"
             raise PgError(SqlState.SYNTAX_ERROR, message, position=first.position)
         given = dict(zip(targets, clause.values or (), strict=False))
         self.inserts = frozenset(given) | (self.inserts or frozenset())
-        row: list[Expression] = []
-        for number, column in enumerate(table.columns):
-            value = given.get(number)
+        values: dict[int, Expression] = {}
+        for number, value in given.items():
+            base = target.numbers[number]
+            column = target.columns[number]
             if value is not None:
-                refuse_given(column, clause.overriding)
-            if value is None or (column.identity and clause.overriding == "user"):
-                row.append(self._default(table, number))
-            else:
-                row.append(self._assign(self.binder.expression(value.tree, scope), column, value.tree))
-        return row
+                if base is not None:
+                    refuse_given(target.table.columns[base], clause.overriding)
+                values[number] = self._assign(self.binder.expression(value.tree, scope), column, value.tree)
+        target.require_updatable(given, "merge into")
+        row = self._assigned_once(target, values)
+        return [
+            self._default(target.table, number)
+            if number not in row or (column.identity and clause.overriding == "user")
+            else row[number]
+            for number, column in enumerate(target.table.columns)
+        ]
 
     def _value(self, table: Table, number: int, action: Column, rows: Sequence[list[Expression] | None]) -> Expression:
         """A column of the new row, by the clause that applies."""

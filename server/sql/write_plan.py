@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
@@ -27,6 +28,7 @@ from server.sql.conflict_plan import (
     arbiter_columns,
     arbiters,
     conflicts_table,
+    in_columns_of_table,
     returned_table,
 )
 from server.sql.constant import Constant, Evaluate
@@ -49,9 +51,12 @@ from server.sql.grammar.statements.merges import Merge, MergeAction
 from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
-from server.sql.relations import DistinctOn, Filter, Join, JoinKind, Project, Relation, Scan, Values, Window
+from server.sql.relations import DistinctOn, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.row_rules import RowRules, Rule, over, rules_of
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
+from server.sql.write_target import WriteTarget, filtered_rows, shown, write_target
+
+Assigned = TypeVar("Assigned", Expression, Expression | None)
 
 CONDITION_CHARS_MAX = 200_000
 """The rows of an INSERT are checked on the event loop if their conditions have at most so many characters together."""
@@ -88,9 +93,11 @@ class WritePlan:
     """A planned write to a table."""
 
     table: ObjectId
+    target: WriteTarget
+    """The table, or the view over it that the statement names."""
     query: QueryPlan
     """Computes the rows. Its `uses` are the other relations that the statement names. Its `reads` also have the columns
-    of the table that a condition, a new value or RETURNING names.
+    of the target that a condition, a new value or RETURNING names.
     """
     old: slice | None
     """The columns of `query` with the row before the change. None for INSERT."""
@@ -99,15 +106,15 @@ class WritePlan:
     returning: slice | None
     """The columns of `query` for RETURNING. None without RETURNING, and with `conflict`, which has the plan of it."""
     inserts: frozenset[int] | None = None
-    """The numbers of the columns to which the write gives values in new rows. None if no part of it inserts."""
+    """The numbers of the target's columns to which the write gives values in new rows. None if no part inserts."""
     updates: frozenset[int] | None = None
-    """The numbers of the columns to which the write gives values in existing rows. None if no part of it updates."""
+    """The numbers of the target's columns to which the write gives values in existing rows. None if no part updates."""
     added: AddedRows | None = None
     """The rows of an INSERT of cheap constants without RETURNING."""
     literals: Mapping[int, pa.ChunkedArray] | None = None
     """The values of an INSERT of many literal rows, by column number. `query` then has only the first row."""
     assigned: frozenset[int] = frozenset()
-    """The numbers of the columns that an UPDATE assigns."""
+    """The numbers of the table's columns that an UPDATE assigns."""
     rules: RowRules | None = None
     """The rules of the table for new rows. None if it has none, and for DELETE."""
     conflict: ConflictPlan | None = None
@@ -117,8 +124,8 @@ class WritePlan:
 
     @property
     def given(self) -> frozenset[int]:
-        """The numbers of the columns to which the write gives values, in new or existing rows."""
-        return (self.inserts or frozenset()) | (self.updates or frozenset())
+        """The numbers of the table's columns to which the write gives values, in new or existing rows."""
+        return self.target.in_table(self.inserts) | self.target.in_table(self.updates)
 
     @property
     def fields(self) -> tuple[Field, ...] | None:
@@ -158,13 +165,16 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
     plan = _plan_row(rows, 0, context)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
-    numbers = {column.name: number for number, column in enumerate(table.columns)}
-    targets = [numbers[column.name] for column in statement.columns] or range(len(table.columns))
+    names = {column.name: number for number, column in enumerate(plan.target.relation.columns)}
+    named = [names[column.name] for column in statement.columns] or range(len(names))
     literals: dict[int, pa.ChunkedArray | None] = {}
     bad_rows: list[int] = []
+    targets = plan.target.in_table(named)
     if any(digits_of(table.columns[target]) is not None for target in targets):
         return _plan_each_value(rows, context)
-    for number, target in zip(range(rows.raw.num_columns), targets, strict=False):
+    for number, name in zip(range(rows.raw.num_columns), named, strict=False):
+        target = plan.target.numbers[name]
+        assert target is not None  # the first row could be planned
         try:
             literals[target] = rows.column(
                 number, parse_type(table.columns[target].type), context.timezone, context.input_style
@@ -224,36 +234,46 @@ class WritePlanner:
         self.common_tables = (with_common_tables(self.binder, query.tree, scope) if query else scope).common_tables
 
     def insert(self, statement: Insert) -> WritePlan:
-        table = self._table(statement.table, "insert into")
-        targets = self._targets(table, statement.columns)
+        target = self._target(statement.table, "insert into")
+        table = target.table
+        targets = self._targets(target, statement.columns)
         width = len(table.columns)
-        given = self._source(statement, table, targets)
+        given = self._source(statement, target, targets)
         self.inserts = frozenset(targets[: len(given.columns)] if statement.source is not None else ())
-        refs = dict(zip(targets, (ColumnRef(c) for c in given.columns), strict=False))
+        refs = self._assigned_once(target, dict(zip(targets, map(ColumnRef, given.columns), strict=False)))
         if statement.overriding == "user":
             refs = {number: ref for number, ref in refs.items() if not table.columns[number].identity}
         new = [refs.get(i) or self._default(table, i) for i in range(width)]
         relation = self._generated(self._row(given, new, table), table, 0)
         if statement.conflict is not None:
-            return self._with_conflict(statement, statement.conflict, table, relation)
-        return self._with_returning(statement, table, relation, relation.columns, slice(0, 0), slice(0, width))
+            return self._with_conflict(statement, statement.conflict, target, relation)
+        return self._with_returning(statement, target, relation, relation.columns, slice(0, 0), slice(0, width))
 
     def defaults(self, statement: Insert, numbers: Set[int]) -> QueryPlan:
-        table = self._table(statement.table, "insert into")
+        table = self._target(statement.table, "insert into").table
         row = [
             self._default(table, number) if number in numbers else Literal(None, parse_type(column.type))
             for number, column in enumerate(table.columns)
         ]
         return _of_table(finished_plan(self.binder, self._row(Values((), ((),)), row, table), None), table)
 
-    def _with_conflict(self, statement: Insert, conflict: OnConflict, table: Table, row: Relation) -> WritePlan:
+    def _with_conflict(self, statement: Insert, conflict: OnConflict, target: WriteTarget, row: Relation) -> WritePlan:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
-        keys = arbiters(self.context.state, table, conflict)
-        self.binder.reads.update((table.id, number) for number in arbiter_columns(table, conflict))
-        update = self._conflict_update(statement, conflict, table) if conflict.assignments is not None else None
+        table = target.table
+        named = in_columns_of_table(conflict, target)
+        keys = arbiters(self.context.state, table, named)
+        arbiter = arbiter_columns(table, named)
+        shown_as = enumerate(target.numbers)
+        self.binder.reads.update((target.relation.id, number) for number, base in shown_as if base in arbiter)
+        update = self._conflict_update(statement, conflict, target) if conflict.assignments is not None else None
         returning: Relation | None = None
         if statement.returning:
-            scan, scope = self._scanned(returned_table(table), statement.alias, table)
+            made = relation_of(self.binder, returned_table(table))
+            width = len(table.columns)
+            scan, scope = self._shown(target, made, made.columns[:width], statement.alias)
+            if not target.levels:
+                name = scope.entries[0].table if scope.entries else table.name
+                scope.entries.append(Entry(XMAX, ColumnRef(made.columns[width]), name, is_listed=False))
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             columns = tuple(self.binder.new_column(item.name, item.expression) for item in items)
             returning = Project(scan, columns, tuple(item.expression for item in items))
@@ -270,6 +290,7 @@ class WritePlanner:
         new = slice(0, len(table.columns))
         return WritePlan(
             table.id,
+            target,
             query,
             None,
             new,
@@ -280,107 +301,133 @@ class WritePlanner:
             conflict=conflicts,
         )
 
-    def _conflict_update(self, statement: Insert, conflict: OnConflict, table: Table) -> Relation:
+    def _conflict_update(self, statement: Insert, conflict: OnConflict, target: WriteTarget) -> Relation:
         """The rows of `ConflictPlan.update`."""
+        table = target.table
         width = len(table.columns)
         scan = relation_of(self.binder, conflicts_table(table))
-        name = statement.alias.name if statement.alias is not None else table.name
+        name = statement.alias.name if statement.alias is not None else target.relation.name
         if name == "excluded":
             raise PgError(SqlState.DUPLICATE_ALIAS, 'table name "excluded" specified more than once')
-        for first in (0, width):
-            self.binder.declare_columns(table.id, scan.columns[first : first + width])
-        entries = [Entry(c.name, ColumnRef(c), name) for c in scan.columns[:width]]
-        entries += [Entry(c.name, ColumnRef(c), "excluded") for c in scan.columns[width : 2 * width]]
-        scope = Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
+        rows, existing = shown(self.binder, target, scan, scan.columns[:width])
+        rows, excluded = shown(self.binder, target, rows, scan.columns[width : 2 * width])
+        names = [column.name for column in target.relation.columns]
+        entries = [Entry(n, ColumnRef(c), name) for n, c in zip(names, existing, strict=True)]
+        entries += [Entry(n, ColumnRef(c), "excluded") for n, c in zip(names, excluded, strict=True)]
+        scope = Scope(entries, common_tables=self.common_tables, real_names={target.relation.name: name})
         new, self.updates = self._assigned_row(
-            table,
+            target,
             list(map(ColumnRef, scan.columns[:width])),
             conflict.assignments or (),
             replace(scope, clause="UPDATE"),
+            "insert into",
         )
-        matched = self._filtered(scan, conflict.where, scope)
+        matched = self._filtered(rows, conflict.where, scope)
         old: list[Expression] = list(map(ColumnRef, scan.columns[:width]))
         number = scan.columns[2 * width]
         return self._generated(self._row(matched, old + new, table, (number,)), table, width)
 
     def _assigned_row(
-        self, table: Table, row: list[Expression], assignments: Sequence[Assignment | RowAssignment], scope: Scope
+        self,
+        target: WriteTarget,
+        row: list[Expression],
+        assignments: Sequence[Assignment | RowAssignment],
+        scope: Scope,
+        verb: str,
     ) -> tuple[list[Expression], frozenset[int]]:
-        """The row after the assignments, and the numbers of the assigned columns. `row`: before them."""
-        new, assigned = list(row), set[int]()
+        """The table's row after the assignments, and the numbers of the target's assigned columns.
+
+        `row`: before them.
+        """
+        table, columns = target.table, target.columns
+        given: dict[int, Expression | None] = {}
         for column, value, tree in self._assignments(assignments, scope):
-            number = self._column_number(table, column)
-            if number in assigned:
+            number = self._column_number(target, column)
+            if number in given:
                 message = f'multiple assignments to same column "{column.name}"'
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=column.position)
-            assigned.add(number)
+            if value is None and target.levels:  # as in PostgreSQL, the column of a view has no default
+                value = Literal(None, parse_type(columns[number].type))
+            given[number] = None if value is None else self._assign(value, columns[number], tree)
+        target.require_updatable(given.keys(), verb)
+        new = list(row)
+        for number, value in self._assigned_once(target, given).items():
             if value is not None and (detail := _why_not_given(table.columns[number])) is not None:
-                message = f'column "{column.name}" can only be updated to DEFAULT'
+                message = f'column "{table.columns[number].name}" can only be updated to DEFAULT'
                 raise PgError(SqlState.GENERATED_ALWAYS, message, detail=detail)
-            if value is None:
-                new[number] = self._default(table, number)
-            else:
-                new[number] = self._assign(value, table.columns[number], tree)
-        return new, frozenset(assigned)
+            new[number] = self._default(table, number) if value is None else value
+        return new, frozenset(given)
 
     def update(self, statement: Update) -> WritePlan:
-        table = self._table(statement.table, "update")
-        scan, relation, scope, others = self._matched(table, statement)
+        target = self._target(statement.table, "update")
+        table = target.table
+        scan, relation, scope, others = self._matched(target, statement)
         row_before: list[Expression] = [ColumnRef(column) for column in scan.columns]
         inner = replace(scope, clause="UPDATE")
-        new, self.updates = self._assigned_row(table, row_before, statement.assignments, inner)
+        new, self.updates = self._assigned_row(target, row_before, statement.assignments, inner, "update")
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._generated(
             self._row(relation, old + new, table, others if statement.returning else ()), table, width
         )
         plan = self._with_returning(
-            statement, table, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
-            scope.entries[width:],
+            statement, target, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
+            scope.entries[len(target.relation.columns) :],
         )  # fmt: skip
-        return replace(plan, assigned=self.updates)
+        return replace(plan, assigned=target.in_table(self.updates))
 
     def delete(self, statement: Delete) -> WritePlan:
-        table = self._table(statement.table, "delete from")
-        scan, relation, scope, others = self._matched(table, statement)
+        target = self._target(statement.table, "delete from")
+        table = target.table
+        scan, relation, scope, others = self._matched(target, statement)
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._row(relation, old, table, others if statement.returning else ())
+        others_of = scope.entries[len(target.relation.columns) :]
         return self._with_returning(
-            statement, table, row, row.columns[:width], slice(0, width), slice(0, 0), scope.entries[width:]
+            statement, target, row, row.columns[:width], slice(0, width), slice(0, 0), others_of
         )
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
-    def _table(self, name: Name, verb: str) -> Table:
+    def _target(self, name: Name, verb: str) -> WriteTarget:
         item: CatalogRelation = find_relation(
             self.context.state, name.parts, self.context.database, self.context.search_path, name.position
         )
-        if not isinstance(item, Table):
-            message = f'cannot {verb} {item.kind} "{item.name}"'
-            raise PgError(SqlState.WRONG_OBJECT_TYPE, message, position=name.position)
-        return item
+        return write_target(self.binder, item, verb, name.position)
 
-    def _column_number(self, table: Table, column: Ident) -> int:
-        for number, known in enumerate(table.columns):
+    def _column_number(self, target: WriteTarget, column: Ident) -> int:
+        for number, known in enumerate(target.relation.columns):
             if known.name == column.name:
                 return number
-        message = f'column "{column.name}" of relation "{table.name}" does not exist'
+        message = f'column "{column.name}" of relation "{target.relation.name}" does not exist'
         raise PgError(SqlState.UNDEFINED_COLUMN, message, position=column.position)
 
-    def _targets(self, table: Table, columns: Sequence[Ident]) -> list[int]:
+    def _assigned_once(self, target: WriteTarget, values: Mapping[int, Assigned]) -> dict[int, Assigned]:
+        """The values by the numbers of the table's columns. Read-only columns have none. PgError 42601."""
+        found: dict[int, Assigned] = {}
+        for number, value in values.items():
+            base = target.numbers[number]
+            if base in found:
+                message = f'multiple assignments to same column "{target.table.columns[base].name}"'
+                raise PgError(SqlState.SYNTAX_ERROR, message)
+            if base is not None:
+                found[base] = value
+        return found
+
+    def _targets(self, target: WriteTarget, columns: Sequence[Ident]) -> list[int]:
         if not columns:
-            return list(range(len(table.columns)))
+            return list(range(len(target.relation.columns)))
         numbers: list[int] = []
         for column in columns:
-            number = self._column_number(table, column)
+            number = self._column_number(target, column)
             if number in numbers:
                 message = f'column "{column.name}" specified more than once'
                 raise PgError(SqlState.DUPLICATE_COLUMN, message, position=column.position)
             numbers.append(number)
         return numbers
 
-    def _source(self, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
+    def _source(self, statement: Insert, target: WriteTarget, targets: Sequence[int]) -> Relation:
         """The rows to insert, cast to the target columns' types."""
         query = statement.source
         if query is None:
@@ -388,34 +435,41 @@ class WritePlanner:
         if isinstance(query.tree, exp.Values) and not any(
             query.tree.args.get(k) for k in ("order", "limit", "offset", "with_")
         ):
-            return self._values(query.tree, statement, table, targets)
+            return self._values(query.tree, statement, target, targets)
         relation = self.binder.query(query.tree, Scope(common_tables=self.common_tables), keep_unknown=True)
-        for target in targets[: len(relation.columns)]:
-            refuse_given(table.columns[target], statement.overriding)
+        given = targets[: len(relation.columns)]
+        for base in (target.numbers[number] for number in given):
+            if base is not None:
+                refuse_given(target.table.columns[base], statement.overriding)
         self._check_width(len(relation.columns), statement, targets, query.tree)
-        return assigned(
-            self.binder, relation, lambda number, e: self._assign(e, table.columns[targets[number]], query.tree)
-        )
+        columns = target.columns
+        rows = assigned(self.binder, relation, lambda number, e: self._assign(e, columns[targets[number]], query.tree))
+        target.require_updatable(given, "insert into")
+        return rows
 
-    def _values(self, tree: exp.Values, statement: Insert, table: Table, targets: Sequence[int]) -> Relation:
+    def _values(self, tree: exp.Values, statement: Insert, target: WriteTarget, targets: Sequence[int]) -> Relation:
         scope = Scope(common_tables=self.common_tables, clause="VALUES")
-        rows = []
+        columns, rows = target.columns, []
         for row in tree.expressions:
             cells = row.expressions
             if len(cells) != len(tree.expressions[0].expressions):
                 message = "VALUES lists must all be the same length"
                 raise PgError(SqlState.SYNTAX_ERROR, message, position=self.binder.at(row))
             self._check_width(len(cells), statement, targets, cells[-1])
-            for cell, target in zip(cells, targets, strict=False):
+            line = []
+            for cell, number in zip(cells, targets, strict=False):
+                base = target.numbers[number]
                 if not _is_default(cell):
-                    refuse_given(table.columns[target], statement.overriding)
-            rows.append([self._cell(c, t, table, scope) for c, t in zip(cells, targets, strict=False)])
+                    if base is not None:
+                        refuse_given(target.table.columns[base], statement.overriding)
+                    line.append(self._assign(self.binder.expression(cell, scope), columns[number], cell))
+                elif base is None:
+                    line.append(Literal(None, parse_type(columns[number].type)))
+                else:
+                    line.append(self._default(target.table, base))
+            rows.append(line)
+        target.require_updatable(targets[: len(rows[0])], "insert into")
         return values(self.binder, rows, True, tree)
-
-    def _cell(self, tree: exp.Expr, target: int, table: Table, scope: Scope) -> Expression:
-        if _is_default(tree):
-            return self._default(table, target)
-        return self._assign(self.binder.expression(tree, scope), table.columns[target], tree)
 
     def _check_width(self, given: int, statement: Insert, targets: Sequence[int], tree: exp.Expr) -> None:
         if given > len(targets):
@@ -485,20 +539,21 @@ class WritePlanner:
         return Project(row, tuple(columns), tuple(expressions))
 
     def _matched(
-        self, table: Table, statement: Update | Delete
+        self, target: WriteTarget, statement: Update | Delete
     ) -> tuple[Relation, Relation, Scope, tuple[Column, ...]]:
         """Returns the table's scan, the matched rows, the scope, and the columns of the other tables.
 
         As in PostgreSQL, a row that joins with several rows of the other tables is changed once, with any one of them.
         Rows are therefore numbered before the join, and DISTINCT ON the number is applied after it.
         """
-        scan, scope = self._scanned(table, statement.alias)
+        scan = relation_of(self.binder, target.table)
+        rows, scope = self._shown(target, scan, scan.columns, statement.alias, filtered=True)
         if statement.others is None:
-            return scan, self._filtered(scan, statement.where, scope), scope, ()
+            return scan, self._filtered(rows, statement.where, scope), scope, ()
         (row_number,) = FUNCTIONS["row_number"]
         call = WindowCall(Aggregate(row_number, (), INT8, False), (), (), "")
         number = self.binder.new_column("", call)
-        numbered = Window(scan, (call,), (*scan.columns, number))
+        numbered = Window(rows, (call,), (*rows.columns, number))
         others = other_tables(self.binder, statement.others.tree, scope)
         if any(entry.table == scope.entries[0].table for entry in others.entries):
             message = f'table name "{scope.entries[0].table}" specified more than once'
@@ -531,41 +586,45 @@ class WritePlanner:
                 tree = assignment.value.tree
                 yield assignment.column, self.binder.expression(tree, scope), tree
 
-    def _scanned(self, table: Table, alias: Ident | None, known: Table | None = None) -> tuple[Relation, Scope]:
-        """`known`: the table whose columns these are, if it is another one."""
-        scan, shown = relation_of(self.binder, table), known or table
-        listed = len(shown.columns)
-        self.binder.declare_columns(shown.id, scan.columns[:listed])
-        name = alias.name if alias is not None else table.name
-        entries = [Entry(c.name, ColumnRef(c), name, is_listed=n < listed) for n, c in enumerate(scan.columns)]
-        return scan, Scope(entries, common_tables=self.common_tables, real_names={table.name: name})
+    def _shown(
+        self,
+        target: WriteTarget,
+        rows: Relation,
+        columns: Sequence[Column],
+        alias: Ident | None,
+        *,
+        filtered: bool = False,
+    ) -> tuple[Relation, Scope]:
+        """The rows with the columns of the target's relation, and the scope of these columns: see `shown`."""
+        relation = target.relation
+        rows, found = shown(self.binder, target, rows, columns, filtered=filtered)
+        name = alias.name if alias is not None else relation.name
+        entries = [Entry(own.name, ColumnRef(c), name) for own, c in zip(relation.columns, found, strict=True)]
+        return rows, Scope(entries, common_tables=self.common_tables, real_names={relation.name: name})
 
-    def _filtered(self, scan: Relation, where: Expr | None, scope: Scope) -> Relation:
+    def _filtered(self, rows: Relation, where: Expr | None, scope: Scope) -> Relation:
         if where is None:
-            return scan
-        return Filter(scan, self.binder.condition(where.tree, in_clause(scope, "WHERE"), "WHERE"))
+            return rows
+        return filtered_rows(rows, self.binder.condition(where.tree, in_clause(scope, "WHERE"), "WHERE"))
 
     def _with_returning(
         self,
         statement: Insert | Update | Delete,
-        table: Table,
+        target: WriteTarget,
         row: Relation,
         visible: Sequence[Column],
         old: slice,
         new: slice,
         others: Sequence[Entry] = (),
     ) -> WritePlan:
-        returning = None
+        table, returning = target.table, None
         relation = row
         if statement.returning:
-            name = statement.alias.name if statement.alias is not None else table.name
-            self.binder.declare_columns(table.id, visible)
-            entries = [
-                Entry(column.name, ColumnRef(shown), name) for column, shown in zip(table.columns, visible, strict=True)
-            ]
-            if isinstance(statement, Insert):
-                entries.append(Entry(XMAX, Literal(0, INT8), name, is_listed=False))
-            scope = Scope([*entries, *others], common_tables=self.common_tables, real_names={table.name: name})
+            row, scope = self._shown(target, row, visible, statement.alias)
+            if isinstance(statement, Insert) and not target.levels:
+                name = statement.alias.name if statement.alias is not None else table.name
+                scope.entries.append(Entry(XMAX, Literal(0, INT8), name, is_listed=False))
+            scope.entries.extend(others)
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             width = max(old.stop, new.stop)
             kept = [Item(column.name, ColumnRef(column), exp.Null()) for column in row.columns[:width]]
@@ -575,13 +634,16 @@ class WritePlanner:
         query = _of_table(finished_plan(self.binder, relation, None), table)
         return WritePlan(
             table.id,
+            target,
             query,
             old if old != slice(0, 0) else None,
             new if new != slice(0, 0) else None,
             returning,
             self.inserts,
             self.updates,
-            _added_rows(table, query, self.rules) if isinstance(statement, Insert) and returning is None else None,
+            added=_added_rows(table, query, self.rules)
+            if isinstance(statement, Insert) and returning is None
+            else None,
             rules=self.rules,
         )
 

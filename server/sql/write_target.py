@@ -1,0 +1,217 @@
+"""What INSERT, UPDATE and DELETE write to: a table, or an automatically updatable view over one.
+
+A view is written to as if its base table were named. Its columns become expressions over the table's row, and its
+WHERE restricts the rows that UPDATE and DELETE find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from catalog.ids import ObjectId
+from catalog.objects.columns import Column as CatalogColumn
+from catalog.objects.relations import Relation as CatalogRelation
+from catalog.objects.tables import Table
+from catalog.objects.views import View
+from protocol.pgwire.errors import PgError, SqlState
+from server.sql.bind import Binder, relation_of
+from server.sql.conditions import all_of
+from server.sql.expressions import Column, ColumnRef, Expression, transform, walk
+from server.sql.relations import Filter, Project, Relation, Scan, Sort
+from server.sql.updatable_views import NO_COLUMNS, READ_ONLY_COLUMN, Level, base_numbers, level_of
+
+_HINTS = {
+    "insert into": "Insert into a table that the view reads.",
+    "update": "Update a table that the view reads.",
+    "delete from": "Delete from a table that the view reads.",
+    "merge into": "Merge into a table that the view reads.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """`table`: the table whose rows change. `levels`: the views, from the named one to the one over the table.
+
+    `numbers`: for each column of the named relation the number of the table's column; None if it is read-only.
+    """
+
+    table: Table
+    levels: tuple[Level, ...] = ()
+    numbers: tuple[int | None, ...] = ()
+
+    @classmethod
+    def of_table(cls, table: Table) -> WriteTarget:
+        return cls(table, (), tuple(range(len(table.columns))))
+
+    @property
+    def relation(self) -> Table | View:
+        """The relation that the statement names."""
+        return self.levels[0].view if self.levels else self.table
+
+    @property
+    def columns(self) -> Sequence[CatalogColumn]:
+        """The columns of the relation, as values are assigned to them."""
+        if not self.levels:
+            return self.table.columns
+        return [
+            own if number is None else replace(self.table.columns[number], name=own.name)
+            for own, number in zip(self.relation.columns, self.numbers, strict=True)
+        ]
+
+    def in_table(self, numbers: Collection[int] | None) -> frozenset[int]:
+        """The numbers of the table's columns for those of the relation's; none for None."""
+        found = (self.numbers[number] for number in numbers or ())
+        return frozenset(number for number in found if number is not None)
+
+    def require_updatable(self, numbers: Collection[int], verb: str) -> None:
+        """PgError 0A000 if one of these columns of the relation is read-only."""
+        for number in sorted(numbers) if self.levels else ():
+            if self.numbers[number] is None:
+                level, number = self._read_only(number)
+                message = f'cannot {verb} column "{level.view.columns[number].name}" of view "{level.view.name}"'
+                raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, detail=READ_ONLY_COLUMN)
+
+    def _read_only(self, number: int) -> tuple[Level, int]:
+        """The view in which a column is no column of the base relation, and the number of its column there."""
+        for level in self.levels:
+            below = level.columns[number]
+            if below is None:
+                return level, number
+            number = below
+        raise AssertionError(number)
+
+
+def write_target(binder: Binder, item: CatalogRelation, verb: str, position: int | None) -> WriteTarget:
+    """The target of a statement that names the item. PgError 42809; 55000 for a view that is not updatable."""
+    levels: list[Level] = []
+    while isinstance(item, View):
+        binder.new_relation()
+        level = level_of(item, binder.context.state)
+        if not isinstance(level, str) and verb != "delete from" and not any(n is not None for n in level.columns):
+            level = NO_COLUMNS
+        if isinstance(level, str):
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'cannot {verb} view "{item.name}"',
+                detail=level,
+                hint=_HINTS[verb],
+            )
+        levels.append(level)
+        item = level.base
+    if not isinstance(item, Table):
+        raise PgError(SqlState.WRONG_OBJECT_TYPE, f'cannot {verb} {item.kind} "{item.name}"', position=position)
+    return WriteTarget(item, tuple(levels), base_numbers(tuple(levels), len(item.columns)))
+
+
+def shown(
+    binder: Binder, target: WriteTarget, rows: Relation, columns: Sequence[Column], *, filtered: bool = False
+) -> tuple[Relation, tuple[Column, ...]]:
+    """The columns of the target's relation over rows whose `columns` are those of the table.
+
+    Returns `rows` with further columns, and the columns of the relation, each of which is declared as such.
+    `filtered`: only the rows that the view contains.
+    """
+    if not target.levels:
+        binder.declare_columns(target.table.id, columns)
+        return rows, tuple(columns)
+    inputs = set(binder.inputs)
+    query = relation_of(binder, target.relation)
+    view = _PlacedView(binder, rows, filtered)
+    view.place(query, target.table.id, columns)
+    binder.inputs = inputs | {node.id for node in walk(view.rows) if isinstance(node, Scan)}
+    found: dict[int, Column] = {}
+    repeated: list[tuple[Column, Expression]] = []
+    for column in query.columns:
+        own = view.known[column.id]
+        if own.id in found:  # another column of the view is the same column of the table
+            own = binder.new_column(column.name, ColumnRef(own))
+            repeated.append((own, ColumnRef(view.known[column.id])))
+        found[own.id] = own
+    binder.declare_columns(target.relation.id, tuple(found.values()))
+    return _with(view.rows, view.rows.columns, repeated), tuple(found.values())
+
+
+class _PlacedView:
+    """The query of a view, a chain of Project, Filter and Sort over a scan that is replaced by `rows`.
+
+    `known`: the columns of the last node that was placed, by id, as columns of `rows`.
+    """
+
+    def __init__(self, binder: Binder, rows: Relation, filtered: bool) -> None:
+        self.rows = rows
+        self.known: dict[int, Column] = {}
+        self._binder = binder
+        self._own = rows.columns
+        self._filtered = filtered
+
+    def place(self, node: Relation, table: ObjectId, columns: Sequence[Column]) -> None:
+        match node:
+            case Scan(id=id) if id == table:
+                self.known = {own.id: column for own, column in zip(node.columns, columns, strict=True)}
+            case Sort(input=input):
+                self.place(input, table, columns)
+            case Filter(input=input, predicate=predicate):
+                self.place(input, table, columns)
+                if self._filtered:
+                    self.rows = _with_condition(self.rows, self._over(predicate))
+            case Project(input=input):
+                self.place(input, table, columns)
+                self._project(node)
+            case _:
+                raise AssertionError(node)
+
+    def _project(self, node: Project) -> None:
+        known: dict[int, Column] = {}
+        computed: list[tuple[Column, Expression]] = []
+        for column, expression in zip(node.columns, map(self._over, node.expressions), strict=True):
+            if isinstance(expression, ColumnRef):
+                known[column.id] = expression.column
+            else:
+                known[column.id] = column
+                computed.append((column, expression))
+        self.known = known
+        if computed:
+            own, named = {c.id for c in self._own}, {c.id for c in known.values()}
+            kept = tuple(c for c in self.rows.columns if c.id in own or c.id in named)
+            for _ in kept:
+                self._binder.new_id()  # counts them in the limit of columns
+            self.rows = _with(self.rows, kept, computed)
+
+    def _over(self, expression: Expression) -> Expression:
+        """An expression of the query over `rows`."""
+
+        def placed(node: object) -> Expression | None:
+            column = self.known.get(node.column.id) if isinstance(node, ColumnRef) else None
+            return None if column is None else ColumnRef(column)
+
+        return transform(expression, placed)
+
+
+def filtered_rows(rows: Relation, predicate: Expression) -> Relation:
+    """The rows that meet a condition. It is evaluated directly over a scan if possible, so that a key is found."""
+    match rows:
+        case Project(input=input) | Filter(input=Project(input=input)) if _is_over(predicate, input.columns):
+            return replace(rows, input=filtered_rows(rows.input, predicate))
+    return _with_condition(rows, predicate)
+
+
+def _with_condition(rows: Relation, predicate: Expression) -> Relation:
+    if not isinstance(rows, Filter):
+        return Filter(rows, predicate)
+    both = all_of((rows.predicate, predicate))
+    assert both is not None
+    return Filter(rows.input, both)
+
+
+def _is_over(expression: Expression, columns: Sequence[Column]) -> bool:
+    ids = {column.id for column in columns}
+    return all(node.column.id in ids for node in walk(expression) if isinstance(node, ColumnRef))
+
+
+def _with(rows: Relation, kept: Sequence[Column], computed: Sequence[tuple[Column, Expression]]) -> Relation:
+    """Columns of the rows, and further ones."""
+    if not computed:
+        return rows
+    columns, expressions = zip(*computed, strict=True)
+    return Project(rows, (*kept, *columns), (*map(ColumnRef, kept), *expressions))
