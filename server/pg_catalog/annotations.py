@@ -18,7 +18,8 @@ OF_VECTORS = words("array_lower array_upper array_length array_ndims array_dims 
 """Functions of arrays with another result for a vector."""
 OF_RELATIONS = words(
     "pg_relation_filenode pg_get_viewdef "
-    "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size pg_relation_is_updatable row_security_active"
+    "pg_relation_size pg_table_size pg_total_relation_size pg_indexes_size "
+    "pg_relation_is_updatable pg_column_is_updatable row_security_active"
 )
 """Functions whose first argument is a regclass, so that a string there is the name of a relation."""
 TEXT_TYPES = words("text varchar name character_data sql_identifier")

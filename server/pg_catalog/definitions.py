@@ -1,4 +1,7 @@
-"""Helper tables for functions such as pg_get_viewdef: relation names, definitions of views, indexes and constraints."""
+"""Helper tables for functions such as pg_get_viewdef: relation names, definitions of views, indexes and constraints.
+
+Also which views, and which of their columns, are updatable.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from catalog.objects.columns import Check
 from catalog.objects.indexes import Index
 from catalog.objects.relations import DerivedRelation, Relation
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from server.pg_catalog import oids
 from server.pg_catalog.keys import Key, key_column_number, keys_of
 from server.pg_catalog.static import Row
@@ -16,6 +20,7 @@ from server.sql.foreign_keys import foreign_key_text
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.index_keys import condition_text, ending_text, key_text, key_texts
 from server.sql.stored_query import definition_text
+from server.sql.updatable_views import updatable_columns
 
 
 def relation_texts(visible: Visible) -> Iterator[Row]:
@@ -47,6 +52,17 @@ def definitions(visible: Visible) -> Iterator[Row]:
                 names = [quote_identifier(item.columns[number - 1].name) for number in key.columns]
                 what = "UNIQUE INDEX" if key.enforced else "INDEX"
                 yield from _index_definition(visible, key.oid, key, what, oid, names)
+
+
+def updatable(visible: Visible) -> Iterator[Row]:
+    """tw_updatable: the automatically updatable views, with `place` 0, and the positions of their updatable columns."""
+    views = [item for item in visible.items if isinstance(item, View)]
+    found = updatable_columns(views, visible.state)
+    for view in views:
+        if view.id in found:
+            places = (place for place, number in enumerate(found[view.id], 1) if number is not None)
+            for place in (0, *places):
+                yield {"oid": oids.oid_of(view.id), "place": place}
 
 
 def _view_text(visible: Visible, view: DerivedRelation) -> str:

@@ -371,9 +371,18 @@ CREATE MACRO fn.pg_describe_object(p_catalog, p_oid, p_column) AS (
         ON c.oid = r.ev_class) tw_c WHERE tw_c.tw_rule = p_oid)
   END);
 CREATE MACRO fn.host(p_address) AS (split_part(p_address::VARCHAR, '/', 1));
+-- a view is updatable if one of its columns is; rows of other automatically updatable views can only be deleted
 CREATE MACRO fn.pg_relation_is_updatable(p_oid, p_triggers) AS (
-  (SELECT CASE WHEN tw_c.tw_relkind = 'r' AND tw_c.tw_oid >= 16384 THEN 28 ELSE 0 END FROM (SELECT oid AS tw_oid,
-      relkind AS tw_relkind FROM pg.pg_class) tw_c WHERE tw_c.tw_oid = p_oid));
+  (SELECT CASE WHEN tw_c.tw_relkind = 'r' AND tw_c.tw_oid >= 16384 THEN 28
+      ELSE coalesce((SELECT CASE WHEN max(tw_u.tw_place) > 0 THEN 28 WHEN max(tw_u.tw_place) = 0 THEN 16 END
+        FROM (SELECT oid AS tw_view, place AS tw_place FROM pg.tw_updatable) tw_u WHERE tw_u.tw_view = p_oid), 0) END
+    FROM (SELECT oid AS tw_oid, relkind AS tw_relkind FROM pg.pg_class) tw_c WHERE tw_c.tw_oid = p_oid));
+CREATE MACRO fn.pg_column_is_updatable(p_oid, p_column, p_triggers) AS (
+  CASE WHEN p_oid IS NOT NULL AND p_column IS NOT NULL AND p_triggers IS NOT NULL THEN p_column > 0
+    AND (EXISTS (SELECT 1 FROM (SELECT oid AS tw_oid, relkind AS tw_relkind FROM pg.pg_class) tw_c
+        WHERE tw_c.tw_oid = p_oid AND tw_c.tw_relkind = 'r' AND tw_c.tw_oid >= 16384)
+      OR EXISTS (SELECT 1 FROM (SELECT oid AS tw_view, place AS tw_place FROM pg.tw_updatable) tw_u
+        WHERE tw_u.tw_view = p_oid AND tw_u.tw_place = p_column)) END);
 CREATE MACRO fn.row_security_active(p_table) AS (CASE WHEN p_table IS NOT NULL THEN false END);
 CREATE MACRO fn.current_setting(p_name) AS (
     SELECT tw_s.tw_setting FROM (SELECT name AS tw_name, setting AS tw_setting FROM pg.pg_settings) tw_s WHERE

@@ -61,6 +61,7 @@ _TEXTS = [("oid", pa.uint32()), ("text", pa.string())]
 _HELPERS: dict[str, tuple[pa.Schema, Rows]] = {
     "tw_relations": (pa.schema([*_TEXTS, ("visible", pa.bool_())]), definitions.relation_texts),
     "tw_definitions": (pa.schema([*_TEXTS, ("place", pa.int32())]), definitions.definitions),
+    "tw_updatable": (pa.schema([("oid", pa.uint32()), ("place", pa.int32())]), definitions.updatable),
     "tw_grants": (acls.GRANTS, acls.grants),
     "tw_object_grants": (acls.OBJECT_GRANTS, acls.object_grants),
     "tw_serials": (sequences.SERIALS, sequences.serials),

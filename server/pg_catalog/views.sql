@@ -81,7 +81,8 @@ CREATE VIEW info.tables AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
          CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' ELSE 'BASE TABLE' END
              AS table_type,
-         CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_insertable_into,
+         CASE WHEN c.relkind = 'r' AND c.oid >= 16384 OR c.oid IN (SELECT oid FROM pg.tw_updatable WHERE place > 0)
+              THEN 'YES' ELSE 'NO' END AS is_insertable_into,
          'NO' AS is_typed
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'v') AND tw.sees_relation(c.oid, c.relowner, tw.on_relations());
@@ -113,7 +114,8 @@ CREATE VIEW info.columns AS
          q.seqmax::VARCHAR AS identity_maximum, q.seqmin::VARCHAR AS identity_minimum,
          CASE WHEN q.seqcycle THEN 'YES' ELSE 'NO' END AS identity_cycle, CASE WHEN a.attgenerated = '' THEN 'NEVER' ELSE 'ALWAYS' END AS is_generated,
          CASE WHEN a.attgenerated <> '' THEN d.adbin END AS generation_expression,
-         CASE WHEN c.relkind = 'r' AND c.oid >= 16384 THEN 'YES' ELSE 'NO' END AS is_updatable
+         CASE WHEN c.relkind = 'r' AND c.oid >= 16384
+                   OR (c.oid, a.attnum) IN (SELECT (oid, place) FROM pg.tw_updatable) THEN 'YES' ELSE 'NO' END AS is_updatable
   FROM (SELECT b.* REPLACE (CASE WHEN y.typtype = 'd' THEN y.typbasetype ELSE b.atttypid END AS atttypid,
                             CASE WHEN y.typtype = 'd' THEN y.typtypmod ELSE b.atttypmod END AS atttypmod),
                CASE WHEN y.typtype = 'd' THEN y.typname END AS domain,
@@ -156,8 +158,10 @@ CREATE VIEW info.sequences AS
     AND tw.sees_relation(c.oid, c.relowner, tw.on_sequences());
 CREATE VIEW info.views AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         CASE WHEN tw.is_enabled(c.relowner) THEN fn.pg_get_viewdef(c.oid) END AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable,
-         'NO' AS is_insertable_into, 'NO' AS is_trigger_updatable, 'NO' AS is_trigger_deletable,
+         CASE WHEN tw.is_enabled(c.relowner) THEN fn.pg_get_viewdef(c.oid) END AS view_definition, 'NONE' AS check_option,
+         CASE WHEN c.oid IN (SELECT oid FROM pg.tw_updatable WHERE place > 0) THEN 'YES' ELSE 'NO' END AS is_updatable,
+         CASE WHEN c.oid IN (SELECT oid FROM pg.tw_updatable WHERE place > 0) THEN 'YES' ELSE 'NO' END AS is_insertable_into,
+         'NO' AS is_trigger_updatable, 'NO' AS is_trigger_deletable,
          'NO' AS is_trigger_insertable_into
   FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind = 'v' AND tw.sees_relation(c.oid, c.relowner, tw.on_relations());

@@ -157,3 +157,9 @@ UPDATE renamed SET title = title || '!' WHERE nr = 90 RETURNING *;
 SELECT * FROM shown WHERE id = 90;
 ROLLBACK;
 WITH moved AS (DELETE FROM renamed WHERE nr = 81 RETURNING nr, title) INSERT INTO renamed SELECT nr + 1, title FROM moved RETURNING *;
+-- catalogs
+SELECT table_name, is_updatable, is_insertable_into, check_option FROM information_schema.views WHERE table_schema = 'public' ORDER BY table_name;
+SELECT table_name, is_insertable_into FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name;
+SELECT table_name, column_name, is_updatable FROM information_schema.columns WHERE table_name IN ('shown', 'cheap', 'v_computed', 'v_distinct', 'made', 'v_made', 'v_star') ORDER BY table_name, ordinal_position;
+SELECT relname, pg_relation_is_updatable(oid, false) FROM pg_class WHERE relname IN ('item', 'shown', 'v_computed', 'v_group', 'v_over_group', 'cheap') ORDER BY relname;
+SELECT pg_column_is_updatable('cheap'::regclass, 1::smallint, false), pg_column_is_updatable('cheap'::regclass, 4::smallint, true), pg_column_is_updatable('v_computed'::regclass, 1::smallint, false), pg_column_is_updatable('item'::regclass, 1::smallint, false), pg_column_is_updatable('item'::regclass, (-1)::smallint, false);
