@@ -13,24 +13,36 @@ from catalog.objects.relations import Collection, DerivedRelation
 class View(DerivedRelation):
     """A view is expanded to its query where it is read.
 
-    `replacements`: how often CREATE OR REPLACE VIEW has given it another query.
+    `replacements`: how often CREATE OR REPLACE VIEW has given it another query. `check_option`: the kind of its WITH
+    CHECK OPTION, `local` or `cascaded`; empty without one.
     """
 
     replacements: int = field(default=0, kw_only=True)
+    check_option: str = field(default="", kw_only=True)
 
     kind = "view"
     plural = "views"
     relkind = "v"
 
+    @property
+    def written_as(self) -> tuple[str, str]:
+        """What determines how rows are written through the view."""
+        return self.query, self.check_option
+
     def stored(self) -> dict[str, object]:
         replacements = {"replacements": self.replacements} if self.replacements else {}
-        return {**super().stored(), **replacements}
+        check_option = {"check_option": self.check_option} if self.check_option else {}
+        return {**super().stored(), **replacements, **check_option}
 
     @classmethod
     def restored(cls, row: StoredItem) -> Self:
         query, uses = row.definition["query"], frozenset(row.definition["uses"])
-        types, replacements = frozenset(row.definition.get("types", ())), row.definition.get("replacements", 0)
-        return cls(row.id, row.schema_id, row.name, row.columns, query, uses, types=types, replacements=replacements)
+        return cls(
+            *(row.id, row.schema_id, row.name, row.columns, query, uses),
+            types=frozenset(row.definition.get("types", ())),
+            replacements=row.definition.get("replacements", 0),
+            check_option=row.definition.get("check_option", ""),
+        )
 
 
 @dataclass(frozen=True)

@@ -382,8 +382,8 @@ def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: st
         owner = state.owner(level.view.id)
         inserts, updates = level.in_base(inserts), level.in_base(updates)
         _require_changes(state, owner, level.base.id, deletes, inserts, updates)
-        if level.read and (deletes or updates is not None):
-            others = [id for id in level.read if not isinstance(state.items.get(id), Sequence)]
+        if level.query.read and (deletes or updates is not None):
+            others = [id for id in level.query.read if not isinstance(state.items.get(id), Sequence)]
             require_select(state, owner, others, plan_stored(level.view.query, state).reads)
     if read and plan.target.levels:
         require_select(state, role, (named,), plan.query.reads)

@@ -47,6 +47,7 @@ from server.session_state.transaction_errors import serialization_failure
 from server.sql.conflict_plan import CONFLICTS, RETURNED, ConflictPlan
 from server.sql.key_conditions import Wanted
 from server.sql.plan import QueryPlan
+from server.sql.row_rules import RowRules
 from server.sql.write_plan import WritePlan
 
 WANTED_MAX = 4_096  # with more keys, all rows of the table are read
@@ -176,7 +177,7 @@ async def insert_on_conflict(
     keys = [key for key in await load_keys(context, table.id) if key.name in conflict.keys]
     rows, read = await _source(context, plan, parameters)
     new = shaped(rows, collection_schema(table))
-    await _check_rows(context, plan, table, new)
+    await _check_rows(context, table, new, plan, None if plan.rules is None else plan.rules.of_table)
     others = conflict.update.inputs if conflict.update is not None else frozenset()
     locked = None if read or others else _locked_keys(keys, new)
     read |= context.state.collections(others, through=DerivedRelation)
@@ -189,7 +190,8 @@ async def insert_on_conflict(
         execution = _Execution(context, conflict, parameters, table, keys, time)
         matches, updated = await execution.matches(new)
         inserted = gathered(new, matches.inserted)
-        await _check_rows(context, plan, table, updated.after)
+        for changed in (inserted, updated.after):  # the rows that are left out need not be in the view
+            await _check_rows(context, table, changed, plan, plan.rules)
         await execution.add_changes(inserted, updated)
         if table.id in coordinator.state.items:
             transaction.depend_on(table.id, time, locked)
@@ -204,11 +206,11 @@ async def insert_on_conflict(
     return result
 
 
-async def _check_rows(context: Context, plan: WritePlan, table: Table, rows: pa.Table) -> None:
-    """23502 and 23514: NOT NULL and CHECK constraints."""
+async def _check_rows(context: Context, table: Table, rows: pa.Table, plan: WritePlan, rules: RowRules | None) -> None:
+    """23502, 23514 and 44000: NOT NULL and CHECK constraints, and WITH CHECK OPTION."""
     check_not_null(context, table, rows, plan.given)
-    if plan.rules is not None:
-        await check_rows(context, table, plan.rules, rows, plan.given)
+    if rules is not None:
+        await check_rows(context, table, rules, rows, plan.given)
 
 
 async def _source(

@@ -227,7 +227,7 @@ def check_write_unaltered(context: Context, plan: WritePlan) -> None:
     check_unaltered(context, plan.query)
     for level in plan.target.levels:
         current = context.state.items.get(level.view.id)
-        if not isinstance(current, View) or current.query != level.view.query:
+        if not isinstance(current, View) or current.written_as != level.view.written_as:
             raise altered_error(level.view.name)
 
 

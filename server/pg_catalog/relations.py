@@ -13,6 +13,7 @@ from catalog.objects.indexes import Index
 from catalog.objects.namespaces import is_temporary
 from catalog.objects.relations import DerivedRelation, Relation
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from protocol.pgwire.types import parse_type
 from server.pg_catalog import oids
 from server.pg_catalog.acls import column_acl_of
@@ -89,6 +90,7 @@ def classes(visible: Visible) -> Iterator[Row]:
             triggers=item.id in visible.with_foreign_keys,
             acl=visible.acl(item.id),
             method=METHODS[item.method] if isinstance(item, Index) else 0,
+            options=[f"check_option={item.check_option}"] if isinstance(item, View) and item.check_option else None,
         )
         for key in keys_of(item):
             yield _class(key.oid, key.name, item.schema_id, visible.owner(item.id), "i", len(key.columns))
@@ -108,6 +110,7 @@ def _class(
     triggers: bool = False,
     acl: list[str] | None = None,
     method: int = 0,
+    options: list[str] | None = None,
 ) -> Row:
     return {
         "oid": oid,
@@ -141,6 +144,7 @@ def _class(
         "relfrozenxid": 0,
         "relminmxid": 0,
         "relacl": acl,
+        "reloptions": options,
     }
 
 

@@ -158,7 +158,9 @@ CREATE VIEW info.sequences AS
     AND tw.sees_relation(c.oid, c.relowner, tw.on_sequences());
 CREATE VIEW info.views AS
   SELECT fn.current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-         CASE WHEN tw.is_enabled(c.relowner) THEN fn.pg_get_viewdef(c.oid) END AS view_definition, 'NONE' AS check_option,
+         CASE WHEN tw.is_enabled(c.relowner) THEN fn.pg_get_viewdef(c.oid) END AS view_definition,
+         CASE WHEN list_contains(c.reloptions, 'check_option=cascaded') THEN 'CASCADED'
+              WHEN list_contains(c.reloptions, 'check_option=local') THEN 'LOCAL' ELSE 'NONE' END AS check_option,
          CASE WHEN c.oid IN (SELECT oid FROM pg.tw_updatable WHERE place > 0) THEN 'YES' ELSE 'NO' END AS is_updatable,
          CASE WHEN c.oid IN (SELECT oid FROM pg.tw_updatable WHERE place > 0) THEN 'YES' ELSE 'NO' END AS is_insertable_into,
          'NO' AS is_trigger_updatable, 'NO' AS is_trigger_deletable,

@@ -72,6 +72,10 @@ def check_violation(reader: Reader, table: Table, rule: Rule, row: pa.Table, giv
     """The error for a row that violates a constraint, in PostgreSQL's words. `given`: as in `check_not_null`."""
     if rule.domain:
         return violation(rule.domain, rule.name)
+    if rule.of_view:
+        message = f'new row violates check option for view "{rule.name}"'
+        detail = _failing_row(reader, table, row, given)
+        return PgError(SqlState.WITH_CHECK_OPTION_VIOLATION, message, detail=detail)
     return PgError(
         SqlState.CHECK_VIOLATION,
         f'new row for relation "{table.name}" violates check constraint "{rule.name}"',

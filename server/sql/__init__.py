@@ -14,8 +14,8 @@
 `render`       relations to Spark SQL, with `group_keys`; `recursion`: the statements of WITH RECURSIVE
 `constant`     plans that need no Spark; `direct_scan`: of unchanged rows; `row_expressions`: expressions over one row
 `rowwise`      plans over few rows, with constants as columns; `key_conditions` and `index_lookups` select the rows
-`row_rules`    CHECK and generated columns of a table; `computed_keys`: its unique indexes on expressions;
-               `index_keys`: the keys of indexes; `foreign_keys`: foreign keys as text
+`row_rules`    CHECK and generated columns of a table; `check_options`: WITH CHECK OPTION of views; `computed_keys`:
+               unique indexes on expressions; `index_keys`: the keys of indexes; `foreign_keys`: foreign keys as text
 `stored_query` queries in the catalog; `stored_columns`: their columns after ALTER TABLE; `sequence_names`: sequences in
                texts
 `outline`      the output of EXPLAIN as a tree

@@ -121,7 +121,7 @@ class _MergePlanner(WritePlanner):
         columns = tuple(self.binder.new_column("", e) for e in output)
         others = self._source_columns(sides)
         computed = Project(changed, (*columns, *others), (*output, *map(ColumnRef, others)))
-        row: Relation = self._generated(computed, table, width)
+        row: Relation = self._generated(computed, target, width)
         returning = None
         if statement.returning:
             row, returning = self._returning(row, target, sides)

@@ -28,10 +28,14 @@ from server.sql.scope import Entry, Scope
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CHECK constraint of a table, or of a domain. The rule of a domain that is NOT NULL has the name ""."""
+    """A CHECK constraint of a table, or of a domain. The rule of a domain that is NOT NULL has the name "".
+
+    `of_view`: the rule is the WITH CHECK OPTION of the view with this name.
+    """
 
     name: str
     domain: str = ""
+    of_view: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,11 @@ class RowRules:
     columns: tuple[Column, ...]
     checks: tuple[tuple[Rule, Expression], ...]
     generated: tuple[tuple[int, Expression], ...]
+
+    @property
+    def of_table(self) -> RowRules:
+        """The rules without those of views."""
+        return replace(self, checks=tuple((rule, check) for rule, check in self.checks if not rule.of_view))
 
     def conditions(self) -> tuple[tuple[Rule, Evaluate], ...] | None:
         """The checks as functions of a row of Python scalars; None if they are not cheap or depend on the session."""
@@ -62,7 +71,7 @@ def rules_of(table: Table, context: PlanContext) -> RowRules | None:
     if not table.checks and not any(column.generated or column.domain for column in table.columns):
         return None
     binder = Binder(context)
-    columns = _columns(binder, table.columns)
+    columns = row_columns(binder, table.columns)
     scope = _scope(table.name, columns)
     binder.inside_view += 1  # positions in stored texts are not positions in the client's text
     checks: list[tuple[Rule, Expression]] = []
@@ -88,7 +97,7 @@ def validate(
     Returns the names of the columns that it uses, and its text as the catalog stores it. PgError.
     """
     binder = Binder(context, None, text=expression.text, offset=expression.offset)
-    bound_columns = _columns(binder, columns)
+    bound_columns = row_columns(binder, columns)
     scope = _scope(name, bound_columns)
     if (query := expression.tree.find(exp.Query)) is not None:
         what = "column generation expression" if generated else "check constraint"
@@ -117,7 +126,7 @@ def validate_domain(context: PlanContext, base: PgType, expression: Expr) -> str
     if (query := expression.tree.find(exp.Query)) is not None:
         message = "cannot use subquery in check constraint"
         raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, position=binder.at(query))
-    (value,) = _columns(binder, [CatalogColumn("value", str(base))])
+    (value,) = row_columns(binder, [CatalogColumn("value", str(base))])
     domains.condition(binder, expression, ColumnRef(value))
     return binder.stored_text(expression)
 
@@ -173,7 +182,8 @@ def violated(conditions: Sequence[tuple[Rule, Evaluate]], bindings: Bindings, ro
     return next((rule for rule, evaluate in conditions if evaluate(bindings, row) is False), None)
 
 
-def _columns(binder: Binder, columns: Sequence[CatalogColumn]) -> tuple[Column, ...]:
+def row_columns(binder: Binder, columns: Sequence[CatalogColumn]) -> tuple[Column, ...]:
+    """The columns over which the rules of a table are. `binder`: a new one, so that their ids are always the same."""
     found = []
     for column in columns:
         type = parse_type(column.type)

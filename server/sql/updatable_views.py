@@ -6,8 +6,8 @@ They are applied to the stored text of a view, which is cheaper than planning it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sqlglot import exp
@@ -34,16 +34,43 @@ _NO_SINGLE_RELATION = "Views that do not select from a single table or view are 
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A view over its base relation. `columns`: for each column of the view the number of the base's, or None.
+class ViewQuery:
+    """The query of an updatable view. `read`: the relations that it reads in subqueries.
 
-    `read`: the relations that the view reads in subqueries.
+    `exposed`: the names of the base's columns, with their names in the base, if the base is in a subquery; None for a
+    dropped one. `names`: other names of the first columns. `items`: the select list: the name of a column, `*`, or None
+    for another expression.
     """
+
+    tree: exp.Select = field(compare=False)
+    base: ObjectId
+    alias: str
+    exposed: tuple[tuple[str, str | None], ...] | None
+    names: tuple[str, ...]
+    items: tuple[str | None, ...]
+    read: frozenset[ObjectId]
+
+    def columns(self, base: Sequence[str]) -> tuple[tuple[str, int | None], ...]:
+        """The base's columns, by their names in the query, and their numbers. `base`: their names in the base."""
+        numbers: dict[str | None, int] = {name: number for number, name in enumerate(base)}
+        exposed = self.exposed if self.exposed is not None else tuple(zip(base, base, strict=True))
+        names = [*self.names, *(name for name, _ in exposed[len(self.names) :])]
+        return tuple((name, numbers.get(column)) for name, (_, column) in zip(names, exposed, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A view over its base relation. `columns`: for each column of the view the number of the base's, or None."""
 
     view: View
     base: Relation
     columns: tuple[int | None, ...]
-    read: frozenset[ObjectId]
+    query: ViewQuery
+
+    @property
+    def is_updatable(self) -> bool:
+        """Whether a column is one of the base's. If not, rows can only be deleted."""
+        return any(number is not None for number in self.columns)
 
     def in_base(self, columns: frozenset[int] | None) -> frozenset[int] | None:
         """The numbers of the base's columns for those of the view's. None for None."""
@@ -65,7 +92,7 @@ def level_of(view: View, state: CatalogState) -> Level | str:
     columns = _columns(shape, tuple(column.name for column in base.columns))
     if len(columns) != len(view.columns):  # an item is expanded to the columns of a row
         columns = (None,) * len(view.columns)
-    return Level(view, base, columns, shape.read)
+    return Level(view, base, columns, shape)
 
 
 def base_numbers(levels: tuple[Level, ...], width: int) -> tuple[int | None, ...]:
@@ -100,26 +127,12 @@ def updatable_columns(views: Iterable[View], state: CatalogState) -> dict[Object
     return {id: numbers for id, numbers in known.items() if numbers is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The query of an updatable view. `exposed`: the base's columns as the query names them, if it is in a subquery.
-
-    `items`: the select list: the name of a column, `*`, or None for another expression.
-    """
-
-    base: ObjectId
-    exposed: tuple[tuple[str, str | None], ...] | None
-    aliases: tuple[str, ...]
-    items: tuple[str | None, ...]
-    read: frozenset[ObjectId]
-
-
 _STAR = "\0*"
 """The item `*`. No column has this name."""
 
 
 @lru_cache(1024)
-def _shape(text: str) -> _Shape | str:
+def _shape(text: str) -> ViewQuery | str:
     """The query of a view, or the DETAIL that says why the view is not updatable."""
     tree = stored_query(text)
     is_limited = has_with = False
@@ -153,7 +166,7 @@ def _is_limited(tree: exp.Expr) -> bool:
     return tree.args.get("limit") is not None or tree.args.get("offset") is not None
 
 
-def _over_single(tree: exp.Select, source: exp.Expr) -> _Shape | str:
+def _over_single(tree: exp.Select, source: exp.Expr) -> ViewQuery | str:
     """`source`: the only item of FROM."""
     if source.args.get("joins"):
         return _NO_SINGLE_RELATION
@@ -168,7 +181,8 @@ def _over_single(tree: exp.Select, source: exp.Expr) -> _Shape | str:
     others = [other for other in tree.find_all(exp.Table) if other is not table and other.db == ID_SCHEMA]
     read = frozenset(ObjectId(other.name) for other in others)
     items = tuple(map(_item, tree.expressions))
-    return _Shape(ObjectId(table.name), exposed, tuple(column_aliases(source)), items, read)
+    alias = source.alias or table.name
+    return ViewQuery(tree, ObjectId(table.name), alias, exposed, tuple(column_aliases(source)), items, read)
 
 
 def _is_made(tree: exp.Expr) -> bool:
@@ -191,15 +205,13 @@ def _item(item: exp.Expr) -> str | None:
 
 
 @lru_cache(1024)
-def _columns(shape: _Shape, base: tuple[str, ...]) -> tuple[int | None, ...]:
+def _columns(query: ViewQuery, base: tuple[str, ...]) -> tuple[int | None, ...]:
     """For each column of a view the number of its column of the base relation, whose columns have these names."""
-    numbers: dict[str | None, int] = {name: number for number, name in enumerate(base)}
-    exposed = shape.exposed if shape.exposed is not None else tuple(zip(base, base, strict=True))
-    names = [*shape.aliases, *(name for name, _ in exposed[len(shape.aliases) :])]
-    all_columns = tuple(numbers.get(column) for _, column in exposed)
-    by_name = dict(zip(names, all_columns, strict=True))
+    named = query.columns(base)
+    all_columns = [number for _, number in named]
+    by_name = dict(named)
     found: list[int | None] = []
-    for item in shape.items:
+    for item in query.items:
         found += all_columns if item == _STAR else (by_name.get(item) if item is not None else None,)
     return tuple(found)
 

@@ -20,6 +20,7 @@ from protocol.pgwire.types import INT8, PgType, parse_type
 from server.sql.bind import Binder, Item, PlanContext, assigned, other_tables, relation_of, returning_items, values
 from server.sql.bind.casts import with_second_digits
 from server.sql.bind.common_tables import with_common_tables
+from server.sql.check_options import rules_through
 from server.sql.coerce import ASSIGNMENT
 from server.sql.conflict_plan import (
     CONFLICTS,
@@ -52,7 +53,7 @@ from server.sql.grammar.statements.parts import Expr, Ident, Name
 from server.sql.grammar.statements.writes import Assignment, Delete, Insert, OnConflict, RowAssignment, Update
 from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Join, JoinKind, Project, Relation, Scan, Values, Window
-from server.sql.row_rules import RowRules, Rule, over, rules_of
+from server.sql.row_rules import RowRules, Rule, over
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
 from server.sql.write_target import WriteTarget, filtered_rows, shown, write_target
 
@@ -60,6 +61,8 @@ Assigned = TypeVar("Assigned", Expression, Expression | None)
 
 CONDITION_CHARS_MAX = 200_000
 """The rows of an INSERT are checked on the event loop if their conditions have at most so many characters together."""
+NODE_CHARS = 4
+"""The characters for which a node of an expression counts in CONDITION_CHARS_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +247,7 @@ class WritePlanner:
         if statement.overriding == "user":
             refs = {number: ref for number, ref in refs.items() if not table.columns[number].identity}
         new = [refs.get(i) or self._default(table, i) for i in range(width)]
-        relation = self._generated(self._row(given, new, table), table, 0)
+        relation = self._generated(self._row(given, new, table), target, 0)
         if statement.conflict is not None:
             return self._with_conflict(statement, statement.conflict, target, relation)
         return self._with_returning(statement, target, relation, relation.columns, slice(0, 0), slice(0, width))
@@ -325,7 +328,7 @@ class WritePlanner:
         matched = self._filtered(rows, conflict.where, scope)
         old: list[Expression] = list(map(ColumnRef, scan.columns[:width]))
         number = scan.columns[2 * width]
-        return self._generated(self._row(matched, old + new, table, (number,)), table, width)
+        return self._generated(self._row(matched, old + new, table, (number,)), target, width)
 
     def _assigned_row(
         self,
@@ -368,7 +371,7 @@ class WritePlanner:
         width = len(table.columns)
         old: list[Expression] = [ColumnRef(column) for column in scan.columns]
         row = self._generated(
-            self._row(relation, old + new, table, others if statement.returning else ()), table, width
+            self._row(relation, old + new, table, others if statement.returning else ()), target, width
         )
         plan = self._with_returning(
             statement, target, row, row.columns[width : 2 * width], slice(0, width), slice(width, 2 * width),
@@ -524,9 +527,10 @@ class WritePlanner:
         columns = tuple(self.binder.new_column(n, e) for n, e in zip(names, expressions, strict=False))
         return Project(relation, (*columns, *others), (*expressions, *map(ColumnRef, others)))
 
-    def _generated(self, row: Project, table: Table, first: int) -> Project:
+    def _generated(self, row: Project, target: WriteTarget, first: int) -> Project:
         """The row with the generated columns, computed from the others. `first`: the place of the new row's columns."""
-        self.rules = rules = rules_of(table, self.context)
+        table = target.table
+        self.rules = rules = rules_through(target, self.context)
         if rules is None or not rules.generated:
             return row
         given = row.columns[first : first + len(table.columns)]
@@ -677,18 +681,20 @@ def _why_not_given(column: CatalogColumn) -> str | None:
     return None
 
 
-def _condition_chars(table: Table) -> int:
-    """The length of the conditions that each row of a table is checked with."""
+def _condition_chars(table: Table, rules: RowRules | None) -> int:
+    """The length of the conditions that each row of a table is checked with. Those of views count by their nodes."""
+    of_views = rules.checks[len(rules.of_table.checks) :] if rules is not None else ()
+    nodes = sum(1 for _, check in of_views for _ in walk(check))
     domains = (column.domain for column in table.columns)
     checks = (*table.checks, *(check for domain in domains if domain is not None for check in domain.checks))
-    return sum(len(check.expression) for check in checks)
+    return sum(len(check.expression) for check in checks) + NODE_CHARS * nodes
 
 
 def _added_rows(table: Table, query: QueryPlan, rules: RowRules | None) -> AddedRows | None:
     constant, types = query.constant, [parse_type(column.type).arrow for column in table.columns]
     if constant is None or not constant.is_cheap or not types or [type.arrow for type in constant.types] != types:
         return None
-    if _condition_chars(table) * len(constant.rows) > CONDITION_CHARS_MAX:
+    if _condition_chars(table, rules) * len(constant.rows) > CONDITION_CHARS_MAX:
         return None
     required = tuple(number for number, column in enumerate(table.columns) if not column.nullable)
     conditions = rules.conditions() if rules is not None else ()

@@ -29,6 +29,10 @@ _HINTS = {
 }
 
 
+class NotUpdatable(PgError):
+    """The error of a write to a view that is not automatically updatable."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
     """`table`: the table whose rows change. `levels`: the views, from the named one to the one over the table.
@@ -83,20 +87,16 @@ class WriteTarget:
 
 
 def write_target(binder: Binder, item: CatalogRelation, verb: str, position: int | None) -> WriteTarget:
-    """The target of a statement that names the item. PgError 42809; 55000 for a view that is not updatable."""
+    """The target of a statement that names the item. PgError 42809; NotUpdatable."""
     levels: list[Level] = []
     while isinstance(item, View):
         binder.new_relation()
         level = level_of(item, binder.context.state)
-        if not isinstance(level, str) and verb != "delete from" and not any(n is not None for n in level.columns):
+        if not isinstance(level, str) and verb != "delete from" and not level.is_updatable:
             level = NO_COLUMNS
         if isinstance(level, str):
-            raise PgError(
-                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
-                f'cannot {verb} view "{item.name}"',
-                detail=level,
-                hint=_HINTS[verb],
-            )
+            message = f'cannot {verb} view "{item.name}"'
+            raise NotUpdatable(SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE, message, detail=level, hint=_HINTS[verb])
         levels.append(level)
         item = level.base
     if not isinstance(item, Table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from catalog.drops import InUse, without_item
@@ -24,17 +25,22 @@ from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import system_table_in
 from server.session_state.context import Context
+from server.sql.bind import Binder
+from server.sql.check_options import rules_through
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Ident, Query
 from server.sql.grammar.statements.views import CreateMaterializedView, CreateView
-from server.sql.plan import QueryPlan, plan_query
+from server.sql.plan import QueryPlan, plan_query, reject_deep_nesting
 from server.sql.stored_query import definition, plan_stored
+from server.sql.updatable_views import NO_COLUMNS, level_of
+from server.sql.write_target import NotUpdatable, write_target
 
 
 def create(context: Context, statement: CreateView | CreateMaterializedView) -> CatalogState:
     """Executes CREATE [OR REPLACE] [MATERIALIZED] VIEW."""
     materialized = isinstance(statement, CreateMaterializedView)
+    check_option = (statement.check_option or "") if isinstance(statement, CreateView) else ""
     columns, text, uses, types = plan_view(context, statement.query, statement.columns, maintained=materialized)
     if _is_temporary(context, statement, uses):
         state, schema, name = temporary_schema_of(context, statement.name)
@@ -51,6 +57,8 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
         if isinstance(replaced, View):
             count = replaced.replacements + 1
             view = replace(replaced, columns=columns, query=text, uses=uses, types=types, replacements=count)
+            view = replace(view, check_option=check_option)
+            _validate_check_option(context, view)
             return _replaced_view(context, state, replaced, view)
         try:
             state = without_item(state, replaced.id)
@@ -64,13 +72,28 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
         retain_ms = retained_ms(context, statement.retain)
         created = MaterializedView(id, schema.id, name, columns, text, uses, types=types, retain_ms=retain_ms)
     else:
-        created = View(id, schema.id, name, columns, text, uses, types=types)
+        created = View(id, schema.id, name, columns, text, uses, types=types, check_option=check_option)
+        _validate_check_option(context, created)
     privileges.require_types(state, context.role, created)
     try:
         state = state.with_item(created)
     except NameTaken as error:
         return unless_exists(context, error, statement.if_not_exists)
     return _with_rights_of(replaced, context.state, state, id) if replaced is not None else state
+
+
+def _validate_check_option(context: Context, view: View) -> None:
+    """PgError 0A000 if a view has a WITH CHECK OPTION that cannot be enforced."""
+    if not view.check_option:
+        return
+    planning = context.plan_context()
+    level = level_of(view, planning.state)
+    reason = level if isinstance(level, str) else None if level.is_updatable else NO_COLUMNS
+    if reason is not None:
+        message = "WITH CHECK OPTION is supported only on automatically updatable views"
+        raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, hint=reason)
+    with suppress(NotUpdatable):  # writes to the view are refused, because one below is not updatable
+        reject_deep_nesting(lambda: rules_through(write_target(Binder(planning), view, "insert into", None), planning))
 
 
 def _replaced_view(context: Context, state: CatalogState, old: View, new: View) -> CatalogState:
@@ -173,4 +196,6 @@ def show_create(context: Context, view: DerivedRelation) -> str:
     columns = ", ".join(quote_identifier(column.name) for column in view.columns)
     query = definition(view, context.state)
     name = qualified_name(context, view)
-    return f"CREATE {view.kind.upper()} {name} ({columns}){retain_clause(view)} AS {query}"
+    check_option = view.check_option.upper() if isinstance(view, View) else ""
+    ending = f" WITH {check_option} CHECK OPTION" if check_option else ""
+    return f"CREATE {view.kind.upper()} {name} ({columns}){retain_clause(view)} AS {query}{ending}"

@@ -107,6 +107,16 @@ boss: GRANT SELECT (c) ON t TO ann
 ann: INSERT INTO v (k, b) VALUES (2, 200)
 own: INSERT INTO v (k, b) VALUES (2, 200)
 ann: INSERT INTO v (k, s) VALUES (2, 200)
+boss: CREATE VIEW o AS SELECT a, b FROM t WHERE b > 1 AND c = 7 WITH CHECK OPTION
+boss: ALTER VIEW o OWNER TO own
+boss: GRANT INSERT ON o TO top
+top: INSERT INTO o VALUES (5, 1)
+top: INSERT INTO o (b) VALUES (1)
+boss: GRANT SELECT (a) ON t TO top
+top: INSERT INTO o (b, a) VALUES (1, 6)
+boss: GRANT SELECT ON t TO top
+top: INSERT INTO o VALUES (5, 1)
+top: INSERT INTO o VALUES (5, 2)
 """,
 }
 

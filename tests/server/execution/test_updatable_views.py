@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
 from tests.server.execution.test_subscribe import Follower, now
 from tests.server.execution.test_write import done
+from tests.server.slow_engine import PassingEngine
 
 VIEWS = (
     "CREATE TABLE t (id int PRIMARY KEY, a int, b text DEFAULT 'none', CHECK (a < 1000))",
@@ -108,6 +110,24 @@ def test_merge_into_a_view(ours: psycopg.Connection[Any]) -> None:
     assert ours.execute("SELECT id, a FROM t ORDER BY id").fetchall() == [(1, 14), (2, 3), (4, 30)]
 
 
+def test_many_rows_are_checked(ours: psycopg.Connection[Any]) -> None:
+    ours.execute("CREATE VIEW even AS SELECT k, a FROM v WITH CASCADED CHECK OPTION")
+    ours.execute("CREATE VIEW named AS SELECT k, b FROM v WHERE b = current_user WITH LOCAL CHECK OPTION")
+    many = ", ".join(f"({key}, {key % 300 * 2})" for key in range(2_000))
+    assert ours.execute(f"INSERT INTO even VALUES {many}".encode()).rowcount == 2_000
+    for statement, name in (
+        (f"INSERT INTO even VALUES {many.replace('(1999, 398)', '(1999, 399)')}", "v"),
+        ("UPDATE even SET a = k + 1 WHERE k < 10", "v"),
+        ("INSERT INTO even SELECT k + 5000, twice / 4 FROM v", "v"),
+        ("INSERT INTO named VALUES (-1, 'nobody')", "named"),
+        ("MERGE INTO even USING t ON t.id = even.k WHEN MATCHED THEN UPDATE SET a = 5", "v"),
+    ):
+        with pytest.raises(psycopg.Error, match=f'new row violates check option for view "{name}"'):
+            ours.execute(statement.encode())
+    ours.execute("INSERT INTO named VALUES (-1, current_user)")
+    assert ours.execute("SELECT count(*) FROM t WHERE a % 2 = 1 OR id > 2000").fetchall() == [(0,)]
+
+
 def test_a_statement_that_waited_uses_the_view_that_replaced_its_own(ours: psycopg.Connection[Any], dsn: str) -> None:
     ours.execute("INSERT INTO t VALUES (1, 2), (2, 4)")
     found: list[int] = []
@@ -182,3 +202,34 @@ def test_constants_are_inserted_without_spark(passing_server: ServerThread) -> N
         with pytest.raises(psycopg.Error, match='violates check constraint "t_a_check"'):
             connection.execute("INSERT INTO w (k, x) VALUES (1, 2000)")
         assert connection.execute("TABLE t").fetchall() == [(1, 2, "none"), (2, None, "x"), (3, None, "x")]
+
+
+def test_check_options_survive_a_restart_and_are_shown(tmp_path: Path) -> None:
+    server = ServerThread(tmp_path, PassingEngine())
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (a int, b text)")
+        connection.execute("CREATE VIEW v AS SELECT a FROM t WHERE a > 0 WITH LOCAL CHECK OPTION")
+        connection.execute("CREATE VIEW w WITH (check_option = cascaded) AS SELECT a FROM v")
+        with pytest.raises(psycopg.Error, match="a subquery in the condition"):
+            connection.execute("CREATE VIEW x AS SELECT a FROM t WHERE a IN (SELECT a FROM t) WITH CHECK OPTION")
+        with pytest.raises(psycopg.Error, match="only on automatically updatable views") as caught:
+            connection.execute("CREATE VIEW x AS SELECT a FROM t LIMIT 1 WITH CHECK OPTION")
+        assert caught.value.diag.message_hint == "Views containing LIMIT or OFFSET are not automatically updatable."
+    server.stop()
+    server = ServerThread(tmp_path, PassingEngine())
+    try:
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            for name, ending in (("v", "WITH LOCAL CHECK OPTION"), ("w", "WITH CASCADED CHECK OPTION")):
+                ((_, text),) = connection.execute(f"SHOW CREATE VIEW {name}".encode()).fetchall()
+                assert text.endswith(ending)
+                with pytest.raises(psycopg.Error, match='violates check option for view "v"') as refused:
+                    connection.execute(f"INSERT INTO {name} VALUES (0)".encode())
+                assert refused.value.sqlstate == "44000"
+                assert refused.value.diag.message_detail == "Failing row contains (0, null)."
+            connection.execute("ALTER TABLE t RENAME a TO z")
+            with pytest.raises(psycopg.Error, match='violates check option for view "v"'):
+                connection.execute("INSERT INTO w VALUES (0)")
+            connection.execute("CREATE OR REPLACE VIEW v AS SELECT z AS a FROM t WHERE z > 0")
+            connection.execute("INSERT INTO v VALUES (0)")
+    finally:
+        server.stop()

@@ -69,7 +69,7 @@ create table t (a bit varying)
 create unlogged table t (a int)
 create index on t (a) tablespace x
 create view v with (security_barrier) as select 1
-create view v as select 1 with check option
+create view v with (check_option = local, security_invoker) as select 1
 create recursive view v (n) as values (1) union all select n + 1 from v where n < 3
 create or replace temp recursive view v (n) as select 1
 refresh materialized view v with no data

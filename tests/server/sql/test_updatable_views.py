@@ -283,3 +283,67 @@ def test_wide_views_share_the_limit_of_columns() -> None:
     with pytest.raises(PgError) as caught:
         write("DELETE FROM v299", context)
     assert caught.value.sqlstate == "54001"
+
+
+def checked(context: PlanContext, name: str, option: str) -> PlanContext:
+    """The context in which a view has WITH CHECK OPTION."""
+    view = context.state.relation(view_id(context, name))
+    assert isinstance(view, View)
+    return replace(context, state=context.state.with_item(replace(view, check_option=option)))
+
+
+def rules(sql: str, context: PlanContext) -> list[str]:
+    plan = write(sql, context)
+    return [] if plan.rules is None else [rule.name for rule, _ in plan.rules.checks]
+
+
+def test_views_that_are_checked() -> None:
+    context = views(
+        a="SELECT id, a FROM t WHERE id > 0",
+        b="SELECT id, a + 1 AS s FROM a",
+        c="SELECT s, id FROM b WHERE s > 0",
+        d="SELECT id FROM c WHERE id < 9",
+    )
+    insert = "INSERT INTO d VALUES (1)"
+    assert rules(insert, context) == []
+    assert rules(insert, checked(context, "c", "local")) == ["c"]
+    assert rules(insert, checked(context, "b", "local")) == []
+    assert rules(insert, checked(context, "c", "cascaded")) == ["a", "c"]
+    assert rules("UPDATE d SET id = 1", checked(context, "d", "cascaded")) == ["a", "c", "d"]
+    assert rules("UPDATE b SET id = 1", checked(context, "d", "cascaded")) == []
+    assert rules("DELETE FROM d", checked(context, "d", "cascaded")) == []
+
+
+def test_constants_are_checked_without_spark() -> None:
+    context = checked(
+        views(v="SELECT id, a + 1 AS s FROM t WHERE a > 0", w="SELECT * FROM v WHERE s < 9"), "w", "cascaded"
+    )
+    plan = write("INSERT INTO w (id) VALUES (1)", context)
+    assert plan.added is not None
+    assert [rule.name for rule, _ in plan.added.conditions] == ["v", "w"]
+
+
+@pytest.mark.parametrize("condition", ["id IN (SELECT a FROM t)", "random() > 0.5"])
+def test_conditions_that_cannot_be_checked(condition: str) -> None:
+    context = checked(views(v=f"SELECT id FROM t WHERE {condition}"), "v", "local")
+    with pytest.raises(PgError, match="WITH CHECK OPTION is not supported for") as caught:
+        write("INSERT INTO v VALUES (1)", context)
+    assert caught.value.hint
+    assert write("DELETE FROM v", context).table == TABLE
+
+
+def test_large_conditions_are_not_checked_on_the_event_loop() -> None:
+    parts = " OR ".join(f"a = {number}" for number in range(200))
+    context = checked(views(v=f"SELECT id FROM t WHERE {parts}"), "v", "local")
+    assert write("INSERT INTO v VALUES (1)", context).added is not None
+    many = ", ".join(f"({number})" for number in range(100))
+    assert write(f"INSERT INTO v VALUES {many}", context).added is None
+
+
+@pytest.mark.parametrize(("depth", "sqlstate"), [(16, "54000"), (40, "54001")])
+def test_conditions_that_are_larger_than_their_texts_are_refused(depth: int, sqlstate: str) -> None:
+    queries = {f"v{n}": f"SELECT id, a + a AS a FROM {'t' if n == 0 else f'v{n - 1}'}" for n in range(depth)}
+    context = checked(views(**queries, w=f"SELECT id FROM v{depth - 1} WHERE a > 0"), "w", "local")
+    with pytest.raises(PgError) as caught:
+        write("INSERT INTO w VALUES (1)", context)
+    assert caught.value.sqlstate == sqlstate

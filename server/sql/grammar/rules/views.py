@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind, words
 from server.sql.grammar.rules.collations import parse_collation
 from server.sql.grammar.rules.keys import parse_nulls_not_distinct
@@ -16,11 +17,34 @@ def parse_create_view(tokens: TokenReader, start: int, or_replace: bool, tempora
     exists = tokens.if_not_exists()
     name = tokens.name()
     columns = tokens.column_list()
-    tokens.reject("CREATE VIEW with options", "with", hint="Omit them: a view reads with the privileges of its owner.")
+    options = tokens.in_parentheses(lambda: _parse_check_option(tokens)) if tokens.take("with") else ()
     tokens.expect("as")
     query = tokens.query("with")
-    tokens.reject("WITH CHECK OPTION", "with", hint="Omit it: views cannot be written to.")
-    return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists, temporary)
+    if tokens.take("with"):
+        kind = tokens.choose("cascaded", "local") if tokens.at("cascaded", "local") else "cascaded"
+        tokens.expect("check", "option")
+        options = (*options, kind)
+    if len(options) > 1:
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, 'parameter "check_option" specified more than once')
+    check_option = options[0] if options else None
+    return CreateView(*tokens.text_from(start), name, columns, query, or_replace, exists, temporary, check_option)
+
+
+def _parse_check_option(tokens: TokenReader) -> str:
+    """check_option = {local | cascaded}, the only supported option of views."""
+    if not tokens.at("check_option"):
+        hint = "The only option is check_option. A view reads with the privileges of its owner."
+        raise tokens.not_supported("CREATE VIEW with options", hint)
+    tokens.expect("check_option", "=")
+    if tokens.token.kind not in (Kind.WORD, Kind.IDENT, Kind.STRING):
+        raise tokens.syntax_error()
+    value = tokens.token.value
+    tokens.advance()
+    if value.lower() not in ("local", "cascaded"):
+        message = f'invalid value for enum option "check_option": {value}'
+        detail = 'Valid values are "local" and "cascaded".'
+        raise PgError(SqlState.INVALID_PARAMETER_VALUE, message, detail=detail)
+    return value.lower()
 
 
 def parse_create_materialized_view(tokens: TokenReader, start: int, or_replace: bool) -> CreateMaterializedView:

@@ -9,6 +9,8 @@ from server.sql.grammar.statements.parts import Definition, Expr, Ident, Name, Q
 
 @dataclass(frozen=True, slots=True)
 class CreateView(Definition):
+    """`check_option`: `local` or `cascaded`; None without one."""
+
     tag = "CREATE VIEW"
 
     name: Name
@@ -17,6 +19,7 @@ class CreateView(Definition):
     or_replace: bool
     if_not_exists: bool
     temporary: bool = False
+    check_option: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
