@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from catalog.objects.catalog_object import StoredItem
 from catalog.objects.relations import Collection, DerivedRelation
@@ -14,11 +14,13 @@ class View(DerivedRelation):
     """A view is expanded to its query where it is read.
 
     `replacements`: how often CREATE OR REPLACE VIEW has given it another query. `check_option`: the kind of its WITH
-    CHECK OPTION, `local` or `cascaded`; empty without one.
+    CHECK OPTION, `local` or `cascaded`; empty without one. `derived`: what was computed from the query, by a name. It
+    is kept as long as the view.
     """
 
     replacements: int = field(default=0, kw_only=True)
     check_option: str = field(default="", kw_only=True)
+    derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     kind = "view"
     plural = "views"

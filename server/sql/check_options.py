@@ -17,7 +17,7 @@ from server.sql.expressions import Call, Column, ColumnRef, Expression, Literal,
 from server.sql.functions import syntax
 from server.sql.row_rules import RowRules, Rule, row_columns, rules_of
 from server.sql.scope import Entry, Scope, in_clause
-from server.sql.updatable_views import Level
+from server.sql.updatable_views import Level, select_of
 from server.sql.write_target import WriteTarget
 
 CONDITION_NODES_MAX = 20_000
@@ -58,7 +58,7 @@ def _conditions(
     values: list[Expression] = list(map(ColumnRef, columns))
     binder.inside_view += 1  # positions in stored texts are not positions in the client's text
     for level, is_checked in reversed(list(zip(levels, checked, strict=True))):
-        alias, tree = level.query.alias, level.query.tree
+        alias, tree = level.query.alias, select_of(level.view)
         named = level.query.columns([column.name for column in level.base.columns])
         entries = [Entry(name, values[number], alias) for name, number in named if number is not None]
         scope = Scope(entries, real_names={alias: alias})

@@ -7,8 +7,7 @@ They are applied to the stored text of a view, which is cheaper than planning it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -42,7 +41,6 @@ class ViewQuery:
     for another expression.
     """
 
-    tree: exp.Select = field(compare=False)
     base: ObjectId
     alias: str
     exposed: tuple[tuple[str, str | None], ...] | None
@@ -83,16 +81,18 @@ class Level:
 def level_of(view: View, state: CatalogState) -> Level | str:
     """The view, or the DETAIL that says why it is not automatically updatable."""
     checkpoint()
-    shape = _shape(view.query)
-    if isinstance(shape, str):
-        return shape
-    base = state.items.get(shape.base)
+    query: ViewQuery | str | None = view.derived.get("updatable")
+    if query is None:
+        query = view.derived["updatable"] = _analyzed(view)
+    if isinstance(query, str):
+        return query
+    base = state.items.get(query.base)
     if not isinstance(base, Table | View):
         return _NO_SINGLE_RELATION
-    columns = _columns(shape, tuple(column.name for column in base.columns))
+    columns = _columns(query, tuple(column.name for column in base.columns))
     if len(columns) != len(view.columns):  # an item is expanded to the columns of a row
         columns = (None,) * len(view.columns)
-    return Level(view, base, columns, shape)
+    return Level(view, base, columns, query)
 
 
 def base_numbers(levels: tuple[Level, ...], width: int) -> tuple[int | None, ...]:
@@ -131,10 +131,18 @@ _STAR = "\0*"
 """The item `*`. No column has this name."""
 
 
-@lru_cache(1024)
-def _shape(text: str) -> ViewQuery | str:
+def select_of(view: View) -> exp.Select:
+    """The SELECT of an updatable view. It is cached and must not be modified."""
+    tree = stored_query(view.query)
+    while isinstance(tree, exp.Subquery):
+        tree = tree.this
+    assert isinstance(tree, exp.Select)
+    return tree
+
+
+def _analyzed(view: View) -> ViewQuery | str:
     """The query of a view, or the DETAIL that says why the view is not updatable."""
-    tree = stored_query(text)
+    tree = stored_query(view.query)
     is_limited = has_with = False
     while isinstance(tree, exp.Subquery):
         is_limited |= _is_limited(tree)
@@ -182,7 +190,7 @@ def _over_single(tree: exp.Select, source: exp.Expr) -> ViewQuery | str:
     read = frozenset(ObjectId(other.name) for other in others)
     items = tuple(map(_item, tree.expressions))
     alias = source.alias or table.name
-    return ViewQuery(tree, ObjectId(table.name), alias, exposed, tuple(column_aliases(source)), items, read)
+    return ViewQuery(ObjectId(table.name), alias, exposed, tuple(column_aliases(source)), items, read)
 
 
 def _is_made(tree: exp.Expr) -> bool:
@@ -204,7 +212,6 @@ def _item(item: exp.Expr) -> str | None:
     return value.name if isinstance(value, exp.Column) else None
 
 
-@lru_cache(1024)
 def _columns(query: ViewQuery, base: tuple[str, ...]) -> tuple[int | None, ...]:
     """For each column of a view the number of its column of the base relation, whose columns have these names."""
     named = query.columns(base)

@@ -44,10 +44,6 @@ class WriteTarget:
     levels: tuple[Level, ...] = ()
     numbers: tuple[int | None, ...] = ()
 
-    @classmethod
-    def of_table(cls, table: Table) -> WriteTarget:
-        return cls(table, (), tuple(range(len(table.columns))))
-
     @property
     def relation(self) -> Table | View:
         """The relation that the statement names."""

@@ -70,3 +70,8 @@ ALTER VIEW cheap RENAME TO cheaper;
 UPDATE cheaper SET price = 10 WHERE id = 40;
 SELECT table_name, check_option, is_updatable FROM information_schema.views WHERE table_schema = 'public' ORDER BY table_name;
 SELECT relname, array_to_string(reloptions, ',') FROM pg_class WHERE relname IN ('cheaper', 'local_over', 'o2', 'plain') ORDER BY relname;
+SELECT relname, CASE WHEN 'check_option=local' = ANY (c.reloptions) THEN 'LOCAL'::text WHEN 'check_option=cascaded' = ANY (c.reloptions) THEN 'CASCADED'::text ELSE NULL END AS checkoption, array_to_string(array_remove(array_remove(c.reloptions, 'check_option=local'), 'check_option=cascaded'), ', ') AS others FROM pg_class c WHERE relname IN ('cheaper', 'local_over', 'plain') ORDER BY relname;
+ALTER TABLE part DROP COLUMN name;
+ALTER TABLE part DROP COLUMN name CASCADE;
+INSERT INTO local_over (id, price, kind) VALUES (90, 2, 'large');
+INSERT INTO local_over (id, price, kind) VALUES (91, 20, 'large') RETURNING *;
