@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.objects.views import View
 from protocol.pgwire.errors import PgError
+from server.sql.expressions import ColumnRef
 from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.statements.merges import Merge
 from server.sql.grammar.statements.writes import Delete, Insert, Update
 from server.sql.merge_plan import plan_merge
 from server.sql.plan import PlanContext, plan_query
+from server.sql.relations import Filter, Project, Relation, Scan, Sort
 from server.sql.updatable_views import level_of, updatable_columns
 from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
 from tests.server.states import state_with_table
@@ -37,10 +41,11 @@ def _deep_recursion() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
-def with_view(context: PlanContext, name: str, sql: str) -> PlanContext:
+def with_view(context: PlanContext, name: str, sql: str, names: Sequence[str] = ()) -> PlanContext:
     planned = plan_query(parse_query(sql), context, None)
     id, state = context.state.new_id()
-    columns = tuple(Column(field.name, str(field.type)) for field in planned.columns)
+    shown = names or [field.name for field in planned.columns]
+    columns = tuple(Column(n, str(field.type)) for n, field in zip(shown, planned.columns, strict=True))
     view = View(id, ObjectId("u2"), name, columns, planned.stored_text, planned.uses)
     return replace(context, state=state.with_item(view))
 
@@ -164,6 +169,47 @@ def test_updatable_columns(query: str, columns: tuple[int | None, ...]) -> None:
     context = views(v=query)
     (view,) = context.state.items_of(View)
     assert updatable_columns([view], context.state) == {view.id: columns}
+
+
+ITEMS = st.sampled_from(
+    ("id", "t.a", "b", "(id)", "*", "t.*", "1", "a + 1", "lower(b)", "current_user", "(SELECT max(x.a) FROM t x)")
+)
+SOURCES = st.sampled_from(("t", "ONLY t", "t AS t", "t AS t (id, a)"))
+
+
+def column_of_scan(relation: Relation, number: int) -> int | None:
+    """The number of the scan's column that a column of a chain of nodes is; None for another expression."""
+    while not isinstance(relation, Scan):
+        assert isinstance(relation, Project | Filter | Sort)
+        if isinstance(relation, Project):
+            expression = relation.expressions[number]
+            if not isinstance(expression, ColumnRef):
+                return None
+            number = [column.id for column in relation.input.columns].index(expression.column.id)
+        relation = relation.input
+    return number
+
+
+@given(st.lists(st.tuples(st.lists(ITEMS, min_size=1, max_size=4), SOURCES), min_size=1, max_size=3))
+def test_updatable_columns_are_those_of_the_plan(levels: list[tuple[list[str], str]]) -> None:
+    """For random views over views, whose columns have the names of the table's columns as far as there are so many."""
+    context, below = BASE, "t"
+    for number, (items, source) in enumerate(levels):
+        query = f"SELECT {', '.join(items)} FROM {source.replace('t', below, 1) if 'AS' in source else below + ' AS t'}"
+        try:
+            width = len(plan_query(parse_query(query), context, None).columns)
+        except PgError:
+            return  # a column has another type
+        names = [*("id", "a", "b")[:width], *(f"c{n}" for n in range(3, width))]
+        if width < 3:
+            return
+        context = with_view(context, f"v{number}", query, names)
+        below = f"v{number}"
+    view = context.state.relation(view_id(context, below))
+    assert isinstance(view, View)
+    planned = plan_query(parse_query(f"SELECT * FROM {below}"), context, None)
+    expected = tuple(column_of_scan(planned.relation, number) for number in range(len(planned.columns)))
+    assert updatable_columns([view], context.state)[view.id] == expected
 
 
 @pytest.mark.parametrize(
