@@ -10,6 +10,7 @@ from sqlglot import exp
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
 from catalog.objects.tables import Table
+from catalog.objects.views import View
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.conditions import parts
@@ -88,14 +89,15 @@ def _no_arbiter() -> PgError:
     return PgError(SqlState.INVALID_COLUMN_REFERENCE, message)
 
 
-def arbiter_columns(table: Table, conflict: OnConflict) -> frozenset[int]:
+def arbiter_columns(relation: Table | View, conflict: OnConflict) -> frozenset[int]:
     """The numbers of the columns that ON CONFLICT names, also by a constraint; none if it names no key."""
     constraint = conflict.constraint.name if conflict.constraint is not None else None
-    names = {name for key in table.keys if key.name == constraint for name in key.columns}
-    found = {number for number, column in enumerate(table.columns) if column.name in names}
-    bound: list[int | Expression] = [bound_key(table.columns, key) for key in conflict.keys]
+    keys = relation.keys if isinstance(relation, Table) else ()
+    names = {name for key in keys if key.name == constraint for name in key.columns}
+    found = {number for number, column in enumerate(relation.columns) if column.name in names}
+    bound: list[int | Expression] = [bound_key(relation.columns, key) for key in conflict.keys]
     if conflict.condition is not None:
-        bound.append(bound_condition(table.columns, conflict.condition))
+        bound.append(bound_condition(relation.columns, conflict.condition))
     for key in bound:
         found |= {key} if isinstance(key, int) else {n.column.id - 1 for n in walk(key) if isinstance(n, ColumnRef)}
     return frozenset(found)

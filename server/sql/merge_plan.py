@@ -274,13 +274,12 @@ class _MergePlanner(WritePlanner):
         given = dict(zip(targets, clause.values or (), strict=False))
         self.inserts = frozenset(given) | (self.inserts or frozenset())
         values: dict[int, Expression] = {}
+        shown = target.columns
         for number, value in given.items():
-            base = target.numbers[number]
-            column = target.columns[number]
             if value is not None:
-                if base is not None:
+                if (base := target.numbers[number]) is not None:
                     refuse_given(target.table.columns[base], clause.overriding)
-                values[number] = self._assign(self.binder.expression(value.tree, scope), column, value.tree)
+                values[number] = self._assign(self.binder.expression(value.tree, scope), shown[number], value.tree)
         target.require_updatable(given, "merge into")
         row = self._assigned_once(target, values)
         return [

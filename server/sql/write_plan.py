@@ -263,11 +263,9 @@ class WritePlanner:
     def _with_conflict(self, statement: Insert, conflict: OnConflict, target: WriteTarget, row: Relation) -> WritePlan:
         """The plan of an INSERT of the rows of `row` with ON CONFLICT."""
         table = target.table
-        named = in_columns_of_table(conflict, target)
-        keys = arbiters(self.context.state, table, named)
-        arbiter = arbiter_columns(table, named)
-        shown_as = enumerate(target.numbers)
-        self.binder.reads.update((target.relation.id, number) for number, base in shown_as if base in arbiter)
+        keys = arbiters(self.context.state, table, in_columns_of_table(conflict, target))
+        read_columns = arbiter_columns(target.relation, conflict)
+        self.binder.reads.update((target.relation.id, number) for number in read_columns)
         update = self._conflict_update(statement, conflict, target) if conflict.assignments is not None else None
         returning: Relation | None = None
         if statement.returning:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.ids import ObjectId
+from catalog.keys import Key
 from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.objects.views import View
@@ -127,6 +128,21 @@ def test_columns_of_the_same_column_are_read_separately() -> None:
     v = view_id(context, "v")
     assert write("DELETE FROM v WHERE same = 1", context).query.reads == {(v, 1)}
     assert write("DELETE FROM v WHERE id = 1", context).query.reads == {(v, 0)}
+
+
+def test_on_conflict_reads_the_columns_that_it_names() -> None:
+    key = Key(1, "t_pkey", ("id",), is_primary=True)
+    context = views(v="SELECT a, id, id AS same, a + 1 AS s FROM t")
+    table = context.state.relation(TABLE)
+    assert isinstance(table, Table)
+    context = replace(context, state=context.state.with_item(replace(table, keys=(key,))))
+    v = view_id(context, "v")
+    plan = write("INSERT INTO v (id) VALUES (1) ON CONFLICT (same) DO NOTHING", context)
+    assert (plan.query.reads, plan.conflict and plan.conflict.keys) == ({(v, 2)}, {"t_pkey"})
+    update = (
+        "INSERT INTO v (id, a) VALUES (1, 2) ON CONFLICT (id) DO UPDATE SET a = excluded.s WHERE v.a > 0 RETURNING same"
+    )
+    assert write(update, context).query.reads == {(v, 0), (v, 1), (v, 2), (v, 3)}
 
 
 def test_insert_does_not_read_the_table() -> None:
