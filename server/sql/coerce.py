@@ -67,6 +67,8 @@ class Coercer:
         self.parameters = list(parameters or ())
         self.timezone = timezone
         self.input_style = style
+        self.inside_view = 0
+        """The nesting depth in texts of the catalog: those of views, defaults and rules."""
 
     @property
     def is_utc(self) -> bool:
@@ -189,8 +191,8 @@ class Coercer:
         if pads_far(target):
             unpadded = self._literal(literal, target.without_modifiers, context, position)
             return Cast(unpadded, target, context is not EXPLICIT)
-        may_change = self.takes_parameters and not self.maintained
-        if may_change and target.name in _CLOCK_TYPES and (word := _word(literal)) in _CLOCK_TYPES[target.name]:
+        is_stored = self.maintained or self.inside_view or not self.takes_parameters
+        if not is_stored and target.name in _CLOCK_TYPES and (word := _word(literal)) in _CLOCK_TYPES[target.name]:
             return self._clock_word(word, target)
         try:
             value = parse_text(target.without_modifiers, literal.value, timezone=self.timezone, style=self.input_style)

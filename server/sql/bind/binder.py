@@ -106,7 +106,6 @@ class Binder(Coercer):
         self.implied_calls = False
         """Whether the expression is the default of an identity column."""
         self.replacements: list[Replacement] = []
-        self.inside_view = 0
         self.root: exp.Expr | None = None
         """The query whose rows are returned. Only it may lock rows."""
         self.row_locks: RowLocks | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
+from server.execution.planning import plan_default
 from server.sql.constant import Bindings
-from server.sql.grammar.parse import parse_query
+from server.sql.grammar.parse import parse_each, parse_query
+from server.sql.grammar.statements.tables import CreateTable
 from server.sql.plan import PlanContext, QueryPlan, plan_query
 from tests.sql import ours
 
@@ -83,3 +85,12 @@ def test_stored_queries_cannot_contain_words_for_the_time(sql: str) -> None:
         with pytest.raises(PgError, match="is not supported here: it would depend on the time of reading") as raised:
             plan_query(parse_query(sql), context, None, maintained=maintained)
         assert raised.value.hint == "Use now() or current_date."
+
+
+@pytest.mark.parametrize("definition", ["a date default 'today'", "a date default date 'today'"])
+def test_defaults_cannot_contain_words_for_the_time(definition: str) -> None:
+    (statement,) = parse_each(f"create table new ({definition})")
+    assert isinstance(statement, CreateTable)
+    (column,) = statement.columns
+    with pytest.raises(PgError, match="is not supported here: it would depend on the time of reading"):
+        plan_default(column, PlanContext(ours.state(), "materialize", ("public",), "tide"))
