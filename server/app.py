@@ -14,6 +14,7 @@ from server.authentication.access import Access, check_config
 from server.authentication.first_password import set_first_password
 from server.config import Config
 from server.coordinator.coordinator import Coordinator
+from server.coordinator.tasks import BackgroundTasks
 from server.dataflow.arrangements import run_files
 from server.egress.sinks import Sinks
 from server.evaluation.evaluator import Evaluator
@@ -25,6 +26,7 @@ from server.introspection.source_tables import source_tables
 from server.introspection.system_tables import SYSTEM_TABLES
 from server.pg_catalog.engine import CatalogEngine
 from server.pg_catalog.rows import no_rows
+from server.runtime.freed_memory import return_periodically
 from server.runtime.metrics import Metrics
 from server.spark import Engine, EngineUnavailable
 from server.spark.embedded.jvm import default_archive_directory
@@ -96,14 +98,15 @@ class App:
         metrics.registry.register(collector)
         self._http: HttpPort | None = None
         self.failed: asyncio.Future[BaseException] = self.coordinator.failed
-        self._starting: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     async def start(self) -> None:
         """Starts the coordinator, and Spark in the background. Statements that need no computation run meanwhile.
 
         StoreError or MustEnd if the coordinator's first commits fail.
         """
-        self._starting = asyncio.create_task(self._start_engine())
+        self._tasks.start(self._start_engine(), "start of Spark")
+        self._tasks.start(return_periodically(), "return of freed memory")
         await self.coordinator.start()
         self.access.warn_without_passwords(self.coordinator.state)
         self.sources.start()
@@ -160,9 +163,7 @@ class App:
         if self._http is not None:
             await self._http.close()
         await self.listener.close(grace_s)
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._tasks.stop()
         await self.evaluator.close()
         await self.catalog_engine.close()
         await self.sources.close()

@@ -2,7 +2,7 @@
 
 `threads`, `cancellation`, `shutdown`  threads and tasks; `offload`: parsing and planning of long texts in threads;
                                        `parallel`: work on parts in as many threads as there are processors
-`memory`, `allocator`                  a limit on memory, and the settings of Arrow's allocator
+`memory`, `allocator`, `freed_memory`  a limit on memory, the settings of Arrow's allocator, and the return of memory
 `tls_stream`                           TLS between bytes and bytes
 `limited_log`                          the log of what clients do before their login
 `metrics`, `trace`, `logs`, `errors`   counters, the steps of EXPLAIN ANALYZE, the log, errors for clients

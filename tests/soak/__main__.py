@@ -25,7 +25,8 @@ from tests.soak.plot import plot
 from tests.soak.resources import Resources, measured
 from tests.soak.work import EXPECTED, SETUP, WORK, Session, clean_up
 
-LEVEL_S = 120.0  # at most, until the resources have returned to their level
+LEVEL_S = 180.0  # at most, until the resources have returned to their level
+RELEASE_S = 70.0  # within which the server returns freed memory
 CONNECTION_S = 30.0  # about so long a connection is used
 ITEM_S = 300.0  # an item that takes longer is a hang
 WARM_UP_S = 300.0
@@ -125,7 +126,7 @@ class Run:
     async def settled(self, wanted: Resources | None = None) -> Resources:
         """Removes what is left, and waits until the resources are back at a level, or LEVEL_S have passed.
 
-        Without a level to return to, waits until they no longer decrease.
+        Without a level to return to, waits until they have not decreased for RELEASE_S.
         """
         connection = await self.connect()
         await clean_up(connection)
@@ -133,7 +134,7 @@ class Run:
         deadline = time.monotonic() + LEVEL_S
         before = await asyncio.to_thread(self.resources, collect=True)
         while True:
-            await asyncio.sleep(5)
+            await asyncio.sleep(5 if wanted is not None else RELEASE_S)
             now = await asyncio.to_thread(self.resources, collect=True)
             self.samples.append((time.monotonic() - self.begun, now))
             reached = not exceeded(wanted, now) if wanted is not None else not any(_has_decreased(before, now))

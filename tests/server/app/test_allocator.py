@@ -49,4 +49,4 @@ def test_existing_settings_are_kept() -> None:
 def test_the_allocator_has_disabled_huge_pages(program: str) -> None:
     own = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     done = subprocess.run([sys.executable, "-c", program], env=own, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["mimalloc", "0"]
+    assert done.stdout.split() == ["jemalloc", "0"]
