@@ -315,8 +315,8 @@ def require_select(
         checked.add((reader, id))
         if named is None:
             require(state, reader, id, Privilege.SELECT)
-        elif not has(state, reader, id, Privilege.SELECT):
-            require_columns(state, reader, id, Privilege.SELECT, [number for of, number in named if of == id])
+        else:
+            _require_columns_read(state, reader, id, named)
         item = state.items.get(id)
         if isinstance(item, View):
             owner = state.owner(id)
@@ -326,6 +326,12 @@ def require_select(
             if any(key in state.column_privileges and not has(state, owner, key, Privilege.SELECT) for key in used):
                 below = plan_stored(item.query, state).reads
             queue.extend((owner, key, below) for key in used)
+
+
+def _require_columns_read(state: CatalogState, role: ObjectId, relation: ObjectId, reads: Reads) -> None:
+    """Requires SELECT on those columns of `reads` that are the relation's."""
+    if not has(state, role, relation, Privilege.SELECT):
+        require_columns(state, role, relation, Privilege.SELECT, [number for of, number in reads if of == relation])
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
@@ -382,6 +388,8 @@ def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: st
         owner = state.owner(level.view.id)
         inserts, updates = level.in_base(inserts), level.in_base(updates)
         _require_changes(state, owner, level.base.id, deletes, inserts, updates)
+        if read:
+            _require_columns_read(state, owner, level.base.id, plan_stored(level.view.query, state).reads)
         if level.query.read and (deletes or updates is not None):
             others = [id for id in level.query.read if not isinstance(state.items.get(id), Sequence)]
             require_select(state, owner, others, plan_stored(level.view.query, state).reads)

@@ -46,6 +46,7 @@ _REFUSED = re.compile(
     r"--|/\*|[$\\\0]|;\s*\S"
     r"|(?i:\b(?:(?<!')[enbx]'|u&|(?:group|order|limit|offset|fetch|distinct|union|intersect|except|over)\b))"
 )
+_BEFORE_SIGN = re.compile(r"(?:[(,]|\b(?i:where|and|or|not|between|when|then|else|case|select|in|set|returning))\s*\Z")
 _LITERAL = re.compile(r"'|(?<![\w$])[0-9]|(?<![\w$])\.[0-9]")
 
 
@@ -91,6 +92,8 @@ def shared_text(text: str) -> SharedText | None:
                 literal = None
         if literal is None or literal == _AFTER_LARGEST_INT4:
             return match[0]
+        if match[0][0] in "-+" and len(match[0]) > len(literal) and _is_sign(match.string, match.start()):
+            return match[0]  # the value is that of both, and may be a key
         literals.append(literal)
         small = -(1 << 31) <= int(literal) < 1 << 31 if groups["string"] is None else False
         types.append(None if groups["string"] is not None else INT4 if small else INT8)
@@ -103,3 +106,8 @@ def shared_text(text: str) -> SharedText | None:
     if not 0 < len(literals) <= LITERALS_MAX or _LITERAL.search(shared):
         return None
     return SharedText(shared, tuple(types), tuple(literals))
+
+
+def _is_sign(text: str, at: int) -> bool:
+    """Whether the - or + at a position has no left operand."""
+    return _BEFORE_SIGN.search(text, max(0, at - 16), at) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -209,6 +209,7 @@ def test_random_writes_to_views_need_postgresqls_privileges(oracle: Sessions, tm
         side._open["ann"] = psycopg.connect(side.dsn, user="ann", autocommit=True)
 
     @examples(80)
+    @example(["UPDATE ON t TO own"], ["UPDATE q SET b = 1 RETURNING a"])
     @given(GRANTS, st.lists(WRITES, min_size=1, max_size=6))
     def compare(grants: list[str], statements: list[str]) -> None:
         for side in (ours, oracle):

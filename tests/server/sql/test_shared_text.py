@@ -176,6 +176,8 @@ STATEMENTS = st.one_of(
 
 @example("SELECT -2147483648, b FROM t WHERE a = a")
 @example("SELECT a FROM t WHERE a = -2147483648")
+@example("DELETE FROM t WHERE -1 = a")
+@example("SELECT a FROM t WHERE (- 1 = a) AND b = 'x'")
 @given(STATEMENTS)
 def test_the_shared_text_has_the_plan_of_the_text(text: str) -> None:
     same(text)
