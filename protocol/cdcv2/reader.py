@@ -93,7 +93,7 @@ class Reader:
 
     @property
     def open_times(self) -> int:
-        """The number of times whose counts are held, and of the held updates that no statement covers."""
+        """The number of counts that are held, also of queued statements, and of updates that no statement covers."""
         return len(self._counts) + self._queued_bytes // _COUNT_BYTES
 
     @property

@@ -25,9 +25,9 @@ from catalog.objects.views import View
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role, Through
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
+from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements.merges import MergeAction
-from server.sql.plan import QueryPlan
-from server.sql.stored_query import plan_stored
+from server.sql.plan import PlanContext, QueryPlan, plan_query
 from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
 
@@ -324,7 +324,7 @@ def require_select(
             used = [key for key in sorted(item.uses, reverse=True) if not isinstance(state.items.get(key), Sequence)]
             below = None
             if any(key in state.column_privileges and not has(state, owner, key, Privilege.SELECT) for key in used):
-                below = plan_stored(item.query, state).reads
+                below = _reads_of(state, item)
             queue.extend((owner, key, below) for key in used)
 
 
@@ -332,6 +332,17 @@ def _require_columns_read(state: CatalogState, role: ObjectId, relation: ObjectI
     """Requires SELECT on those columns of `reads` that are the relation's."""
     if not has(state, role, relation, Privilege.SELECT):
         require_columns(state, role, relation, Privilege.SELECT, [number for of, number in reads if of == relation])
+
+
+def _reads_of(state: CatalogState, view: View) -> Reads:
+    """The columns that the query of a view names. Kept until the view or a relation that it reads is altered."""
+    used = [state.items.get(id) for id in sorted(view.uses)]
+    known = view.derived.get("reads")
+    if known is None or any(item is not before for item, before in zip(used, known[0], strict=True)):
+        query = plan_query(parse_query(view.query), PlanContext(state, "", (), ""), None)
+        known = view.derived["reads"] = used, query.reads
+    reads: Reads = known[1]
+    return reads
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:
@@ -388,11 +399,12 @@ def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: st
         owner = state.owner(level.view.id)
         inserts, updates = level.in_base(inserts), level.in_base(updates)
         _require_changes(state, owner, level.base.id, deletes, inserts, updates)
-        if read:
-            _require_columns_read(state, owner, level.base.id, plan_stored(level.view.query, state).reads)
-        if level.query.read and (deletes or updates is not None):
+        if read and not has(state, owner, level.base.id, Privilege.SELECT):
+            _require_columns_read(state, owner, level.base.id, _reads_of(state, level.view))
+        if level.query.read and (deletes or updates is not None or plan.merge is not None):
             others = [id for id in level.query.read if not isinstance(state.items.get(id), Sequence)]
-            require_select(state, owner, others, plan_stored(level.view.query, state).reads)
+            are_granted = all(has(state, owner, id, Privilege.SELECT) for id in others)
+            require_select(state, owner, others, None if are_granted else _reads_of(state, level.view))
     if read and plan.target.levels:
         require_select(state, role, (named,), plan.query.reads)
 

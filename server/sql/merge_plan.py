@@ -101,7 +101,8 @@ class _MergePlanner(WritePlanner):
 
     def plan(self) -> WritePlan:
         statement = self.statement
-        target = self._target(statement.table, "merge into")
+        only_deletes = all(c.action in (MergeAction.DELETE, MergeAction.NOTHING) for c in statement.clauses)
+        target = self._target(statement.table, "merge into", only_deletes=only_deletes)
         table = target.table
         width = len(table.columns)
         joined, sides, before, number = self._joined(target)
@@ -222,8 +223,8 @@ class _MergePlanner(WritePlanner):
         ours, theirs = (
             [
                 replace(e, expression=ColumnRef(by_id[e.expression.column.id]))
-                if isinstance(e.expression, ColumnRef)
-                else e
+                if isinstance(e.expression, ColumnRef) and e.expression.column.id in by_id
+                else e  # a constant, or a column that the statement does not name
                 for e in entries
             ]
             for entries in (scope.entries, others.entries)

@@ -55,7 +55,7 @@ from server.sql.plan import Field, QueryPlan, finished_plan, reject_deep_nesting
 from server.sql.relations import DistinctOn, Join, JoinKind, Project, Relation, Scan, Values, Window
 from server.sql.row_rules import RowRules, Rule, over
 from server.sql.scope import XMAX, Entry, Scope, find_relation, in_clause
-from server.sql.write_target import WriteTarget, filtered_rows, shown, write_target
+from server.sql.write_target import WriteTarget, filtered_rows, names_in, shown, write_target
 
 Assigned = TypeVar("Assigned", Expression, Expression | None)
 
@@ -166,6 +166,8 @@ def _plan_literals(statement: Insert, rows: LiteralRows, context: PlanContext) -
     If a value needs a cast, the whole statement is parsed and planned value by value.
     """
     plan = _plan_row(rows, 0, context)
+    if statement.overriding == "user":  # identity columns ignore the values
+        return _plan_each_value(rows, context)
     table = context.state.items[plan.table]
     assert isinstance(table, Table)
     names = {column.name: number for number, column in enumerate(plan.target.relation.columns)}
@@ -228,8 +230,10 @@ class WritePlanner:
         context: PlanContext,
         parameter_types: Sequence[PgType | None],
     ) -> None:
+        self._text, self._alias = statement.text, statement.alias
         self.context = context = replace(context, views_expanded=True)
         self.rules: RowRules | None = None
+        self.names: frozenset[str] | None = None  # the names in a statement that writes through a view
         self.inserts: frozenset[int] | None = None
         self.updates: frozenset[int] | None = None
         self.binder = Binder(context, parameter_types, text=statement.text, offset=statement.offset)
@@ -310,8 +314,8 @@ class WritePlanner:
         name = statement.alias.name if statement.alias is not None else target.relation.name
         if name == "excluded":
             raise PgError(SqlState.DUPLICATE_ALIAS, 'table name "excluded" specified more than once')
-        rows, existing = shown(self.binder, target, scan, scan.columns[:width])
-        rows, excluded = shown(self.binder, target, rows, scan.columns[width : 2 * width])
+        rows, existing = shown(self.binder, target, scan, scan.columns[:width], self.names)
+        rows, excluded = shown(self.binder, target, rows, scan.columns[width : 2 * width], self.names)
         names = [column.name for column in target.relation.columns]
         entries = [Entry(n, ColumnRef(c), name) for n, c in zip(names, existing, strict=True)]
         entries += [Entry(n, ColumnRef(c), "excluded") for n, c in zip(names, excluded, strict=True)]
@@ -378,7 +382,7 @@ class WritePlanner:
         return replace(plan, assigned=target.in_table(self.updates))
 
     def delete(self, statement: Delete) -> WritePlan:
-        target = self._target(statement.table, "delete from")
+        target = self._target(statement.table, "delete from", only_deletes=True)
         table = target.table
         scan, relation, scope, others = self._matched(target, statement)
         width = len(table.columns)
@@ -391,11 +395,14 @@ class WritePlanner:
 
     # -- parts ------------------------------------------------------------------------------------------------------
 
-    def _target(self, name: Name, verb: str) -> WriteTarget:
+    def _target(self, name: Name, verb: str, *, only_deletes: bool = False) -> WriteTarget:
         item: CatalogRelation = find_relation(
             self.context.state, name.parts, self.context.database, self.context.search_path, name.position
         )
-        return write_target(self.binder, item, verb, name.position)
+        target = write_target(self.binder, item, verb, name.position, only_deletes=only_deletes)
+        if target.levels:
+            self.names = names_in(self._text, item.name if self._alias is None else self._alias.name)
+        return target
 
     def _column_number(self, target: WriteTarget, column: Ident) -> int:
         for number, known in enumerate(target.relation.columns):
@@ -557,8 +564,9 @@ class WritePlanner:
         number = self.binder.new_column("", call)
         numbered = Window(rows, (call,), (*rows.columns, number))
         others = other_tables(self.binder, statement.others.tree, scope)
-        if any(entry.table == scope.entries[0].table for entry in others.entries):
-            message = f'table name "{scope.entries[0].table}" specified more than once'
+        name = target.relation.name if statement.alias is None else statement.alias.name
+        if any(entry.table == name for entry in others.entries):
+            message = f'table name "{name}" specified more than once'
             raise PgError(SqlState.DUPLICATE_ALIAS, message)
         columns = (*numbered.columns, *others.relation.columns)
         joined = Join(JoinKind.CROSS, numbered, others.relation, None, columns, others.lateral)
@@ -599,7 +607,7 @@ class WritePlanner:
     ) -> tuple[Relation, Scope]:
         """The rows with the columns of the target's relation, and the scope of these columns: see `shown`."""
         relation = target.relation
-        rows, found = shown(self.binder, target, rows, columns, filtered=filtered)
+        rows, found = shown(self.binder, target, rows, columns, self.names, filtered=filtered)
         name = alias.name if alias is not None else relation.name
         entries = [Entry(own.name, ColumnRef(c), name) for own, c in zip(relation.columns, found, strict=True)]
         return rows, Scope(entries, common_tables=self.common_tables, real_names={relation.name: name})

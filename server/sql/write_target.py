@@ -6,8 +6,9 @@ WHERE restricts the rows that UPDATE and DELETE find.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column as CatalogColumn
@@ -16,8 +17,10 @@ from catalog.objects.tables import Table
 from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.bind import Binder, relation_of
+from server.sql.columns import ids, named
 from server.sql.conditions import all_of
-from server.sql.expressions import Column, ColumnRef, Expression, transform, walk
+from server.sql.expressions import Column, ColumnRef, Expression, Literal, transform, walk
+from server.sql.grammar.lexer import Kind, tokenize
 from server.sql.relations import Filter, Project, Relation, Scan, Sort
 from server.sql.updatable_views import NO_COLUMNS, READ_ONLY_COLUMN, Level, base_numbers, level_of
 
@@ -82,13 +85,15 @@ class WriteTarget:
         raise AssertionError(number)
 
 
-def write_target(binder: Binder, item: CatalogRelation, verb: str, position: int | None) -> WriteTarget:
+def write_target(
+    binder: Binder, item: CatalogRelation, verb: str, position: int | None, *, only_deletes: bool = False
+) -> WriteTarget:
     """The target of a statement that names the item. PgError 42809; NotUpdatable."""
     levels: list[Level] = []
     while isinstance(item, View):
         binder.new_relation()
         level = level_of(item, binder.context.state)
-        if not isinstance(level, str) and verb != "delete from" and not level.is_updatable:
+        if not isinstance(level, str) and not only_deletes and not level.is_updatable:
             level = NO_COLUMNS
         if isinstance(level, str):
             message = f'cannot {verb} view "{item.name}"'
@@ -100,12 +105,28 @@ def write_target(binder: Binder, item: CatalogRelation, verb: str, position: int
     return WriteTarget(item, tuple(levels), base_numbers(tuple(levels), len(item.columns)))
 
 
+def names_in(text: str, alias: str) -> frozenset[str] | None:
+    """The words and names in the text of a write. None if it may name all columns of the target: by *, or as a row."""
+    tokens = tokenize(text)
+    rows = sum(token.value == alias and after.value != "." for token, after in pairwise(tokens))
+    if rows > 1 or any(token[:2] == (Kind.SYMBOL, "*") for token in tokens):
+        return None
+    return frozenset(token.value for token in tokens)
+
+
 def shown(
-    binder: Binder, target: WriteTarget, rows: Relation, columns: Sequence[Column], *, filtered: bool = False
+    binder: Binder,
+    target: WriteTarget,
+    rows: Relation,
+    columns: Sequence[Column],
+    names: Container[str] | None,
+    *,
+    filtered: bool = False,
 ) -> tuple[Relation, tuple[Column, ...]]:
     """The columns of the target's relation over rows whose `columns` are those of the table.
 
-    Returns `rows` with further columns, and the columns of the relation, each of which is declared as such.
+    Returns `rows` with further columns, and the columns of the relation, each of which is declared as such. Columns of
+    a view that the statement does not name are not in the rows. `names`: those in the statement, None for all.
     `filtered`: only the rows that the view contains.
     """
     if not target.levels:
@@ -113,13 +134,17 @@ def shown(
         return rows, tuple(columns)
     inputs = set(binder.inputs)
     query = relation_of(binder, target.relation)
+    needed = [
+        column for own, column in zip(target.relation.columns, query.columns, strict=True)
+        if names is None or own.name in names
+    ]  # fmt: skip
     view = _PlacedView(binder, rows, filtered)
-    view.place(query, target.table.id, columns)
+    view.place(query, ids(needed), target.table.id, columns)
     binder.inputs = inputs | {node.id for node in walk(view.rows) if isinstance(node, Scan)}
     found: dict[int, Column] = {}
     repeated: list[tuple[Column, Expression]] = []
     for column in query.columns:
-        own = view.known[column.id]
+        own = view.known.get(column.id) or binder.new_column(column.name, Literal(None, column.type))
         if own.id in found:  # another column of the view is the same column of the table
             own = binder.new_column(column.name, ColumnRef(own))
             repeated.append((own, ColumnRef(view.known[column.id])))
@@ -141,26 +166,28 @@ class _PlacedView:
         self._own = rows.columns
         self._filtered = filtered
 
-    def place(self, node: Relation, table: ObjectId, columns: Sequence[Column]) -> None:
+    def place(self, node: Relation, needed: Set[int], table: ObjectId, columns: Sequence[Column]) -> None:
+        """`needed`: the ids of those columns of the node that are computed."""
         match node:
             case Scan(id=id) if id == table:
                 self.known = {own.id: column for own, column in zip(node.columns, columns, strict=True)}
             case Sort(input=input):
-                self.place(input, table, columns)
+                self.place(input, needed, table, columns)
             case Filter(input=input, predicate=predicate):
-                self.place(input, table, columns)
+                self.place(input, needed | named(predicate) if self._filtered else needed, table, columns)
                 if self._filtered:
                     self.rows = _with_condition(self.rows, self._over(predicate))
             case Project(input=input):
-                self.place(input, table, columns)
-                self._project(node)
+                pairs = [pair for pair in zip(node.columns, node.expressions, strict=True) if pair[0].id in needed]
+                self.place(input, named(tuple(expression for _, expression in pairs)), table, columns)
+                self._project(pairs)
             case _:
                 raise AssertionError(node)
 
-    def _project(self, node: Project) -> None:
+    def _project(self, pairs: Sequence[tuple[Column, Expression]]) -> None:
         known: dict[int, Column] = {}
         computed: list[tuple[Column, Expression]] = []
-        for column, expression in zip(node.columns, map(self._over, node.expressions), strict=True):
+        for column, expression in ((column, self._over(expression)) for column, expression in pairs):
             if isinstance(expression, ColumnRef):
                 known[column.id] = expression.column
             else:
@@ -168,8 +195,8 @@ class _PlacedView:
                 computed.append((column, expression))
         self.known = known
         if computed:
-            own, named = {c.id for c in self._own}, {c.id for c in known.values()}
-            kept = tuple(c for c in self.rows.columns if c.id in own or c.id in named)
+            used = ids((*self._own, *known.values()))
+            kept = tuple(column for column in self.rows.columns if column.id in used)
             for _ in kept:
                 self._binder.new_id()  # counts them in the limit of columns
             self.rows = _with(self.rows, kept, computed)
@@ -201,8 +228,7 @@ def _with_condition(rows: Relation, predicate: Expression) -> Relation:
 
 
 def _is_over(expression: Expression, columns: Sequence[Column]) -> bool:
-    ids = {column.id for column in columns}
-    return all(node.column.id in ids for node in walk(expression) if isinstance(node, ColumnRef))
+    return named(expression) <= ids(columns)
 
 
 def _with(rows: Relation, kept: Sequence[Column], computed: Sequence[tuple[Column, Expression]]) -> Relation:

@@ -22,6 +22,7 @@ from server.dataflow.plan.maintenance_strategy import maintenance_strategy
 from server.execution.ddl.columns import check_columns, check_types
 from server.execution.ddl.named_objects import check_kind, in_use, refuse_system_table, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
+from server.execution.ddl.view_columns import with_views
 from server.execution.names import qualified_name, schema_of, temporary_schema_of
 from server.execution.planning import system_table_in
 from server.session_state.context import Context
@@ -32,6 +33,7 @@ from server.sql.grammar.statements.objects import ObjectKind
 from server.sql.grammar.statements.parts import Ident, Query
 from server.sql.grammar.statements.views import CreateMaterializedView, CreateView
 from server.sql.plan import QueryPlan, plan_query, reject_deep_nesting
+from server.sql.stored_columns import unchanged
 from server.sql.stored_query import definition, plan_stored
 from server.sql.updatable_views import NO_COLUMNS, level_of
 from server.sql.write_target import NotUpdatable, write_target
@@ -114,6 +116,8 @@ def _replaced_view(context: Context, state: CatalogState, old: View, new: View) 
             detail="\n".join(f"{user.kind} {user.name} depends on view {old.name}" for user in maintained),
             hint="Drop these objects, and create them again afterwards.",
         )
+    if len(new.columns) > len(old.columns):  # SELECT * of a view over it keeps its columns
+        state = with_views(state, old, unchanged)
     return state.with_item(new)
 
 

@@ -17,7 +17,10 @@ from catalog.keys import Key
 from catalog.objects.columns import Column
 from catalog.objects.tables import Table
 from catalog.objects.views import View
+from catalog.roles import MATERIALIZE
 from protocol.pgwire.errors import PgError
+from server.authorization import privileges
+from server.sql.conflict_plan import RETURNED
 from server.sql.expressions import ColumnRef
 from server.sql.grammar.parse import parse, parse_query
 from server.sql.grammar.statements.merges import Merge
@@ -164,6 +167,45 @@ def test_merge_writes_to_views() -> None:
         write("MERGE INTO v USING t ON v.k = t.id WHEN NOT MATCHED THEN INSERT (k, s) VALUES (1, 2)", context)
 
 
+def test_merge_that_only_deletes_needs_no_updatable_column() -> None:
+    context = views(v="SELECT id + 1 AS n FROM t")
+    assert write("MERGE INTO v USING t ON v.n = t.id WHEN MATCHED THEN DELETE", context).table == TABLE
+    for clause in ("MATCHED THEN UPDATE SET n = 1", "NOT MATCHED THEN INSERT (n) VALUES (1)"):
+        with pytest.raises(PgError, match='cannot merge into view "v"'):
+            write(f"MERGE INTO v USING t ON v.n = t.id WHEN {clause}", context)
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_read"),
+    [
+        ("UPDATE v SET x = 1 WHERE k = 5", False),
+        ("DELETE FROM v WHERE k = 5", False),
+        ("INSERT INTO v (k) VALUES (1) RETURNING k", False),
+        ("INSERT INTO v AS n (k) VALUES (1) ON CONFLICT DO NOTHING RETURNING n.k", False),
+        ("MERGE INTO v USING t ON v.k = t.id WHEN MATCHED THEN DELETE", False),
+        ("UPDATE v SET x = 1 WHERE m = 5", True),
+        ("UPDATE v SET x = 1 RETURNING *", True),
+        ("UPDATE v SET x = 1 RETURNING v", True),
+        ("UPDATE v AS n SET x = 1 RETURNING n", True),
+        ('INSERT INTO v (k) VALUES (1) RETURNING "m"', True),
+    ],
+)
+def test_columns_that_a_statement_does_not_name_are_not_computed(sql: str, is_read: bool) -> None:
+    context = views(v="SELECT id AS k, a AS x, (SELECT max(oid) FROM pg_class) AS m FROM t")
+    plan = write(sql, context)
+    parts = [plan.query] if plan.conflict is None else [plan.query, plan.conflict.update, plan.conflict.returning]
+    inputs = {id for part in parts if part is not None for id in part.inputs}
+    assert bool(inputs - {TABLE, RETURNED}) is is_read
+
+
+def test_owners_with_select_need_no_plan_of_their_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Privileges are checked on the event loop, at each execution."""
+    context = views(v="SELECT id, a, current_user AS who FROM t WHERE id IN (SELECT a FROM t) AND now() IS NOT NULL")
+    plan = write("UPDATE v SET a = 1 WHERE id = 5 RETURNING *", context)
+    monkeypatch.setattr(privileges, "plan_query", None)
+    privileges.require_write(context.state, MATERIALIZE.id, plan, "UPDATE")
+
+
 @pytest.mark.parametrize(
     ("query", "columns"),
     [
@@ -299,10 +341,10 @@ def test_deep_chains_of_views_are_planned_as_reads_are(query: str) -> None:
             context, state=state.with_item(View(id, ObjectId("u2"), f"v{number}", columns, text, frozenset()))
         )
         before, below = id, f"v{number}"
-    begun = time.perf_counter()
+    begun = time.process_time()
     plan_query(parse_query(f"SELECT * FROM {below}"), context)
-    reading_s = time.perf_counter() - begun
-    begun = time.perf_counter()
+    reading_s = time.process_time() - begun
+    begun = time.process_time()
     for sql in (
         f"UPDATE {below} SET id = a WHERE id = 1 RETURNING *",
         f"DELETE FROM {below}",
@@ -311,7 +353,7 @@ def test_deep_chains_of_views_are_planned_as_reads_are(query: str) -> None:
         plan = write(sql, context)
         assert plan.table == TABLE
         assert len(plan.query.template) < 1_000_000
-    assert time.perf_counter() - begun < 6 * reading_s + 1
+    assert time.process_time() - begun < 6 * reading_s + 1
 
 
 def test_too_deep_chain_of_views_is_refused() -> None:
@@ -343,7 +385,7 @@ def test_wide_views_share_the_limit_of_columns() -> None:
         view = View(id, ObjectId("u2"), f"v{number}", (Column("x", "int4"),), text, frozenset())
         context, before = replace(context, state=state.with_item(view)), id
     with pytest.raises(PgError) as caught:
-        write("DELETE FROM v299", context)
+        write("DELETE FROM v299 WHERE x = 1", context)
     assert caught.value.sqlstate == "54001"
 
 

@@ -163,3 +163,36 @@ SELECT table_name, is_insertable_into FROM information_schema.tables WHERE table
 SELECT table_name, column_name, is_updatable FROM information_schema.columns WHERE table_name IN ('shown', 'cheap', 'v_computed', 'v_distinct', 'made', 'v_made', 'v_star') ORDER BY table_name, ordinal_position;
 SELECT relname, pg_relation_is_updatable(oid, false) FROM pg_class WHERE relname IN ('item', 'shown', 'v_computed', 'v_group', 'v_over_group', 'cheap') ORDER BY relname;
 SELECT pg_column_is_updatable('cheap'::regclass, 1::smallint, false), pg_column_is_updatable('cheap'::regclass, 4::smallint, true), pg_column_is_updatable('v_computed'::regclass, 1::smallint, false), pg_column_is_updatable('item'::regclass, 1::smallint, false), pg_column_is_updatable('item'::regclass, (-1)::smallint, false);
+-- Columns that a statement does not name are not computed.
+CREATE TABLE part (id int, a int);
+INSERT INTO part VALUES (1, 0), (2, 5);
+CREATE TABLE other (x int);
+CREATE SEQUENCE counter;
+CREATE VIEW v_inverse AS SELECT id, a, 1 / a AS inverse FROM part;
+INSERT INTO v_inverse (id, a) VALUES (3, 0) RETURNING id;
+INSERT INTO v_inverse (id, a) VALUES (4, 0) RETURNING *;
+INSERT INTO v_inverse (id, a) VALUES (4, 0) RETURNING v_inverse;
+UPDATE v_inverse AS i SET a = 0 WHERE i.id = 3 RETURNING i.id, (SELECT i.a);
+CREATE VIEW v_next AS SELECT id, a, nextval('counter') AS n FROM part;
+UPDATE v_next SET a = 1 WHERE id = 1;
+DELETE FROM v_next WHERE id = 3;
+INSERT INTO v_next (id) VALUES (9) RETURNING id;
+SELECT last_value, is_called FROM counter;
+CREATE VIEW v_max AS SELECT id, a, (SELECT max(x) FROM other) AS m FROM part;
+UPDATE v_max SET a = 7 WHERE id = 2;
+UPDATE v_max SET a = a + 1 WHERE id = 2 RETURNING *;
+CREATE VIEW v_user AS SELECT id, a, current_user IS NULL AS nobody FROM part WHERE current_user IS NOT NULL AND now() IS NOT NULL;
+UPDATE v_user SET a = 6 WHERE id = 2 RETURNING *;
+DELETE FROM v_user WHERE id = 9;
+-- Identity columns, and replaced views.
+CREATE TABLE numbered (id int GENERATED ALWAYS AS IDENTITY, a int);
+INSERT INTO numbered OVERRIDING USER VALUE VALUES (100, 1), (101, 1), (102, 1), (103, 1), (104, 1), (105, 1), (106, 1), (107, 1), (108, 1);
+CREATE VIEW v_numbered AS SELECT id AS number, a FROM numbered;
+INSERT INTO v_numbered OVERRIDING USER VALUE VALUES (100, 1), (101, 1), (102, 1), (103, 1), (104, 1), (105, 1), (106, 1), (107, 1), (108, 1);
+SELECT min(id), max(id), count(*) FROM numbered;
+CREATE VIEW inner_view AS SELECT id FROM part;
+CREATE VIEW outer_view AS SELECT * FROM inner_view;
+CREATE OR REPLACE VIEW inner_view AS SELECT id, a FROM part;
+SELECT * FROM outer_view ORDER BY id;
+INSERT INTO outer_view VALUES (20) RETURNING *;
+UPDATE inner_view SET a = 2 WHERE id = 20 RETURNING *;
