@@ -25,9 +25,9 @@ from catalog.objects.views import View
 from catalog.roles import MATERIALIZE, PUBLIC, Privilege, Role, Through
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
-from server.sql.grammar.parse import parse_query
 from server.sql.grammar.statements.merges import MergeAction
-from server.sql.plan import PlanContext, QueryPlan, plan_query
+from server.sql.plan import QueryPlan
+from server.sql.stored_query import plan_stored
 from server.sql.type_names import UserType, shown_name
 from server.sql.write_plan import WritePlan
 
@@ -313,34 +313,36 @@ def require_select(
         if (reader, id) in checked:
             continue
         checked.add((reader, id))
-        if named is None:
-            require(state, reader, id, Privilege.SELECT)
-        else:
-            _require_columns_read(state, reader, id, named)
+        _require_read(state, reader, id, named)
         item = state.items.get(id)
         if isinstance(item, View):
             owner = state.owner(id)
             # which privilege a sequence requires depends on the function that is called
             used = [key for key in sorted(item.uses, reverse=True) if not isinstance(state.items.get(key), Sequence)]
-            below = None
-            if any(key in state.column_privileges and not has(state, owner, key, Privilege.SELECT) for key in used):
-                below = _reads_of(state, item)
+            below = _reads_of_owner(state, item, used)
             queue.extend((owner, key, below) for key in used)
 
 
-def _require_columns_read(state: CatalogState, role: ObjectId, relation: ObjectId, reads: Reads) -> None:
-    """Requires SELECT on those columns of `reads` that are the relation's."""
-    if not has(state, role, relation, Privilege.SELECT):
+def _require_read(state: CatalogState, role: ObjectId, relation: ObjectId, reads: Reads | None) -> None:
+    """Requires SELECT on a relation, or on its columns in `reads`."""
+    if reads is None:
+        require(state, role, relation, Privilege.SELECT)
+    elif not has(state, role, relation, Privilege.SELECT):
         require_columns(state, role, relation, Privilege.SELECT, [number for of, number in reads if of == relation])
 
 
-def _reads_of(state: CatalogState, view: View) -> Reads:
-    """The columns that the query of a view names. Kept until the view or a relation that it reads is altered."""
+def _reads_of_owner(state: CatalogState, view: View, relations: Iterable[ObjectId]) -> Reads | None:
+    """The columns that the query of a view names. None if its owner has no relation of which only these may be read.
+
+    They are kept until the view or a relation that it reads is altered.
+    """
+    owner = state.owner(view.id)
+    if not any(id in state.column_privileges and not has(state, owner, id, Privilege.SELECT) for id in relations):
+        return None
     used = [state.items.get(id) for id in sorted(view.uses)]
     known = view.derived.get("reads")
     if known is None or any(item is not before for item, before in zip(used, known[0], strict=True)):
-        query = plan_query(parse_query(view.query), PlanContext(state, "", (), ""), None)
-        known = view.derived["reads"] = used, query.reads
+        known = view.derived["reads"] = used, plan_stored(view.query, state, maintained=False).reads
     reads: Reads = known[1]
     return reads
 
@@ -399,12 +401,11 @@ def require_write(state: CatalogState, role: ObjectId, plan: WritePlan, verb: st
         owner = state.owner(level.view.id)
         inserts, updates = level.in_base(inserts), level.in_base(updates)
         _require_changes(state, owner, level.base.id, deletes, inserts, updates)
-        if read and not has(state, owner, level.base.id, Privilege.SELECT):
-            _require_columns_read(state, owner, level.base.id, _reads_of(state, level.view))
+        if read:
+            _require_read(state, owner, level.base.id, _reads_of_owner(state, level.view, [level.base.id]))
         if level.query.read and (deletes or updates is not None or plan.merge is not None):
             others = [id for id in level.query.read if not isinstance(state.items.get(id), Sequence)]
-            are_granted = all(has(state, owner, id, Privilege.SELECT) for id in others)
-            require_select(state, owner, others, None if are_granted else _reads_of(state, level.view))
+            require_select(state, owner, others, _reads_of_owner(state, level.view, others))
     if read and plan.target.levels:
         require_select(state, role, (named,), plan.query.reads)
 

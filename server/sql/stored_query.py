@@ -34,9 +34,9 @@ def plan_index(index: Index, state: CatalogState) -> QueryPlan:
     return plan_stored(query, state)
 
 
-def plan_stored(query: str, state: CatalogState) -> QueryPlan:
+def plan_stored(query: str, state: CatalogState, *, maintained: bool = True) -> QueryPlan:
     """Plans a view's stored query. It references all objects by id, so no session is needed."""
-    return plan_query(parse_query(query), PlanContext(state, "", (), ""), None, maintained=True)
+    return plan_query(parse_query(query), PlanContext(state, "", (), ""), None, maintained=maintained)
 
 
 def definition(view: DerivedRelation, state: CatalogState) -> str:

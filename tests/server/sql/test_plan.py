@@ -21,11 +21,11 @@ from protocol.pgwire.types import FLOAT8, INT4, TEXT, PgType
 from server.sql.constant import Bindings
 from server.sql.direct_scan import DirectScan
 from server.sql.expressions import Literal, Parameter
-from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements.writes import Delete, Insert, Update
+from server.sql.grammar.parse import parse_query
 from server.sql.key_conditions import KeyCondition
 from server.sql.plan import PlanContext, QueryPlan, bound, plan_query
-from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
+from server.sql.write_plan import WritePlan
+from tests.server.sql.planned import planned_write
 from tests.sql import answers, ours
 from tests.sql.oracle import DATABASE, Oracle
 
@@ -40,15 +40,7 @@ def plan(sql: str, types: tuple[PgType | None, ...] = (), *, maintained: bool = 
 
 
 def write(sql: str, context: PlanContext = CONTEXT) -> WritePlan:
-    statement = parse(sql)[0]
-    match statement:
-        case Insert():
-            return plan_insert(statement, context)
-        case Update():
-            return plan_update(statement, context)
-        case Delete():
-            return plan_delete(statement, context)
-    raise AssertionError(sql)
+    return planned_write(sql, context)
 
 
 def with_view(sql: str, *columns: Column) -> PlanContext:

@@ -22,14 +22,11 @@ from protocol.pgwire.errors import PgError
 from server.authorization import privileges
 from server.sql.conflict_plan import RETURNED
 from server.sql.expressions import ColumnRef
-from server.sql.grammar.parse import parse, parse_query
-from server.sql.grammar.statements.merges import Merge
-from server.sql.grammar.statements.writes import Delete, Insert, Update
-from server.sql.merge_plan import plan_merge
+from server.sql.grammar.parse import parse_query
 from server.sql.plan import PlanContext, plan_query
 from server.sql.relations import Filter, Project, Relation, Scan, Sort
 from server.sql.updatable_views import level_of, updatable_columns
-from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_update
+from tests.server.sql.planned import planned_write
 from tests.server.states import state_with_table
 
 STATE, TABLE = state_with_table("t", id="int4", a="int4", b="text")
@@ -61,20 +58,6 @@ def views(**queries: str) -> PlanContext:
     return context
 
 
-def write(sql: str, context: PlanContext) -> WritePlan:
-    (statement,) = parse(sql)
-    match statement:
-        case Insert():
-            return plan_insert(statement, context)
-        case Update():
-            return plan_update(statement, context)
-        case Delete():
-            return plan_delete(statement, context)
-        case Merge():
-            return plan_merge(statement, context)
-    raise AssertionError(sql)
-
-
 def numbered(sql: str) -> str:
     """The statement with its columns numbered in order."""
     names: dict[str, str] = {}
@@ -99,7 +82,7 @@ def view_id(context: PlanContext, name: str) -> ObjectId:
 )
 def test_plan_is_that_of_the_table(through: str, directly: str) -> None:
     context = views(w="SELECT id AS k, a AS x FROM t", v="SELECT * FROM w")
-    found, expected = write(through, context), write(directly, context)
+    found, expected = planned_write(through, context), planned_write(directly, context)
     assert numbered(found.query.template) == numbered(expected.query.template)
     assert {i: [k.column for k in keys] for i, keys in found.query.key_filters.items()} == {
         i: [k.column for k in keys] for i, keys in expected.query.key_filters.items()
@@ -110,7 +93,7 @@ def test_plan_is_that_of_the_table(through: str, directly: str) -> None:
 
 def test_key_is_found_below_the_conditions_and_columns_of_views() -> None:
     context = views(w="SELECT id, a, a + 1 AS s FROM t WHERE a > 0", v="SELECT id, s, s * 2 AS d FROM w WHERE s < 9")
-    plan = write("DELETE FROM v WHERE id = 5", context)
+    plan = planned_write("DELETE FROM v WHERE id = 5", context)
     (keys,) = plan.query.key_filters.values()
     assert [key.column for key in keys] == [0]
     assert "WHERE (x2 > 0) AND (x1 = 5)" in plan.query.template
@@ -119,18 +102,18 @@ def test_key_is_found_below_the_conditions_and_columns_of_views() -> None:
 def test_only_columns_of_the_named_view_are_read() -> None:
     context = views(w="SELECT id, a FROM t WHERE b = 'x'", v="SELECT a AS x, id FROM w WHERE a > 0")
     v = view_id(context, "v")
-    assert write("DELETE FROM v", context).query.reads == set()
-    assert write("INSERT INTO v VALUES (1, 2)", context).query.reads == set()
-    assert write("INSERT INTO v VALUES (1, 2) RETURNING x", context).query.reads == {(v, 0)}
-    assert write("UPDATE v SET x = 1 WHERE id = 2", context).query.reads == {(v, 1)}
-    assert write("UPDATE v SET x = 1 WHERE id = 2", context).query.uses == set()
+    assert planned_write("DELETE FROM v", context).query.reads == set()
+    assert planned_write("INSERT INTO v VALUES (1, 2)", context).query.reads == set()
+    assert planned_write("INSERT INTO v VALUES (1, 2) RETURNING x", context).query.reads == {(v, 0)}
+    assert planned_write("UPDATE v SET x = 1 WHERE id = 2", context).query.reads == {(v, 1)}
+    assert planned_write("UPDATE v SET x = 1 WHERE id = 2", context).query.uses == set()
 
 
 def test_columns_of_the_same_column_are_read_separately() -> None:
     context = views(v="SELECT id, id AS same FROM t")
     v = view_id(context, "v")
-    assert write("DELETE FROM v WHERE same = 1", context).query.reads == {(v, 1)}
-    assert write("DELETE FROM v WHERE id = 1", context).query.reads == {(v, 0)}
+    assert planned_write("DELETE FROM v WHERE same = 1", context).query.reads == {(v, 1)}
+    assert planned_write("DELETE FROM v WHERE id = 1", context).query.reads == {(v, 0)}
 
 
 def test_on_conflict_reads_the_columns_that_it_names() -> None:
@@ -140,39 +123,39 @@ def test_on_conflict_reads_the_columns_that_it_names() -> None:
     assert isinstance(table, Table)
     context = replace(context, state=context.state.with_item(replace(table, keys=(key,))))
     v = view_id(context, "v")
-    plan = write("INSERT INTO v (id) VALUES (1) ON CONFLICT (same) DO NOTHING", context)
+    plan = planned_write("INSERT INTO v (id) VALUES (1) ON CONFLICT (same) DO NOTHING", context)
     assert (plan.query.reads, plan.conflict and plan.conflict.keys) == ({(v, 2)}, {"t_pkey"})
     update = (
         "INSERT INTO v (id, a) VALUES (1, 2) ON CONFLICT (id) DO UPDATE SET a = excluded.s WHERE v.a > 0 RETURNING same"
     )
-    assert write(update, context).query.reads == {(v, 0), (v, 1), (v, 2), (v, 3)}
+    assert planned_write(update, context).query.reads == {(v, 0), (v, 1), (v, 2), (v, 3)}
 
 
 def test_insert_does_not_read_the_table() -> None:
     context = views(v="SELECT id, a, a + 1 AS s FROM t WHERE id IN (SELECT id FROM t)")
-    assert write("INSERT INTO v (id) VALUES (1) RETURNING *", context).query.inputs == set()
+    assert planned_write("INSERT INTO v (id) VALUES (1) RETURNING *", context).query.inputs == set()
     context = views(v="SELECT id, (SELECT max(a) FROM t) AS m FROM t")
-    assert write("INSERT INTO v (id) VALUES (1) RETURNING *", context).query.inputs == {TABLE}
+    assert planned_write("INSERT INTO v (id) VALUES (1) RETURNING *", context).query.inputs == {TABLE}
 
 
 def test_merge_writes_to_views() -> None:
     context = views(v="SELECT id AS k, a AS x, a + 1 AS s FROM t WHERE a > 0")
     clauses = "WHEN MATCHED THEN UPDATE SET x = v.s WHEN NOT MATCHED THEN INSERT (k) VALUES (1)"
-    plan = write(f"MERGE INTO v USING t ON v.k = t.id {clauses}", context)
+    plan = planned_write(f"MERGE INTO v USING t ON v.k = t.id {clauses}", context)
     assert (plan.updates, plan.inserts, plan.given) == ({1}, {0}, {0, 1})
     for action in ("UPDATE SET s = 1", "UPDATE SET x = 1, s = 1"):
         with pytest.raises(PgError, match='cannot merge into column "s" of view "v"'):
-            write(f"MERGE INTO v USING t ON v.k = t.id WHEN MATCHED THEN {action}", context)
+            planned_write(f"MERGE INTO v USING t ON v.k = t.id WHEN MATCHED THEN {action}", context)
     with pytest.raises(PgError, match='cannot merge into column "s" of view "v"'):
-        write("MERGE INTO v USING t ON v.k = t.id WHEN NOT MATCHED THEN INSERT (k, s) VALUES (1, 2)", context)
+        planned_write("MERGE INTO v USING t ON v.k = t.id WHEN NOT MATCHED THEN INSERT (k, s) VALUES (1, 2)", context)
 
 
 def test_merge_that_only_deletes_needs_no_updatable_column() -> None:
     context = views(v="SELECT id + 1 AS n FROM t")
-    assert write("MERGE INTO v USING t ON v.n = t.id WHEN MATCHED THEN DELETE", context).table == TABLE
+    assert planned_write("MERGE INTO v USING t ON v.n = t.id WHEN MATCHED THEN DELETE", context).table == TABLE
     for clause in ("MATCHED THEN UPDATE SET n = 1", "NOT MATCHED THEN INSERT (n) VALUES (1)"):
         with pytest.raises(PgError, match='cannot merge into view "v"'):
-            write(f"MERGE INTO v USING t ON v.n = t.id WHEN {clause}", context)
+            planned_write(f"MERGE INTO v USING t ON v.n = t.id WHEN {clause}", context)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +175,7 @@ def test_merge_that_only_deletes_needs_no_updatable_column() -> None:
 )
 def test_columns_that_a_statement_does_not_name_are_not_computed(sql: str, is_read: bool) -> None:
     context = views(v="SELECT id AS k, a AS x, (SELECT max(oid) FROM pg_class) AS m FROM t")
-    plan = write(sql, context)
+    plan = planned_write(sql, context)
     parts = [plan.query] if plan.conflict is None else [plan.query, plan.conflict.update, plan.conflict.returning]
     inputs = {id for part in parts if part is not None for id in part.inputs}
     assert bool(inputs - {TABLE, RETURNED}) is is_read
@@ -201,8 +184,8 @@ def test_columns_that_a_statement_does_not_name_are_not_computed(sql: str, is_re
 def test_owners_with_select_need_no_plan_of_their_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """Privileges are checked on the event loop, at each execution."""
     context = views(v="SELECT id, a, current_user AS who FROM t WHERE id IN (SELECT a FROM t) AND now() IS NOT NULL")
-    plan = write("UPDATE v SET a = 1 WHERE id = 5 RETURNING *", context)
-    monkeypatch.setattr(privileges, "plan_query", None)
+    plan = planned_write("UPDATE v SET a = 1 WHERE id = 5 RETURNING *", context)
+    monkeypatch.setattr(privileges, "plan_stored", None)
     privileges.require_write(context.state, MATERIALIZE.id, plan, "UPDATE")
 
 
@@ -312,9 +295,9 @@ def test_view_of_views_is_updatable_as_the_views_below() -> None:
     found = updatable_columns(list(context.state.items_of(View)), context.state)
     assert found == {view_id(context, "v"): (0, None), view_id(context, "w"): (None, 0)}
     with pytest.raises(PgError, match='cannot update column "s" of view "v"'):
-        write("UPDATE w SET s = 1", context)
+        planned_write("UPDATE w SET s = 1", context)
     with pytest.raises(PgError, match='cannot delete from view "g"'):
-        write("DELETE FROM x", context)
+        planned_write("DELETE FROM x", context)
 
 
 DEPTH = 400
@@ -350,7 +333,7 @@ def test_deep_chains_of_views_are_planned_as_reads_are(query: str) -> None:
         f"DELETE FROM {below}",
         f"INSERT INTO {below} (id) VALUES (1)",
     ):
-        plan = write(sql, context)
+        plan = planned_write(sql, context)
         assert plan.table == TABLE
         assert len(plan.query.template) < 1_000_000
     assert time.process_time() - begun < 6 * reading_s + 1
@@ -371,7 +354,7 @@ def test_too_deep_chain_of_views_is_refused() -> None:
         context, before = replace(context, state=state.with_item(view)), id
     for sql in ("INSERT INTO v2099 VALUES (1)", "DELETE FROM v2099"):
         with pytest.raises(PgError) as caught:
-            write(sql, context)
+            planned_write(sql, context)
         assert caught.value.sqlstate in ("54000", "54001")
 
 
@@ -385,7 +368,7 @@ def test_wide_views_share_the_limit_of_columns() -> None:
         view = View(id, ObjectId("u2"), f"v{number}", (Column("x", "int4"),), text, frozenset())
         context, before = replace(context, state=state.with_item(view)), id
     with pytest.raises(PgError) as caught:
-        write("DELETE FROM v299 WHERE x = 1", context)
+        planned_write("DELETE FROM v299 WHERE x = 1", context)
     assert caught.value.sqlstate == "54001"
 
 
@@ -397,7 +380,7 @@ def checked(context: PlanContext, name: str, option: str) -> PlanContext:
 
 
 def rules(sql: str, context: PlanContext) -> list[str]:
-    plan = write(sql, context)
+    plan = planned_write(sql, context)
     return [] if plan.rules is None else [rule.name for rule, _ in plan.rules.checks]
 
 
@@ -422,7 +405,7 @@ def test_constants_are_checked_without_spark() -> None:
     context = checked(
         views(v="SELECT id, a + 1 AS s FROM t WHERE a > 0", w="SELECT * FROM v WHERE s < 9"), "w", "cascaded"
     )
-    plan = write("INSERT INTO w (id) VALUES (1)", context)
+    plan = planned_write("INSERT INTO w (id) VALUES (1)", context)
     assert plan.added is not None
     assert [rule.name for rule, _ in plan.added.conditions] == ["v", "w"]
 
@@ -431,17 +414,17 @@ def test_constants_are_checked_without_spark() -> None:
 def test_conditions_that_cannot_be_checked(condition: str) -> None:
     context = checked(views(v=f"SELECT id FROM t WHERE {condition}"), "v", "local")
     with pytest.raises(PgError, match="WITH CHECK OPTION is not supported for") as caught:
-        write("INSERT INTO v VALUES (1)", context)
+        planned_write("INSERT INTO v VALUES (1)", context)
     assert caught.value.hint
-    assert write("DELETE FROM v", context).table == TABLE
+    assert planned_write("DELETE FROM v", context).table == TABLE
 
 
 def test_large_conditions_are_not_checked_on_the_event_loop() -> None:
     parts = " OR ".join(f"a = {number}" for number in range(200))
     context = checked(views(v=f"SELECT id FROM t WHERE {parts}"), "v", "local")
-    assert write("INSERT INTO v VALUES (1)", context).added is not None
+    assert planned_write("INSERT INTO v VALUES (1)", context).added is not None
     many = ", ".join(f"({number})" for number in range(100))
-    assert write(f"INSERT INTO v VALUES {many}", context).added is None
+    assert planned_write(f"INSERT INTO v VALUES {many}", context).added is None
 
 
 @pytest.mark.parametrize(("depth", "sqlstate"), [(16, "54000"), (40, "54001")])
@@ -449,5 +432,5 @@ def test_conditions_that_are_larger_than_their_texts_are_refused(depth: int, sql
     queries = {f"v{n}": f"SELECT id, a + a AS a FROM {'t' if n == 0 else f'v{n - 1}'}" for n in range(depth)}
     context = checked(views(**queries, w=f"SELECT id FROM v{depth - 1} WHERE a > 0"), "w", "local")
     with pytest.raises(PgError) as caught:
-        write("INSERT INTO w VALUES (1)", context)
+        planned_write("INSERT INTO w VALUES (1)", context)
     assert caught.value.sqlstate == sqlstate
