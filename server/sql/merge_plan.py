@@ -167,7 +167,7 @@ class _MergePlanner(WritePlanner):
             )
             affected = tuple(binder.new_column(column.name, e) for column, e in zip(affected, chosen, strict=True))
             row = Project(row, (*row.columns, *affected), (*map(ColumnRef, row.columns), *chosen))
-        row, scope = self._shown(target, row, affected, statement.alias)
+        row, scope = self._shown(target, row, affected)
         branches = tuple(
             (self._is_one_of(action, numbers), Literal(kind.upper(), TEXT))
             for kind, numbers in kinds.items()
@@ -189,13 +189,13 @@ class _MergePlanner(WritePlanner):
         """The join, its scopes, the target's columns in it, and the number of the target's row, NULL without one."""
         binder, statement = self.binder, self.statement
         scan = relation_of(binder, target.table)
-        rows, scope = self._shown(target, scan, scan.columns, statement.alias, filtered=True)
+        rows, scope = self._shown(target, scan, scan.columns, filtered=True)
         (row_number,) = FUNCTIONS["row_number"]
         call = WindowCall(Aggregate(row_number, (), INT8, False), (), (), "")
         number = binder.new_column("", call)
         numbered = Window(rows, (call,), (*rows.columns, number))
         others = other_tables(binder, statement.source.tree, scope)
-        name = scope.entries[0].table if scope.entries else target.relation.name
+        name = self._name(target.relation)
         if any(entry.table == name for entry in others.entries):
             raise PgError(SqlState.DUPLICATE_ALIAS, f'table name "{name}" specified more than once')
         present = Literal(True, BOOL)

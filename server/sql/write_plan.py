@@ -275,10 +275,10 @@ class WritePlanner:
         if statement.returning:
             made = relation_of(self.binder, returned_table(table))
             width = len(table.columns)
-            scan, scope = self._shown(target, made, made.columns[:width], statement.alias)
+            scan, scope = self._shown(target, made, made.columns[:width])
             if not target.levels:
-                name = scope.entries[0].table if scope.entries else table.name
-                scope.entries.append(Entry(XMAX, ColumnRef(made.columns[width]), name, is_listed=False))
+                xmax = ColumnRef(made.columns[width])
+                scope.entries.append(Entry(XMAX, xmax, self._name(table), is_listed=False))
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             columns = tuple(self.binder.new_column(item.name, item.expression) for item in items)
             returning = Project(scan, columns, tuple(item.expression for item in items))
@@ -311,7 +311,7 @@ class WritePlanner:
         table = target.table
         width = len(table.columns)
         scan = relation_of(self.binder, conflicts_table(table))
-        name = statement.alias.name if statement.alias is not None else target.relation.name
+        name = self._name(target.relation)
         if name == "excluded":
             raise PgError(SqlState.DUPLICATE_ALIAS, 'table name "excluded" specified more than once')
         rows, existing = shown(self.binder, target, scan, scan.columns[:width], self.names)
@@ -401,7 +401,7 @@ class WritePlanner:
         )
         target = write_target(self.binder, item, verb, name.position, only_deletes=only_deletes)
         if target.levels:
-            self.names = names_in(self._text, item.name if self._alias is None else self._alias.name)
+            self.names = names_in(self._text, self._name(item))
         return target
 
     def _column_number(self, target: WriteTarget, column: Ident) -> int:
@@ -556,7 +556,7 @@ class WritePlanner:
         Rows are therefore numbered before the join, and DISTINCT ON the number is applied after it.
         """
         scan = relation_of(self.binder, target.table)
-        rows, scope = self._shown(target, scan, scan.columns, statement.alias, filtered=True)
+        rows, scope = self._shown(target, scan, scan.columns, filtered=True)
         if statement.others is None:
             return scan, self._filtered(rows, statement.where, scope), scope, ()
         (row_number,) = FUNCTIONS["row_number"]
@@ -564,7 +564,7 @@ class WritePlanner:
         number = self.binder.new_column("", call)
         numbered = Window(rows, (call,), (*rows.columns, number))
         others = other_tables(self.binder, statement.others.tree, scope)
-        name = target.relation.name if statement.alias is None else statement.alias.name
+        name = self._name(target.relation)
         if any(entry.table == name for entry in others.entries):
             message = f'table name "{name}" specified more than once'
             raise PgError(SqlState.DUPLICATE_ALIAS, message)
@@ -596,19 +596,16 @@ class WritePlanner:
                 tree = assignment.value.tree
                 yield assignment.column, self.binder.expression(tree, scope), tree
 
+    def _name(self, relation: CatalogRelation) -> str:
+        """The name by which the statement names the columns of the relation that it writes to."""
+        return relation.name if self._alias is None else self._alias.name
+
     def _shown(
-        self,
-        target: WriteTarget,
-        rows: Relation,
-        columns: Sequence[Column],
-        alias: Ident | None,
-        *,
-        filtered: bool = False,
+        self, target: WriteTarget, rows: Relation, columns: Sequence[Column], *, filtered: bool = False
     ) -> tuple[Relation, Scope]:
         """The rows with the columns of the target's relation, and the scope of these columns: see `shown`."""
-        relation = target.relation
+        relation, name = target.relation, self._name(target.relation)
         rows, found = shown(self.binder, target, rows, columns, self.names, filtered=filtered)
-        name = alias.name if alias is not None else relation.name
         entries = [Entry(own.name, ColumnRef(c), name) for own, c in zip(relation.columns, found, strict=True)]
         return rows, Scope(entries, common_tables=self.common_tables, real_names={relation.name: name})
 
@@ -630,10 +627,9 @@ class WritePlanner:
         table, returning = target.table, None
         relation = row
         if statement.returning:
-            row, scope = self._shown(target, row, visible, statement.alias)
+            row, scope = self._shown(target, row, visible)
             if isinstance(statement, Insert) and not target.levels:
-                name = statement.alias.name if statement.alias is not None else table.name
-                scope.entries.append(Entry(XMAX, Literal(0, INT8), name, is_listed=False))
+                scope.entries.append(Entry(XMAX, Literal(0, INT8), self._name(table), is_listed=False))
             scope.entries.extend(others)
             items = returning_items(self.binder, [item.tree for item in statement.returning], scope)
             width = max(old.stop, new.stop)

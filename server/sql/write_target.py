@@ -76,7 +76,7 @@ class WriteTarget:
                 raise PgError(SqlState.FEATURE_NOT_SUPPORTED, message, detail=READ_ONLY_COLUMN)
 
     def _read_only(self, number: int) -> tuple[Level, int]:
-        """The view in which a column is no column of the base relation, and the number of its column there."""
+        """The view that computes a read-only column of the relation, and the number that the column has in it."""
         for level in self.levels:
             below = level.columns[number]
             if below is None:

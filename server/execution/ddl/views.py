@@ -58,8 +58,15 @@ def create(context: Context, statement: CreateView | CreateMaterializedView) -> 
         check_kind(replaced, ObjectKind.MATERIALIZED_VIEW if materialized else ObjectKind.VIEW)
         if isinstance(replaced, View):
             count = replaced.replacements + 1
-            view = replace(replaced, columns=columns, query=text, uses=uses, types=types, replacements=count)
-            view = replace(view, check_option=check_option)
+            view = replace(
+                replaced,
+                columns=columns,
+                query=text,
+                uses=uses,
+                types=types,
+                replacements=count,
+                check_option=check_option,
+            )
             _validate_check_option(context, view)
             return _replaced_view(context, state, replaced, view)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.examples import seeds
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.execution.test_subscribe import Follower, now
 from tests.server.execution.test_write import done
 from tests.server.slow_engine import PassingEngine
@@ -142,10 +142,7 @@ def test_a_statement_that_waited_uses_the_view_that_replaced_its_own(ours: psyco
         holder.execute("UPDATE t SET b = 'held'")
         thread = threading.Thread(target=delete)
         thread.start()
-        end = time.monotonic() + 30
-        while not ours.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: ours.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
         ours.execute("CREATE OR REPLACE VIEW v AS SELECT b, id AS k, a, a * 2 AS twice FROM t WHERE id = 2")
         holder.execute("COMMIT")
         thread.join(30)
