@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catalog.objects.catalog_object import SELECT_ONLY
@@ -17,6 +18,14 @@ _NUMBERS_OF_ROWS = frozenset(
         "mz_source_statistics",
     )
 )
+_OF_ROWS: Mapping[str, frozenset[str]] = {
+    "mz_dataflow_lags": frozenset(("commits", "bytes")),
+    "mz_dataflows": frozenset(("error",)),
+    "mz_sink_statuses": frozenset(("error",)),
+    "mz_source_frontiers": frozenset(("open_updates", "missing_updates", "duplicate_updates", "invalid_messages")),
+    "mz_source_statuses": frozenset(("error", "hint")),
+}
+"""The columns of other tables that have numbers of rows, or values of rows, as in the text of an error."""
 
 
 @dataclass(frozen=True)
@@ -30,5 +39,13 @@ class SystemTable(Relation):
 
     @property
     def public_privileges(self) -> frozenset[Privilege]:
-        """Numbers of rows are shown to superusers only: the tables that have them show all relations."""
-        return frozenset() if self.name in _NUMBERS_OF_ROWS else SELECT_ONLY
+        """Numbers and values of rows are shown to superusers only: the tables that have them show all relations."""
+        return frozenset() if self.name in _NUMBERS_OF_ROWS or self.name in _OF_ROWS else SELECT_ONLY
+
+    @property
+    def public_columns(self) -> frozenset[int]:
+        """The numbers, from 0, of the columns that every role may read, if it may not read all."""
+        hidden = _OF_ROWS.get(self.name)
+        if hidden is None:
+            return frozenset()
+        return frozenset(number for number, column in enumerate(self.columns) if column.name not in hidden)

@@ -119,6 +119,9 @@ def columns_with(state: CatalogState, role: ObjectId, object: ObjectId, privileg
 
     A privilege on the relation is not considered.
     """
+    item = state.items.get(object)
+    if isinstance(item, SystemTable):
+        return item.public_columns if privilege is Privilege.SELECT else frozenset()
     columns = state.column_privileges.get(object)
     if not columns:
         return frozenset()
@@ -337,7 +340,7 @@ def _reads_of_owner(state: CatalogState, view: View, relations: Iterable[ObjectI
     They are kept until the view or a relation that it reads is altered.
     """
     owner = state.owner(view.id)
-    if not any(id in state.column_privileges and not has(state, owner, id, Privilege.SELECT) for id in relations):
+    if not any(_is_read_by_column(state, id) and not has(state, owner, id, Privilege.SELECT) for id in relations):
         return None
     used = [state.items.get(id) for id in sorted(view.uses)]
     known = view.derived.get("reads")
@@ -345,6 +348,11 @@ def _reads_of_owner(state: CatalogState, view: View, relations: Iterable[ObjectI
         known = view.derived["reads"] = used, plan_stored(view.query, state, maintained=False).reads
     reads: Reads = known[1]
     return reads
+
+
+def _is_read_by_column(state: CatalogState, relation: ObjectId) -> bool:
+    item = state.items.get(relation)
+    return bool(item.public_columns) if isinstance(item, SystemTable) else relation in state.column_privileges
 
 
 def require_query(state: CatalogState, role: ObjectId, plan: QueryPlan) -> None:

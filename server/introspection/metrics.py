@@ -27,7 +27,7 @@ from server.ingest.sources import Sources
 from server.spark import Engine
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_OBJECTS = frozenset(("hold", "sink"))
+_OBJECTS = frozenset(("hold", "sink", "source"))
 """The labels whose values are names of objects."""
 
 

@@ -28,6 +28,14 @@ _TABLES = {
     "subscriptions": "mz_internal.mz_subscriptions",
     "activity": "pg_catalog.pg_stat_activity",
 }
+# The columns of tables of which only superusers may read all.
+_PUBLIC = {
+    "dataflows": "id, object_id, rule, write_frontier, hydrated, "
+    "steps, last_step_ms, mean_step_ms, max_step_ms, steps_ms",
+    "lags": "dataflow_id, lag_ms, holds_writers",
+    "sources": "id, name, type, last_status_change_at, status",
+    "sinks": "id, name, type, status, frontier, held_at",
+}
 
 Row = Mapping[str, Any]
 
@@ -65,9 +73,13 @@ async def read(connection: Any) -> Reading:
     tables: dict[str, Sequence[Row]] = {}
     hidden = []
     for name, table in _TABLES.items():
-        try:
-            tables[name] = await connection.fetch(f"SELECT * FROM {table}")
-        except asyncpg.InsufficientPrivilegeError:
+        for columns in ("*", *([_PUBLIC[name]] if name in _PUBLIC else [])):
+            try:
+                tables[name] = await connection.fetch(f"SELECT {columns} FROM {table}")
+                break
+            except asyncpg.InsufficientPrivilegeError:
+                pass
+        else:
             tables[name] = []
             hidden.append(table)
     return Reading(time.monotonic(), tables, hidden)

@@ -62,7 +62,7 @@ def _dataflow_cells(
 ) -> Iterator[list[str | Text]]:
     for dataflow in dataflows:
         id = dataflow["id"]
-        waiting = sum(row["commits"] for row in lags.get(id, []))
+        waiting = sum(row.get("commits") or 0 for row in lags.get(id, []))
         memory = sum(row["memory_bytes"] for row in arrangements.get(id, []))
         mean = dataflow["mean_step_ms"]
         hydration = next(iter(hydrations.get(id, [])), None)
@@ -74,7 +74,7 @@ def _dataflow_cells(
             _rate(before, now, "dataflows", id, "steps"),
             _NONE if mean is None else _duration_ms(mean),
             _size(memory),
-            _state(str(dataflow["error"] or state)),
+            _state(str(dataflow.get("error") or state)),
         ]
 
 
@@ -101,7 +101,7 @@ def _sources_and_sinks(before: Reading | None, now: Reading) -> Table | None:
         for row in sorted(now.tables[f"{kind}s"], key=lambda row: str(row["name"])):
             counts = f"{kind}_counts"
             rates = [_rate(before, now, counts, row["id"], column) for column in (updates, received)]
-            state = f"{row['status']}: {row['error']}" if row["error"] else str(row["status"])
+            state = f"{row['status']}: {row['error']}" if row.get("error") else str(row["status"])
             _add(table, str(row["name"]), f"{row['type']} {kind}", *rates, _state(state))
     return table if table.row_count else None
 

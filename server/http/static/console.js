@@ -92,7 +92,7 @@ async function dataflowsPage() {
     h("section", { class: "card" }, h("h2", {}, title(one)),
       h("div", { class: "tiles" }, tile("Steps", count(one.steps)), tile("Mean step", duration(one.mean_step_ms) ?? "–"),
         tile("Last step", duration(one.last_step_ms) ?? "–"), tile("Behind", duration(lag?.lag_ms) ?? "–"),
-        tile("Waiting commits", count(lag?.commits ?? 0)),
+        tile("Waiting commits", count(lag === undefined ? 0 : lag.commits ?? null)),
         tile("Hydration", one.hydrated ? duration(progress?.last_ms) ?? "done" : progress ? `${progress.operators_done} of ${progress.operators}` : "running")),
       one.error ? h("p", { class: "error" }, one.error) : null,
       operators.length ? h("div", { class: "scroll tall", tabindex: 0 }, graph(operators, memory))

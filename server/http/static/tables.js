@@ -25,10 +25,19 @@ export const TABLES = {
     + "AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'mz_catalog', 'mz_internal')",
 };
 
+// The columns of tables of which only superusers may read all.
+const PUBLIC = {
+  dataflows: "id, object_id, rule, write_frontier, hydrated, steps, last_step_ms, mean_step_ms, max_step_ms, steps_ms",
+  lags: "dataflow_id, lag_ms, holds_writers",
+  sources: "id, name, type, last_status_change_at, status",
+  sinks: "id, name, type, status, frontier, held_at",
+};
+
 /** Reads system tables as far as the role may read them. */
 export class Tables {
   #tidewire;
   #denied = new Set();
+  #reduced = new Set();
 
   constructor(tidewire) {
     this.#tidewire = tidewire;
@@ -37,17 +46,22 @@ export class Tables {
   /** Tries the tables again that could not be read, since privileges may have been granted. */
   reset() {
     this.#denied.clear();
+    this.#reduced.clear();
+  }
+
+  #query(name) {
+    return this.#reduced.has(name) ? TABLES[name].replace("*", PUBLIC[name]) : TABLES[name];
   }
 
   /**
-   * Reads tables in one transaction, each as an array of objects. A table that the role may not read is empty, and the
-   * property `hidden` has its full name.
+   * Reads tables in one transaction, each as an array of objects. Columns that the role may not read are missing. A table
+   * that it may not read at all is empty, and the property `hidden` has its full name.
    */
   async read(...names) {
     for (;;) {
       const readable = names.filter((name) => !this.#denied.has(name));
       try {
-        const results = readable.length ? await this.#tidewire.execute(readable.map((name) => ({ query: TABLES[name] }))) : [];
+        const results = readable.length ? await this.#tidewire.execute(readable.map((name) => ({ query: this.#query(name) }))) : [];
         const rows = (name) => (readable.includes(name) ? results[readable.indexOf(name)].objects() : []);
         const hidden = names.filter((name) => !readable.includes(name)).map((name) => / FROM (\S+)/.exec(TABLES[name])[1]);
         return { ...Object.fromEntries(names.map((name) => [name, rows(name)])), hidden };
@@ -55,7 +69,7 @@ export class Tables {
         // The queries before the one that failed have results.
         const failed = readable[error.results?.length];
         if (error.sqlstate !== "42501" || failed === undefined) throw error;
-        this.#denied.add(failed);
+        (failed in PUBLIC && !this.#reduced.has(failed) ? this.#reduced : this.#denied).add(failed);
       }
     }
   }

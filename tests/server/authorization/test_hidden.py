@@ -50,6 +50,42 @@ def test_numbers_of_rows_are_for_superusers(table: str, sessions: Sessions) -> N
     ann.execute("SELECT * FROM shown")
 
 
+@pytest.mark.parametrize(
+    ("table", "hidden", "shown"),
+    [
+        ("mz_dataflows", "error", "id, hydrated"),
+        ("mz_dataflow_lags", "bytes", "lag_ms"),
+        ("mz_sink_statuses", "error", "status"),
+        ("mz_source_frontiers", "open_updates", "upstream_frontier"),
+        ("mz_source_statuses", "error", "status"),
+    ],
+)
+def test_columns_with_numbers_and_values_of_rows_are_for_superusers(
+    table: str, hidden: str, shown: str, sessions: Sessions
+) -> None:
+    boss, ann = sessions["boss"], sessions["ann"]
+    boss.execute("GRANT CREATE ON SCHEMA public TO ann")
+    for query in (
+        f"SELECT * FROM mz_internal.{table}",
+        f"SELECT {hidden} FROM mz_internal.{table}",
+        f"SELECT 1 FROM mz_internal.{table} WHERE {hidden} IS NULL",
+        f"SELECT s.{hidden} FROM mz_internal.{table} AS s, pg_class",
+        f"SUBSCRIBE mz_internal.{table}",
+        f"SUBSCRIBE (SELECT {hidden} FROM mz_internal.{table})",
+        f"CREATE MATERIALIZED VIEW copied AS SELECT {hidden} FROM mz_internal.{table}",
+        f"EXPLAIN SELECT {hidden} FROM mz_internal.{table}",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege, match=f"permission denied for table {table}"):
+            ann.execute(query.encode())
+    ann.execute(f"SELECT {shown} FROM mz_internal.{table}".encode())
+    ann.execute(f"SELECT count(*) FROM mz_internal.{table}".encode())
+    ann.execute(f"CREATE VIEW own AS SELECT {hidden} FROM mz_internal.{table}".encode())
+    with pytest.raises(errors.InsufficientPrivilege, match=f"permission denied for table {table}"):
+        ann.execute("SELECT * FROM own")
+    boss.execute(f"CREATE VIEW shown AS SELECT * FROM mz_internal.{table}; GRANT SELECT ON shown TO ann".encode())
+    ann.execute("SELECT * FROM shown")
+
+
 def test_sizes_are_of_the_roles_relations(sessions: Sessions) -> None:
     boss, ann = sessions["boss"], sessions["ann"]
     size = "SELECT pg_relation_size(oid), pg_total_relation_size(oid) FROM pg_class WHERE relname = 't'"

@@ -841,14 +841,17 @@ def test_metrics_of_objects_are_for_superusers(server: ServerThread, authority: 
     role(server, "reader", "PASSWORD 'p'")
     with connect(server) as connection:
         connection.execute("CREATE TABLE held (a int); CREATE HOLD keeper ON held")
+        connection.execute("CREATE SOURCE counted FROM LOAD GENERATOR COUNTER")
         try:
             shown = {
                 credentials: get(server, "/metrics", authority, credentials)[1]
                 for credentials in ("reader:p", f"materialize:{PASSWORD}")
             }
         finally:
-            connection.execute("DROP TABLE held CASCADE")
+            connection.execute("DROP TABLE held CASCADE; DROP SOURCE counted")
     assert "keeper" not in shown["reader:p"]
+    assert "public.counted" not in shown["reader:p"]
+    assert 'source="materialize.public.counted"' in shown[f"materialize:{PASSWORD}"]
     assert "tidewire_sessions_opened_total" in shown["reader:p"]
     assert 'tidewire_hold_history_rows{hold="materialize.public.keeper"}' in shown[f"materialize:{PASSWORD}"]
 
