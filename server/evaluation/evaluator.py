@@ -22,7 +22,7 @@ class Evaluator:
     """Evaluates constants. Call `close` at the end. Its methods are called from one event loop."""
 
     def __init__(self) -> None:
-        self._pool = WorkerPool("server.evaluation.constants:service", WORKERS_MAX)
+        self._pool = WorkerPool("server.evaluation.constants:service", WORKERS_MAX, takes_turns=True)
         self.prepare, self.close = self._pool.prepare, self._pool.close
 
     async def evaluate(self, constant: Constant, bindings: Bindings) -> pa.Table:

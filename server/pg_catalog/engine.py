@@ -41,7 +41,7 @@ class CatalogEngine:
     def __init__(self, no_rows: Rows) -> None:
         """`no_rows` returns empty relations, from which the columns of queries are determined."""
         self._no_rows = no_rows
-        self._pool = WorkerPool("server.pg_catalog.service:service", WORKERS_MAX)
+        self._pool = WorkerPool("server.pg_catalog.service:service", WORKERS_MAX, takes_turns=True)
         self._descriptions: OrderedDict[bytes, Columns | PgError] = OrderedDict()
         self.prepare, self.close = self._pool.prepare, self._pool.close
 

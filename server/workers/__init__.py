@@ -10,4 +10,7 @@ Threads would not be sufficient. Python holds its interpreter lock while it mult
 by one, and DuckDB evaluates constants while it plans: the event loop would wait, the work could not be stopped, and its
 memory would not be limited. A worker has a memory limit. It is killed when its request is cancelled, and after
 `pool.REQUEST_S_MAX`.
+
+Requests for constants and catalogs take turns: if others wait, a request that has run for `pool.TURN_S` is stopped and
+run again by a worker for such requests. A few expensive statements thus do not delay the many that are cheap.
 """

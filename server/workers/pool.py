@@ -7,7 +7,8 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -17,12 +18,47 @@ from server.workers.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_
 
 RESULT_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_S_MAX = 30.0
+TURN_S = 0.5
+"""After this time, in seconds, a request makes room for others that wait. See `WorkerPool.run`."""
 MEMORY_BYTES = 512 * 1024 * 1024
 
 Answer = Callable[[str, tuple[Any, ...]], Awaitable[Any]]
 """Answers a worker's CALL, given a name and arguments. A PgError is passed on to the worker."""
 
 log = structlog.get_logger()
+
+
+class _Displaced(Exception):
+    """A request has to make room for another one."""
+
+
+class _Turn:
+    """A running request that others may displace when it has used its turn."""
+
+    def __init__(self) -> None:
+        self._since_s = asyncio.get_running_loop().time()
+        self._limit: asyncio.Timeout | None = None
+        self.is_displaced = False
+
+    @property
+    def is_used(self) -> bool:
+        return not self.is_displaced and asyncio.get_running_loop().time() >= self._since_s + TURN_S
+
+    def displace(self) -> None:
+        self.is_displaced = True
+        if self._limit is not None:
+            self._limit.reschedule(0)
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncIterator[None]:
+        """Raises _Displaced if the request is displaced."""
+        try:
+            async with asyncio.timeout(None) as self._limit:
+                yield
+        except TimeoutError:
+            if self.is_displaced:
+                raise _Displaced from None
+            raise
 
 
 async def _no_calls(name: str, arguments: tuple[Any, ...]) -> Any:
@@ -41,8 +77,12 @@ class WorkerPool:
         memory_bytes: int = MEMORY_BYTES,
         work: str = "evaluation",
         hint: str | None = "Make the statement's expressions cheaper.",
+        takes_turns: bool = False,
     ) -> None:
         """`service`: what the workers run, as `worker` expects it. Requests beyond `workers_max` wait.
+
+        `takes_turns`: a request that has run for TURN_S while others wait is run again from its beginning, by a worker
+        for such requests, one after the other. The requests must not change anything.
 
         `idle_max`: how many workers are kept for later requests. `memory_bytes`: what a request may allocate, its
         result included. `work` and `hint`: for the error of a request that takes too long.
@@ -52,6 +92,8 @@ class WorkerPool:
         self._idle_max = idle_max
         self._memory_bytes = memory_bytes
         self._slots = asyncio.Semaphore(workers_max)
+        self._long = asyncio.Semaphore(1)
+        self._turns: list[_Turn] | None = [] if takes_turns else None  # the oldest first
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
         self._ending: set[asyncio.Task[int]] = set()
@@ -62,19 +104,54 @@ class WorkerPool:
         PgError as the worker raises it; 53200 for a result beyond RESULT_BYTES_MAX, 54000 after REQUEST_S_MAX.
         Cancel safety: the worker is killed, which ends the work at once.
         """
-        async with self._slots:
-            worker = self._idle.pop() if self._idle else await self._start_worker()
-            try:
-                async with asyncio.timeout(REQUEST_S_MAX):
-                    return await worker.run(request, answer)
-            except TimeoutError:
-                raise PgError(
-                    SqlState.PROGRAM_LIMIT_EXCEEDED,
-                    f"{self._work} took longer than {REQUEST_S_MAX:.0f} s",
-                    hint=self._hint,
-                ) from None
-            finally:
-                self._put_back(worker)
+        if self._turns is None:
+            async with self._slots:
+                return await self._run(request, answer)
+        try:
+            async with self._turn(self._turns):
+                return await self._run(request, answer)
+        except _Displaced:
+            async with self._long:
+                return await self._run(request, answer)
+
+    @asynccontextmanager
+    async def _turn(self, turns: list[_Turn]) -> AsyncIterator[None]:
+        """Waits for a slot. Every TURN_S, the oldest request that has used its turn is displaced."""
+
+        async def displace() -> None:
+            while True:
+                await asyncio.sleep(TURN_S)
+                if (oldest := next((turn for turn in turns if turn.is_used), None)) is not None:
+                    oldest.displace()
+
+        displacing = asyncio.create_task(displace()) if self._slots.locked() else None
+        try:
+            await self._slots.acquire()
+        finally:
+            if displacing is not None:
+                displacing.cancel()
+        turn = _Turn()
+        turns.append(turn)
+        try:
+            async with turn.limited():
+                yield
+        finally:
+            turns.remove(turn)
+            self._slots.release()
+
+    async def _run(self, request: bytes, answer: Answer) -> bytes:
+        worker = self._idle.pop() if self._idle else await self._start_worker()
+        try:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                return await worker.run(request, answer)
+        except TimeoutError:
+            raise PgError(
+                SqlState.PROGRAM_LIMIT_EXCEEDED,
+                f"{self._work} took longer than {REQUEST_S_MAX:.0f} s",
+                hint=self._hint,
+            ) from None
+        finally:
+            self._put_back(worker)
 
     async def prepare(self) -> None:
         """Starts a worker, so that the first request does not wait for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,6 +93,26 @@ def test_an_expensive_catalog_query_delays_no_other_session(server: ServerProces
         attack(server, statement)
     with psycopg.connect(server.dsn, autocommit=True) as connection:  # as in queries of psql's \d
         assert connection.execute("SELECT relname FROM pg_class WHERE relname = 'texts'").fetchone() == ("texts",)
+
+
+def test_expensive_catalog_queries_do_not_occupy_all_workers(server: ServerProcess) -> None:
+    """Other sessions' queries are answered while there are more expensive ones than workers."""
+    expensive = "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_attribute d"
+    connections = [psycopg.connect(server.dsn, autocommit=True) for _ in range(4)]
+    with ThreadPoolExecutor(len(connections)) as threads:
+        attacks = [threads.submit(connection.execute, expensive) for connection in connections]
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as other:
+                for name in ("pg_class", "pg_namespace", "pg_type"):
+                    count = other.execute(f"SELECT count(*) FROM pg_class WHERE relname = '{name}'".encode()).fetchone()
+                    assert count == (1,)
+            assert not any(attack.done() for attack in attacks)
+        finally:
+            for connection in connections:
+                connection.cancel_safe()
+            wait(attacks)
+            for connection in connections:
+                connection.close()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from protocol.pgwire.errors import PgError, SqlState
-from server.evaluation.evaluator import Evaluator
+from server.evaluation.evaluator import WORKERS_MAX, Evaluator
 from server.pg_catalog.engine import CatalogEngine, Undescribed
 from server.pg_catalog.rows import no_rows
 from server.sql.constant import Bindings, Constant, NotCheap, compiled
@@ -212,6 +212,26 @@ async def test_an_evaluation_has_a_time_limit(tmp_path: Path, monkeypatch: pytes
             await evaluator.evaluate(expensive(), Bindings((Slow(tmp_path),)))
         assert caught.value.sqlstate == SqlState.PROGRAM_LIMIT_EXCEEDED
     finally:
+        await evaluator.close()
+
+
+async def test_evaluations_that_take_long_make_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "REQUEST_S_MAX", 600.0)
+    evaluator = Evaluator()
+    directories = [tmp_path / str(number) for number in range(WORKERS_MAX + 2)]
+    for directory in directories:
+        directory.mkdir()
+    slow = [Slow(directory) for directory in directories]
+    tasks = [asyncio.create_task(evaluator.evaluate(expensive(), Bindings((each,)))) for each in slow]
+    try:
+        await asyncio.gather(*(each.worker() for each in slow[:WORKERS_MAX]))
+        for _ in range(3):
+            assert (await evaluator.evaluate(expensive(), Bindings())).to_pylist() == [{"c0": "aaa"}]
+        assert [task for task in tasks if task.done()] == [], "they run again, or wait for it"
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await evaluator.close()
 
 
