@@ -204,6 +204,11 @@ _BY_CONDITION: dict[str, Callable[[Fault], PgError | None]] = {
     "MALFORMED_CHARACTER_CODING": _error(
         SqlState.CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding {}", "charset"
     ),
+    "COLLECTION_SIZE_LIMIT_EXCEEDED": lambda _: PgError(
+        SqlState.PROGRAM_LIMIT_EXCEEDED,
+        "array size exceeds the maximum allowed (2147483632)",
+        hint="Call generate_series() and similar functions in FROM, where their rows do not have to fit into an array.",
+    ),
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": _error(
         SqlState.CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression"
     ),

@@ -203,7 +203,8 @@ class NotCheap(Exception):
 def session_value(expression: SessionValue, bindings: Bindings) -> Any:
     """The value of a session function in a query that Spark runs.
 
-    Raises 42704 for a setting that does not exist, and 0A000 for a function of SIGNALS or an expensive argument.
+    Raises 42704 for a setting that does not exist, and 0A000 for a function of SIGNALS or an argument that is expensive
+    or no constant.
     """
     if expression.name in SIGNALS:
         raise PgError(
@@ -214,7 +215,7 @@ def session_value(expression: SessionValue, bindings: Bindings) -> Any:
     if expression.argument is not None:
         try:
             return _evaluator(expression, {}, bounded=True)(bindings, ())
-        except NotCheap:
+        except (NotCheap, _NotConstant):
             raise PgError(
                 SqlState.FEATURE_NOT_SUPPORTED,
                 f"this argument of {expression.name}() is not supported in a query that reads relations",

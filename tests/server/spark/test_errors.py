@@ -25,3 +25,12 @@ def test_a_lack_of_memory_is_53200(kind: str, message: str) -> None:
     error = pg_error(Failure((Fault(kind, message),), ""), "SELECT 1")
     assert (error.sqlstate, error.message) == (SqlState.OUT_OF_MEMORY, "out of memory")
     assert error.hint is not None
+
+
+def test_an_array_that_is_too_long_is_54000() -> None:
+    fault = Fault(
+        "org.apache.spark.SparkRuntimeException", "Can't create array", "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER"
+    )
+    error = pg_error(Failure((fault,), ""), "SELECT 1")
+    assert error.sqlstate is SqlState.PROGRAM_LIMIT_EXCEEDED
+    assert error.hint is not None
