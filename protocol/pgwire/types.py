@@ -403,7 +403,5 @@ BY_OID: dict[int, PgType] = {
     **{t.oid: t for t in SCALAR_TYPES},
     **{array_of(t).oid: array_of(t) for t in SCALAR_TYPES},
     UNKNOWN.oid: UNKNOWN,
-    19: TEXT,  # name: drivers may declare parameters with it; handled as text
-    26: INT8,  # oid: int8 can represent all values
-    **{array_of(t).oid: array_of(t) for t in (OID, NAME, CHAR)},
+    **{t.oid: t for type in (OID, NAME, CHAR) for t in (type, array_of(type))},
 }

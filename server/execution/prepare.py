@@ -12,9 +12,9 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import JSON, TEXT, PgType
+from protocol.pgwire.types import CHAR, JSON, NAME, OID, TEXT, PgType, array_of
 from server.execution.catalog_query.query import is_catalog_query, plan_catalog_query
-from server.execution.catalog_query.values import Planned, is_refusal, plan_with_values
+from server.execution.catalog_query.values import Planned, computed_as, is_refusal, plan_with_values
 from server.execution.names import find_relation
 from server.execution.show import show_fields
 from server.execution.subscribe import plan_subscribe
@@ -42,6 +42,8 @@ from server.sql.write_plan import WritePlan, plan_delete, plan_insert, plan_upda
 
 Types: TypeAlias = Sequence[PgType | None]
 
+_OF_CATALOGS = frozenset(each for type in (OID, NAME, CHAR) for each in (type, array_of(type)))
+"""Types of parameters that only the catalog engine has."""
 _TEXT_FIELDS = (Field("QUERY PLAN", TEXT, False),)
 _JSON_FIELDS = (Field("QUERY PLAN", JSON, False),)
 _TIMESTAMP_FIELDS = (Field("Timestamp", TEXT, False),)
@@ -61,17 +63,18 @@ def prepare(
     """
     prepared = Prepared(statement, plan_key(context), declared=tuple(types))
     plan: Plan
+    planned_types = _planned_types(types)
     match statement:
         case Select() | Insert() | Update() | Delete() | Merge():
             _set_plan(prepared, plan_statement(context, statement, types))
         case WithWrites():
-            prepared.plan = planned = plan_with_writes(context, statement, types)
+            prepared.plan = planned = plan_with_writes(context, statement, planned_types)
             prepared.parameters, prepared.fields = planned.parameters, planned.fields
         case CreateTableAs(query=query):
-            prepared.plan = plan = plan_query(query, context.plan_context(), types)
+            prepared.plan = plan = plan_query(query, context.plan_context(), planned_types)
             prepared.parameters = plan.parameters
         case Subscribe():
-            plan = plan_subscribe(context, statement, types)
+            plan = plan_subscribe(context, statement, planned_types)
             prepared.plan, prepared.fields = plan, plan.envelope.fields
             prepared.parameters = plan.query.parameters
         case Declare(statement=inner) if _takes_parameters(inner):
@@ -95,7 +98,14 @@ def prepare(
             pass
     if prepared.plan is None and not prepared.parameters:  # as in PostgreSQL, values are needed for all declared types
         prepared.parameters = tuple([type for type in types if type is not None])
+    declared = {number: type for number, type in enumerate(types) if type in _OF_CATALOGS}
+    if declared:  # the client sends values of these types
+        prepared.parameters = tuple(declared.get(number, type) for number, type in enumerate(prepared.parameters))
     return prepared
+
+
+def _planned_types(types: Types) -> Types:
+    return [computed_as(type) if type in _OF_CATALOGS and type is not None else type for type in types]
 
 
 def _takes_parameters(statement: Statement) -> bool:
@@ -126,7 +136,7 @@ def plan_statement(
         return _plan_over_catalogs(context, statement, types)
 
     def planned(statement: Planned, types: Types) -> QueryPlan | WritePlan:
-        return _plan_over_users(context, statement, types)
+        return _plan_over_users(context, statement, _planned_types(types))
 
     try:
         return planned(statement, types)

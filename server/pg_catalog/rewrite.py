@@ -73,6 +73,9 @@ _SAME = words(
 )
 _RENAMED = {"btrim": "trim", "json_build_object": "json_object", "char_length": "length", "array_cat": "list_concat"}
 _SUBSCRIPT_MAX = 2**31 - 2
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Between)
+_INFERRED = words('bool int2 int4 int8 oid float4 float8 numeric text varchar name "char"')
+"""The types of operands that a parameter of a comparison can have. Others are compared with the parameter's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class _Rewriter:
             self._parameter_of(cast)
         for quantified in tree.find_all(exp.Any, exp.All, exp.Anonymous):
             self._parameter_of_array(quantified)
+        for node in tree.find_all(*_COMPARISONS, exp.Limit, exp.Offset):
+            self._parameters_of_operands(node, types)
         self._check_no_rows(tree)
         text = self._visit(tree).sql(dialect="duckdb", identify=True, normalize_functions=False)
         return Rewritten(_with_function_names(text, types.outputs), self.parameters, types.outputs)
@@ -159,9 +164,23 @@ class _Rewriter:
 
     def _parameter_of(self, cast: exp.Cast) -> None:
         if isinstance(cast.this, exp.Parameter):
-            number = int(cast.this.this.name)
-            if number > len(self._declared) or self._declared[number - 1] is None:
-                self.parameters.setdefault(number, parameter_type(type_name(cast.to)))
+            self._infer(cast.this, parameter_type(type_name(cast.to)))
+
+    def _parameters_of_operands(self, node: exp.Expr, types: Types) -> None:
+        """The type of $1 in `column = $1`, `column IN ($1)`, `LIMIT $1` and so on: that of the other operands."""
+        operands = [operand.unnest() for operand in node.iter_expressions()]
+        known = {types.type_of(operand) for operand in operands if not isinstance(operand, exp.Parameter)} - {None}
+        type = "int8" if isinstance(node, exp.Limit | exp.Offset) else known.pop() if len(known) == 1 else None
+        if type is not None and type in _INFERRED:
+            for operand in operands:
+                if isinstance(operand, exp.Parameter):
+                    self._infer(operand, parameter_type(type))
+
+    def _infer(self, parameter: exp.Parameter, type: PgType) -> None:
+        """Sets the type of a parameter that has none yet."""
+        number = int(parameter.this.name)
+        if number > len(self._declared) or self._declared[number - 1] is None:
+            self.parameters.setdefault(number, type)
 
     def _parameter_of_array(self, quantified: exp.Expr) -> None:
         """The type of $1 in `column = ANY ($1)`: an array of the column's type."""
@@ -174,9 +193,7 @@ class _Rewriter:
             array = array.this
         if not isinstance(array, exp.Parameter) or quantified.parent is None:
             return
-        number = int(array.this.name)
-        if number > len(self._declared) or self._declared[number - 1] is None:
-            self.parameters.setdefault(number, array_of(self._type_of_column(quantified.parent.this)))
+        self._infer(array, array_of(self._type_of_column(quantified.parent.this)))
 
     def _type_of_column(self, tree: exp.Expr) -> PgType:
         """The wire type of parameters that are compared with a column; text if it is no column of one relation."""
@@ -461,9 +478,7 @@ class _Rewriter:
         """ANY and ALL of a parameter or literal without a type, which is an array of texts."""
         array = node.this.unnest()
         if isinstance(array, exp.Parameter):
-            number = int(array.this.name)
-            if number > len(self._declared) or self._declared[number - 1] is None:
-                self.parameters.setdefault(number, array_of(TEXT))
+            self._infer(array, array_of(TEXT))
         elif isinstance(array, exp.Literal) and array.is_string:
             array.replace(value_tree(array_of(TEXT), parse_text(array_of(TEXT), array.name)))
         return None

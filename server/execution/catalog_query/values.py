@@ -57,7 +57,7 @@ def plan_with_values(
     declared = [*types, *[None] * (first - 1 - len(types))]
     for number in _parameters(query):
         declared[number - 1] = declared[number - 1] or values.parameters[number - 1]
-    inner = plan(changed, [*declared, *(_computed_as(field.type) for field in values.columns)])
+    inner = plan(changed, [*declared, *(computed_as(field.type) for field in values.columns)])
     return ValuesPlan(inner, values)
 
 
@@ -66,14 +66,15 @@ async def values_of(context: Context, plan: CatalogPlan, parameters: tuple[objec
     result = await run_catalog_query(context, plan, parameters)
     assert isinstance(result.rows, TableRows)
     table = await result.rows.take(None)
-    types = [_computed_as(field.type) for field in plan.columns]
+    types = [computed_as(field.type) for field in plan.columns]
     columns = zip(types, table.columns, strict=True)
     return tuple(scalar_values(type, column.cast(type.arrow))[0] for type, column in columns)
 
 
-def _computed_as(type: PgType) -> PgType:
+def computed_as(type: PgType) -> PgType:
+    """The type with which other expressions compute with values of a type that only the catalog engine has."""
     if type.element is not None:
-        return array_of(_computed_as(type.element))
+        return array_of(computed_as(type.element))
     return _COMPUTED_AS.get(type, type)
 
 

@@ -6,6 +6,7 @@ The server of these tests has no Spark: queries over system catalogs never wait 
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -584,6 +585,59 @@ async def test_a_parameter_of_any_is_an_array_of_the_column_s_type(tidewire: Ser
             assert await connection.fetchval(names, ["flights", "carriers"]) == 2
         finally:
             await connection.close()
+
+
+PARAMETERS = """
+    SELECT enumlabel FROM pg_enum WHERE enumtypid = $1 ORDER BY enumsortorder
+    SELECT typtype::text, typbasetype FROM pg_type WHERE oid=$1
+    SELECT t.typname FROM pg_type t JOIN pg_namespace n ON t.typnamespace = n.oid WHERE t.oid = $1 AND nspname = $2
+    SELECT relname FROM pg_class WHERE relname = $1 AND relkind IN ('r', $2) LIMIT $3 OFFSET $4
+    SELECT 1 FROM pg_attribute WHERE attrelid IN ($1, $2) AND $3 < attnum AND attisdropped = $4
+    SELECT nspname FROM pg_namespace WHERE NOT (oid <> $1) AND (($2)) = nspname
+    SELECT relpages FROM pg_class WHERE reltuples > $1 AND relnamespace IS DISTINCT FROM $2 AND oid BETWEEN $3 AND $4
+    SELECT $1 = oid FROM pg_class
+"""
+
+
+async def test_parameters_have_the_types_of_what_they_are_compared_with(tidewire: ServerThread, oracle: str) -> None:
+    """pgx, tokio-postgres and SQLx encode the values for the types that the server reports."""
+    ours, theirs = await asyncpg.connect(tidewire.dsn()), await asyncpg.connect(oracle)
+    try:
+        for query in filter(None, map(str.strip, PARAMETERS.splitlines())):
+            described = [(await each.prepare(query)).get_parameters() for each in (ours, theirs)]
+            assert (query, described[0]) == (query, described[1])
+    finally:
+        await ours.close()
+        await theirs.close()
+
+
+class Oid(int):
+    """A parameter that the client declares to be an oid, which has four bytes."""
+
+
+class _OidDumper(psycopg.adapt.Dumper):
+    oid, format = 26, psycopg.pq.Format.BINARY
+
+    def dump(self, obj: Any) -> bytes:
+        return struct.pack("!I", obj)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT nspname FROM pg_namespace WHERE oid = %b",
+        "SELECT count(*) FROM pg_class WHERE relname = 'flights' AND oid > %b",
+        "SELECT %b::bigint AS n",
+    ],
+)
+def test_declared_parameters_of_type_oid(tidewire: ServerThread, oracle: str, query: str) -> None:
+    """SQLx declares the types of parameters."""
+    answers = []
+    for dsn in (tidewire.dsn(), oracle):
+        with psycopg.connect(dsn) as connection:
+            connection.adapters.register_dumper(Oid, _OidDumper)
+            answers.append(connection.execute(query.encode(), [Oid(11)]).fetchall())
+    assert answers[0] == answers[1]
 
 
 REPLACED = (
