@@ -64,14 +64,22 @@ def without_schema(state: CatalogState, id: ObjectId, *, cascade: bool = False) 
     return _without_comments(state, {id})
 
 
-def without_database(state: CatalogState, id: ObjectId, *, cascade: bool = True) -> CatalogState:
-    """Drops a database and its schemas. InUse if one of its schemas contains items, unless `cascade`."""
+def without_database(state: CatalogState, id: ObjectId, *, contents: bool, cascade: bool) -> CatalogState:
+    """Drops a database and its schemas.
+
+    InUse if one of its schemas contains items, unless `contents`, and if items elsewhere use them, unless `cascade`.
+    """
     database = state.databases[id]
     inside = [s for s in state.schemas.values() if s.database_id == id]
     items = [i for s in inside for i in state.items_in(s.id)]
-    if items and not cascade:
+    if items and not contents:
         uses = tuple(((i.kind, i.name), ("database", database.name)) for i in items)
         raise InUse("database", database.name, uses)
+    if not cascade:
+        here = {item.id for item in items}
+        outside = [_use(user, used) for user, used in state.uses_of(*here) if user.id not in here and not user.part_of]
+        if outside:
+            raise InUse("database", database.name, tuple(outside))
     gone = {id, *(schema.id for schema in inside)}
     state = without_items(state, [item.id for item in items])
     state = replace(

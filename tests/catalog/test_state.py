@@ -157,12 +157,16 @@ class TestDependents:
 
     def test_databases(self) -> None:
         with pytest.raises(InUse, match="other"):
-            without_database(self.STATE, OTHER_DB.id, cascade=False)
-        state = without_database(self.STATE, DB.id)
+            without_database(self.STATE, OTHER_DB.id, contents=False, cascade=False)
+        with pytest.raises(InUse, match='database "materialize"'):
+            without_database(self.STATE, DB.id, contents=True, cascade=False)
+        without_database(self.STATE, OTHER_DB.id, contents=True, cascade=False)
+        state = without_database(self.STATE, DB.id, contents=True, cascade=True)
         assert state.database_named("materialize") is None
         assert set(state.schemas) == {OTHER_PUBLIC.id, *(s.id for s in builtin.SCHEMAS)}
         assert user_items(state) == set(), "a view in the other database used one in this"
-        assert without_database(state_of(), OTHER_DB.id, cascade=False).database_named("other") is None
+        empty = without_database(state_of(), OTHER_DB.id, contents=False, cascade=False)
+        assert empty.database_named("other") is None
 
 
 class TestChange:

@@ -135,6 +135,7 @@ _EVALUATIONS: dict[type[Definition], Callable[[Context, Any], Awaitable[object]]
     CreateSink: sinks.evaluate,
     CreateRole: roles.evaluate,
     AlterRole: roles.evaluate,
+    DropObjects: drop.wait_for_sessions,
 }
 """What is computed or asked of an external system before the change. The change then gets the result."""
 

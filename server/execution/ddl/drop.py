@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from catalog.drops import InUse, without_database, without_item, without_schema
@@ -19,6 +20,22 @@ from server.session_state.context import Context
 from server.session_state.signals import signal
 from server.sql.grammar.statements.objects import DropObjects, ObjectKind
 from server.sql.grammar.statements.parts import Name
+
+SESSION_CHECKS = 50
+
+
+async def wait_for_sessions(context: Context, statement: DropObjects) -> DropObjects:
+    """Waits until no other session is in the databases that DROP DATABASE drops, at most five seconds.
+
+    As in PostgreSQL: a client that has just closed its connection may still have a session. Returns the statement.
+    """
+    if statement.kind is ObjectKind.DATABASE and not (statement.cascade or statement.restrict or statement.force):
+        names = {name.parts[-1] for name in statement.names}
+        for _ in range(SESSION_CHECKS):
+            if not any(_sessions_in(context, name) for name in names):
+                break
+            await asyncio.sleep(0.1)
+    return statement
 
 
 def drop(context: Context, statement: DropObjects) -> CatalogState:
@@ -62,7 +79,7 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             return state
         case Database():
             privileges.require_drop(state, context.role, found)
-            without = without_database(state, found.id, cascade=statement.cascade)
+            without = _without_database(context, state, statement, found)
             if statement.force:
                 _end_sessions(context, found)
             return without
@@ -78,11 +95,37 @@ def _drop_one(context: Context, state: CatalogState, statement: DropObjects, nam
             return without_item(state, found.id, cascade=statement.cascade)
 
 
+def _without_database(
+    context: Context, state: CatalogState, statement: DropObjects, database: Database
+) -> CatalogState:
+    """Drops a database. Without a keyword as in PostgreSQL: with all that is in it, if nobody uses it.
+
+    CASCADE also drops what uses it in other databases. RESTRICT refuses a database that is not empty.
+    """
+    if not statement.cascade and not statement.restrict:
+        if database.name == context.settings["database"]:
+            raise PgError(SqlState.OBJECT_IN_USE, "cannot drop the currently open database")
+        others = 0 if statement.force else len(_sessions_in(context, database.name))
+        if others:
+            sessions = "is 1 other session" if others == 1 else f"are {others} other sessions"
+            raise PgError(
+                SqlState.OBJECT_IN_USE,
+                f'database "{database.name}" is being accessed by other users',
+                detail=f"There {sessions} using the database.",
+            )
+    return without_database(state, database.id, contents=not statement.restrict, cascade=statement.cascade)
+
+
+def _sessions_in(context: Context, database: str) -> list[int]:
+    """The process ids of the other sessions in a database."""
+    observers = [*context.coordinator.activity.observers.items()]
+    return [pid for pid, observe in observers if pid != context.process_id and observe().database == database]
+
+
 def _end_sessions(context: Context, database: Database) -> None:
     """Ends the other sessions in a database. PgError 42501 if the role may not end one of them."""
-    for process_id, observe in [*context.coordinator.activity.observers.items()]:
-        if process_id != context.process_id and observe().database == database.name:
-            signal(context, "pg_terminate_backend", process_id)
+    for process_id in _sessions_in(context, database.name):
+        signal(context, "pg_terminate_backend", process_id)
 
 
 def _required(state: CatalogState, sequence: SequenceItem) -> PgError:

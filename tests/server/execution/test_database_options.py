@@ -90,6 +90,32 @@ def test_what_is_not_true_of_a_database_is_refused(stack: ExitStack, passing_ser
         assert ask(ours, f"CREATE DATABASE d {option}")[0] == sqlstate
 
 
+def test_a_database_is_dropped_with_its_contents_if_nobody_uses_it(
+    stack: ExitStack, passing_server: ServerThread, postgres: str
+) -> None:
+    for dsn in (passing_server.dsn(), postgres):
+        maker = connect(dsn, stack)
+        maker.execute("CREATE DATABASE full_of_tables")
+        with psycopg.connect(dsn, dbname="full_of_tables", autocommit=True) as inside:
+            inside.execute("CREATE TABLE t (a serial PRIMARY KEY); CREATE VIEW v AS SELECT a FROM t")
+            refused = ask(inside, "DROP DATABASE full_of_tables")
+            assert refused == ("55006", "cannot drop the currently open database")
+            with pytest.raises(psycopg.errors.ObjectInUse, match="is being accessed by other users") as caught:
+                maker.execute("DROP DATABASE full_of_tables")
+            assert caught.value.diag.message_detail == "There is 1 other session using the database."
+        assert ask(maker, "DROP DATABASE full_of_tables") == ("DROP DATABASE", None)  # waits for the session's end
+
+
+def test_restrict_and_users_in_other_databases(stack: ExitStack, passing_server: ServerThread) -> None:
+    ours = connect(passing_server.dsn(), stack)
+    ours.execute("CREATE DATABASE d; CREATE TABLE d.public.t (a int)")
+    assert ask(ours, "DROP DATABASE d RESTRICT")[0] == "2BP01"
+    ours.execute("CREATE VIEW of_d AS SELECT a FROM d.public.t")
+    assert ask(ours, "DROP DATABASE d")[0] == "2BP01"
+    assert ask(ours, "DROP DATABASE d CASCADE") == ("DROP DATABASE", None)
+    assert ask(ours, "SELECT * FROM of_d")[0] == "42P01"
+
+
 def test_force_ends_sessions(stack: ExitStack, passing_server: ServerThread) -> None:
     ours = connect(passing_server.dsn(), stack)
     ours.execute("CREATE DATABASE d")

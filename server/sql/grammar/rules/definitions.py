@@ -223,8 +223,9 @@ def parse_drop(tokens: TokenReader) -> DropObjects | DropBuiltIn | DropRoles | D
     force = kind is ObjectKind.DATABASE and (tokens.take("with") or tokens.at("("))
     if force:
         tokens.in_parentheses(lambda: tokens.expect("force"))
+    restrict = tokens.at("restrict")
     cascade = tokens.drop_behavior()
-    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade, force, concurrently)
+    return DropObjects(*tokens.text_from(start), kind, names, exists, cascade, restrict, force, concurrently)
 
 
 def parse_alter(tokens: TokenReader) -> Statement:

@@ -69,12 +69,17 @@ class CreateExtension(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class DropObjects(Definition):
-    """Database names have one part, schema names one or two. `force`: DROP DATABASE ... WITH (FORCE)."""
+    """Database names have one part, schema names one or two.
+
+    `restrict`: RESTRICT was written. It is the default, except that DROP DATABASE drops what is in the database, as in
+    PostgreSQL. `force`: DROP DATABASE ... WITH (FORCE).
+    """
 
     kind: ObjectKind
     names: tuple[Name, ...]
     if_exists: bool
     cascade: bool
+    restrict: bool = False
     force: bool = False
     concurrently: bool = False
 
