@@ -69,6 +69,8 @@ CLIENTS = (
     Client("JDBC (pgjdbc)", "Jdbc.java", JAVA, (INSTALLED / "jdbc",)),
     Client("Hibernate ORM", "Hibernate.java", JAVA, (INSTALLED / "jdbc",)),
     Client("Flyway", "Flyway.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("Liquibase", "Liquibase.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("jOOQ", "Jooq.java", JAVA, (INSTALLED / "jdbc",)),
     Client("ActiveRecord", "active_record.rb", ("ruby",), ACTIVE_RECORD),
     Client("ODBC (psqlodbc)", "odbc_session.py", needs=ODBC),
     Client("dbt-postgres", "dbt_session.py", DBT, (INSTALLED / "dbt/bin/dbt",)),

@@ -50,7 +50,7 @@ public final class Liquibase {
     url = "jdbc:postgresql://" + arguments[0] + ":" + arguments[1] + "/" + arguments[2];
     directory = Files.createTempDirectory("liquibase");
     Files.writeString(directory.resolve("changes.yaml"), CHANGES);
-    Files.writeString(directory.resolve("people.csv"), "name,born\nBob,1990-02-03\nCy,NULL\n");
+    Files.writeString(directory.resolve("people.csv"), "name,born,vip\nBob,1990-02-03,true\nCy,NULL,false\n");
     Map<String, Object> quiet = new java.util.HashMap<>();
     quiet.put(Scope.Attr.ui.name(), new liquibase.ui.LoggerUIService());
     quiet.put(Scope.Attr.classLoader.name(), Liquibase.class.getClassLoader());
@@ -160,10 +160,10 @@ public final class Liquibase {
   private static void snapshot() throws Exception {
     try (Database database = database(null)) {
       DatabaseSnapshot snapshot = taken(database);
-      equal(snapshot.get(Table.class).size(), 3);
+      equal(snapshot.get(Table.class).size(), 5);
       equal(snapshot.get(View.class).size(), 1);
       equal(snapshot.get(ForeignKey.class).size(), 1);
-      equal(snapshot.get(PrimaryKey.class).size(), 3);
+      equal(snapshot.get(PrimaryKey.class).size(), 4);
       equal(snapshot.get(UniqueConstraint.class).size(), 2);
       equal(snapshot.get(Sequence.class).stream().map(Sequence::getName).anyMatch("tickets"::equals), true);
       equal(snapshot.get(Index.class).stream().anyMatch(index -> "by_name".equals(index.getName())), true);
@@ -330,12 +330,12 @@ public final class Liquibase {
               - tableExists: {tableName: people}
               - columnExists: {tableName: people, columnName: born}
               - primaryKeyExists: {tableName: people}
-              - indexExists: {indexName: by_name2, tableName: people}
+              - indexExists: {indexName: by_name, tableName: people}
               - viewExists: {viewName: vips}
               - sequenceExists: {sequenceName: tickets}
               - foreignKeyConstraintExists: {foreignKeyName: orders_person, foreignKeyTableName: orders}
               - sqlCheck: {expectedResult: 2, sql: SELECT count(*) FROM people}
             changes:
-              - loadData: {tableName: people, file: people.csv, columns: [{column: {name: name, type: string}}, {column: {name: born, type: date}}, {column: {name: vip, type: boolean, defaultValueBoolean: true}}]}
+              - loadData: {tableName: people, file: people.csv, columns: [{column: {name: name, type: string}}, {column: {name: born, type: date}}, {column: {name: vip, type: boolean}}]}
       """;
 }
