@@ -104,7 +104,7 @@ $(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt tests/kafka/bro
 		-DincludeGroupIds=io.debezium,org.mariadb.jdbc,com.zendesk -DoutputDirectory=$(CURDIR)/$(@D)/mariadb
 	touch $@
 
-# Sessions of other clients, which are installed to .venv/clients. What cannot be installed is skipped. The ODBC driver and
+# Sessions of other clients, which are installed to .venv/clients. What cannot be installed is skipped. The ODBC driver, Ruby and
 # Node.js are used if they are installed. TIDEWIRE_REWRITE=1 writes the table in docs/clients.md.
 CLIENTS := $(VENV)/clients
 

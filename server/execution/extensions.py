@@ -1,6 +1,7 @@
-"""CREATE EXTENSION of what dumps and ORMs name: plpgsql, which has no functions here, and uuid-ossp.
+"""CREATE EXTENSION of what dumps and ORMs name: plpgsql, which has no functions here, uuid-ossp, and tidewire.
 
-Of uuid-ossp, uuid_generate_v4() is built in.
+pg_extension shows tidewire, and ActiveRecord's schema dumps name all of its rows. Of uuid-ossp, uuid_generate_v4() is
+built in.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from server.session_state.results import Result
 from server.sql.grammar.statements.objects import CreateExtension
 
 _BUILT_IN = "Functions such as gen_random_uuid(), sha256() and encode() are built in."
-ACCEPTED = ("plpgsql", "uuid-ossp")
+ACCEPTED = ("plpgsql", "uuid-ossp", "tidewire")
 _HINTS = {
     "pgcrypto": _BUILT_IN,
     "citext": "Use text, and compare lower(column). An index can have the key lower(column).",

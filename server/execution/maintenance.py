@@ -11,11 +11,11 @@ from catalog.objects.tables import Table
 from catalog.objects.views import MaterializedView
 from protocol.pgwire.errors import Notice, PgError, Severity, SqlState
 from server.authorization import privileges
+from server.execution.ddl.keys import key_owner
 from server.execution.names import find_item, find_schema
 from server.session_state.context import Context
 from server.session_state.results import Result
 from server.sql.grammar.statements.maintenance import Maintain, Refresh, Reindex
-from server.sql.grammar.statements.parts import Name
 
 _WHOLE = ("schema", "database", "system")
 
@@ -55,7 +55,9 @@ def reindex(context: Context, statement: Reindex, *, in_block: bool) -> Result:
     match statement.kind:
         case "index":
             assert name is not None
-            found = _key_owner(context, name) or find_item(context, name)
+            if len(name.parts) > 1:
+                find_schema(context, name.parts[:-1])
+            found = key_owner(context, name) or find_item(context, name)
             if not isinstance(found, Index | Table) or (isinstance(found, Table) and found.name == name.parts[-1]):
                 raise PgError(SqlState.WRONG_OBJECT_TYPE, f'"{found.name}" is not an index')
             table = context.state.items[found.on] if isinstance(found, Index) else found
@@ -101,22 +103,3 @@ def _check_table(context: Context, found: Item, *, concurrently: bool) -> None:
     if not has_keys and not context.state.indexes_on(found.id):
         what = "that can be reindexed concurrently" if concurrently else "to reindex"
         context.notice(Notice(f'table "{found.name}" has no indexes {what}'))
-
-
-def _key_owner(context: Context, name: Name) -> Table | None:
-    """The table whose key has the index of this name."""
-    state = context.state
-    database = state.database_named(context.settings["database"])
-    *qualifier, last = name.parts
-    if qualifier:
-        schemas = [find_schema(context, tuple(qualifier))]
-    else:
-        named = [state.schema_named(database.id if database else None, path) for path in context.search_path]
-        schemas = [schema for schema in named if schema is not None]
-    for schema in schemas:
-        if state.item_named(schema.id, last) is not None:
-            return None
-        for table in state.items_of(Table):
-            if table.schema_id == schema.id and any(key.name == last for key in table.keys):
-                return table
-    return None

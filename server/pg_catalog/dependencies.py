@@ -25,15 +25,16 @@ _OBJECT = tuple[int, int, int]
 
 
 def extensions(_: Visible) -> Iterator[Row]:
-    """pg_extension"""
-    yield {
-        "oid": oids.EXTENSION,
-        "extname": "tidewire",
-        "extowner": oids.OWNER,
-        "extnamespace": oids.PG_CATALOG,
-        "extrelocatable": False,
-        "extversion": "1.0",
-    }
+    """pg_extension. plpgsql is there as in each database of PostgreSQL, although it has no functions here."""
+    for oid, name in ((oids.PLPGSQL, "plpgsql"), (oids.EXTENSION, "tidewire")):
+        yield {
+            "oid": oid,
+            "extname": name,
+            "extowner": oids.OWNER,
+            "extnamespace": oids.PG_CATALOG,
+            "extrelocatable": False,
+            "extversion": "1.0",
+        }
 
 
 def rules(visible: Visible) -> Iterator[Row]:

@@ -370,6 +370,28 @@ CREATE MACRO fn.pg_describe_object(p_catalog, p_oid, p_column) AS (
       FROM (SELECT r.oid AS tw_rule, c.oid AS tw_oid, c.relkind AS tw_kind FROM pg.pg_rewrite r JOIN pg.pg_class c
         ON c.oid = r.ev_class) tw_c WHERE tw_c.tw_rule = p_oid)
   END);
+-- relations, types and schemas; the other objects of pg_depend have NULLs
+CREATE MACRO fn.pg_identify_object(p_catalog, p_oid, p_column) AS (
+  CASE p_catalog
+    WHEN 1259 THEN (
+      SELECT {'type': CASE tw_c.tw_kind WHEN 'i' THEN 'index' WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view'
+             WHEN 'm' THEN 'materialized view' ELSE 'table' END || CASE WHEN p_column = 0 THEN '' ELSE ' column' END,
+        'schema': tw_c.tw_schema, 'name': CASE WHEN p_column = 0 THEN fn.quote_ident(tw_c.tw_name) END,
+        'identity': fn.quote_ident(tw_c.tw_schema) || '.' || fn.quote_ident(tw_c.tw_name)
+          || CASE WHEN p_column = 0 THEN '' ELSE '.' || (
+          SELECT fn.quote_ident(tw_a.tw_name) FROM (SELECT attrelid AS tw_relation, attnum AS tw_number, attname AS tw_name
+            FROM pg.pg_attribute) tw_a WHERE tw_a.tw_relation = p_oid AND tw_a.tw_number = p_column) END}
+      FROM (SELECT c.oid AS tw_oid, c.relkind AS tw_kind, c.relname AS tw_name, n.nspname AS tw_schema
+        FROM pg.pg_class c JOIN pg.pg_namespace n ON n.oid = c.relnamespace) tw_c WHERE tw_c.tw_oid = p_oid)
+    WHEN 1247 THEN (
+      SELECT {'type': 'type', 'schema': tw_t.tw_schema, 'name': fn.quote_ident(tw_t.tw_name),
+        'identity': CASE WHEN tw_t.tw_schema = 'pg_catalog' THEN tw.regtype_text(p_oid)
+          ELSE fn.quote_ident(tw_t.tw_schema) || '.' || fn.quote_ident(tw_t.tw_name) END}
+      FROM (SELECT t.oid AS tw_oid, t.typname AS tw_name, n.nspname AS tw_schema
+        FROM pg.pg_type t JOIN pg.pg_namespace n ON n.oid = t.typnamespace) tw_t WHERE tw_t.tw_oid = p_oid)
+    WHEN 2615 THEN {'type': 'schema', 'schema': NULL, 'name': tw.regnamespace_text(p_oid),
+      'identity': tw.regnamespace_text(p_oid)}
+  END);
 CREATE MACRO fn.host(p_address) AS (split_part(p_address::VARCHAR, '/', 1));
 -- a view is updatable if one of its columns is; rows of other automatically updatable views can only be deleted
 CREATE MACRO fn.pg_relation_is_updatable(p_oid, p_triggers) AS (

@@ -31,7 +31,7 @@ OWNER = 10
 HEAP, BTREE = 2, 403
 PG_CLASS, PG_TYPE, PG_NAMESPACE, PG_REWRITE, PG_ATTRDEF, PG_EXTENSION = 1259, 1247, 2615, 2618, 2604, 3079
 """The catalogs of objects that have comments or dependencies."""
-EXTENSION = 14999
+PLPGSQL, EXTENSION = 14998, 14999
 """The extension `tidewire`, to which the schemas `mz_catalog` and `mz_internal` belong."""
 BUILT_IN = 15000
 

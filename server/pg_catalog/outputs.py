@@ -6,7 +6,7 @@ from PostgreSQL. This module traces columns, stars, casts and arrays through sub
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -151,12 +151,17 @@ class Types:
             return known
         found = self._sources[id(select)] = {}  # a lateral source sees those before it
         first = select.args.get("from_")
-        joins = select.args.get("joins") or []
-        merged = any(join.args.get("using") or join.method == "NATURAL" for join in joins)
-        for node in [*([first] if first is not None else []), *joins, *(select.args.get("laterals") or [])]:
+        outer = [*([first] if first is not None else []), *(select.args.get("joins") or [])]
+        nodes = [node for each in outer for node in _joined(each)]
+        merged = any(
+            isinstance(node, exp.Join) and (node.args.get("using") or node.method == "NATURAL") for node in nodes
+        )
+        for node in [*nodes, *(select.args.get("laterals") or [])]:
             source = node if isinstance(node, exp.Lateral) else node.this
             query = source.this if isinstance(source, exp.Lateral) else source
             columns: Outputs | None = None
+            if _is_joins(source):
+                continue
             if isinstance(source, exp.Table):
                 relation = self._relation(source)
                 if relation is not None:
@@ -184,6 +189,24 @@ class Types:
             return None
         columns = [Output(name, element_of(self.type_of(each))) for name, each in zip(names, lists, strict=False)]
         return [*columns, Output(ordinality.name, "int8")] if isinstance(ordinality, exp.Expr) else columns
+
+
+def _joined(node: exp.Expr) -> Iterator[exp.Expr]:
+    """A FROM or a JOIN, and those in its parentheses: `a JOIN (b JOIN c ON ...) ON ...` has the sources a, b and c."""
+    yield node
+    if _is_joins(node.this):
+        inner = node.this.this
+        for each in [node.this, *(inner.args.get("joins") or [])]:
+            yield from _joined(each)
+
+
+def _is_joins(source: exp.Expr) -> bool:
+    """Whether a source is joins in parentheses without an alias, whose tables can be named outside."""
+    return (
+        isinstance(source, exp.Subquery)
+        and not source.args.get("alias")
+        and isinstance(source.this, exp.Table | exp.Subquery)
+    )
 
 
 def element_of(array: str | None) -> str | None:

@@ -125,9 +125,13 @@ class Visible:
     def default_text(self, type: PgType, stored: str) -> str:
         """A default as pg_get_expr returns it. A string literal has its type, or is a number or a boolean.
 
+        The keywords true and false are in lower case.
+
         ORMs recognize the value of a default by the type after it.
         """
         text = self.text_of(stored)
+        if text.lower() in ("true", "false"):
+            return text.lower()
         if not text.endswith(("'", "$")):
             return text
         literal, *rest = tokenize(text)

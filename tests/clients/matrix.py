@@ -40,6 +40,7 @@ class Client:
 
 
 LIBRARIES = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu"
+ACTIVE_RECORD = (Path("/usr/lib/ruby/vendor_ruby/pg.rb"), Path("/usr/share/doc/ruby-activerecord"))
 ODBC = (LIBRARIES / "odbc/psqlodbcw.so", LIBRARIES / "libodbc.so.2")
 CLIENTS = (
     Client("psql", "psql_session.py"),
@@ -66,6 +67,11 @@ CLIENTS = (
     ),
     Client("Drizzle", "drizzle_session.mjs", NODE, (INSTALLED / "node/node_modules/drizzle-orm",)),
     Client("JDBC (pgjdbc)", "Jdbc.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("Hibernate ORM", "Hibernate.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("Flyway", "Flyway.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("Liquibase", "Liquibase.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("jOOQ", "Jooq.java", JAVA, (INSTALLED / "jdbc",)),
+    Client("ActiveRecord", "active_record.rb", ("ruby",), ACTIVE_RECORD),
     Client("ODBC (psqlodbc)", "odbc_session.py", needs=ODBC),
     Client("dbt-postgres", "dbt_session.py", DBT, (INSTALLED / "dbt/bin/dbt",)),
 )

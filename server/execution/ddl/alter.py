@@ -16,8 +16,9 @@ from catalog.roles import Privilege
 from catalog.state import CatalogState, NameTaken
 from protocol.pgwire.errors import PgError, SqlState
 from server.authorization import privileges
+from server.execution.ddl.constraints import with_renamed_constraint
 from server.execution.ddl.databases import require_create_db
-from server.execution.ddl.keys import is_taken
+from server.execution.ddl.keys import is_taken, key_owner
 from server.execution.ddl.named_objects import altered_object, find_object, name_taken
 from server.execution.ddl.named_roles import role_named
 from server.execution.ddl.retention import retained_ms
@@ -29,12 +30,17 @@ from server.sql.type_names import UserType
 
 
 def rename(context: Context, statement: AlterRename) -> CatalogState:
-    """Executes ALTER ... RENAME TO. As in PostgreSQL, ALTER TABLE also renames views, indexes and sequences."""
+    """Executes ALTER ... RENAME TO. As in PostgreSQL, ALTER TABLE also renames views, indexes and sequences.
+
+    The index of a key is no item: a new name is that of the constraint, as in PostgreSQL.
+    """
     state, new = context.state, statement.new_name.name
     if statement.kind is ObjectKind.TABLE:
         named = find_object(context, state, statement.kind, statement.name)
         if isinstance(named, (View, MaterializedView, Index, Sequence)):
             statement = replace(statement, kind=ObjectKind(named.kind))
+    if statement.kind in (ObjectKind.TABLE, ObjectKind.INDEX) and (table := key_owner(context, statement.name)):
+        return with_renamed_constraint(context, table, statement.name.parts[-1], new)
     found = altered_object(context, statement)
     if found is None:
         return state

@@ -57,13 +57,17 @@ def _relied_on(table: Table, name: str, lines: tuple[tuple[str, str], ...]) -> P
 
 def rename_constraint(context: Context, statement: RenameConstraint) -> CatalogState:
     """Executes ALTER TABLE ... RENAME CONSTRAINT, which also renames the index of a key. PgError."""
-    state = context.state
     table = altered_item(context, ObjectKind.TABLE, statement.table, if_exists=statement.if_exists)
     if table is None:
-        return state
+        return context.state
     assert isinstance(table, Table)
+    return with_renamed_constraint(context, table, statement.constraint.name, statement.new_name.name)
+
+
+def with_renamed_constraint(context: Context, table: Table, old: str, new: str) -> CatalogState:
+    """The state after a constraint of a table, and the index of a key, get another name. PgError."""
+    state = context.state
     privileges.require_owner(state, context.role, table)
-    old, new = statement.constraint.name, statement.new_name.name
     names = constraint_names(table)
     if old not in names:
         message = f'constraint "{old}" for table "{table.name}" does not exist'

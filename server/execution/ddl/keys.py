@@ -13,7 +13,10 @@ from catalog.objects.tables import Table
 from catalog.state import CatalogState
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
+from server.execution.names import find_schema
+from server.session_state.context import Context
 from server.sql.grammar.statements import tables as grammar
+from server.sql.grammar.statements.parts import Name
 
 NAME_BYTES = 63
 _COMPARABLE = frozenset(
@@ -97,6 +100,23 @@ def is_taken(state: CatalogState, schema: ObjectId, name: str) -> bool:
     if state.item_named(schema, name) is not None:
         return True
     return any(key.name == name for t in state.items_of(Table) if t.schema_id == schema for key in t.keys)
+
+
+def key_owner(context: Context, name: Name) -> Table | None:
+    """The table whose key has the index of this name."""
+    state = context.state
+    *qualifier, last = name.parts
+    for path in [qualifier[-1]] if qualifier else context.search_path:
+        try:
+            schema = find_schema(context, (*qualifier[:-1], path))
+        except PgError:
+            continue
+        if state.item_named(schema.id, last) is not None:
+            return None
+        for table in state.items_of(Table):
+            if table.schema_id == schema.id and any(key.name == last for key in table.keys):
+                return table
+    return None
 
 
 def _name(

@@ -10,6 +10,7 @@ from server.sql.bind.calls import operator
 from server.sql.bind.grammar import similar
 from server.sql.bind.literals import number_literal
 from server.sql.bind.quantified import quantified, quantifier
+from server.sql.bind.row_identity import rows_identified
 from server.sql.bind.row_values import rows_compared
 from server.sql.bind.rows import row_fields
 from server.sql.bind.shapes import row_of, unparenthesised
@@ -74,6 +75,8 @@ def binary(binder: Binder, tree: exp.Expr, scope: Scope) -> Expression:
     left, right = tree.this, tree.expression
     if isinstance(right, (exp.Any, exp.All)) or quantifier(right) is not None:
         return quantified(binder, name, left, right, scope)
+    if name in ("=", "<>") and (identified := rows_identified(binder, name, tree, scope)) is not None:
+        return identified
     if row_of(left) is not None or (name in COMPARISONS and row_fields(left, scope) is not None):
         return _row_comparison(binder, name, tree, scope)
     if name in ("+", "-") and isinstance(tree, (exp.Add, exp.Sub)):

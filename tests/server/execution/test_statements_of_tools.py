@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.fix_postgres import own_schema
 from tests.fix_server import ServerThread
@@ -254,6 +255,10 @@ def test_extensions(theirs: psycopg.Connection[Any], passing_server: ServerThrea
         assert notices == ['extension "plpgsql" already exists, skipping']
         ours.execute('CREATE EXTENSION IF NOT EXISTS "uuid-ossp"')
         assert notices[1:] == ['extension "uuid-ossp" already exists, skipping']
+        names = [name for (name,) in ours.execute("SELECT extname FROM pg_extension")]
+        assert "plpgsql" in names
+        for name in names:  # ActiveRecord's schema dumps name all of them
+            ours.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))
         ours.execute("CREATE TABLE with_uuids (id uuid DEFAULT uuid_generate_v4(), n int)")
         ours.execute("INSERT INTO with_uuids (n) VALUES (1), (2)")
         ids = ours.execute("SELECT id FROM with_uuids").fetchall()

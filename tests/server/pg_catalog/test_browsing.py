@@ -55,7 +55,7 @@ DEFAULTS = (
         j date DEFAULT '2024-01-31', k timestamptz DEFAULT now(), l defaults.level DEFAULT 'low',
         m text DEFAULT E'a\\b', n text DEFAULT 'x'::text, o numeric(6,2) DEFAULT '12.50',
         p uuid DEFAULT gen_random_uuid(), q text DEFAULT '', r interval DEFAULT '1 day', s int DEFAULT '-3',
-        t defaults.label DEFAULT 'own', u text DEFAULT $$dollar$$, v text
+        t defaults.label DEFAULT 'own', u text DEFAULT $$dollar$$, v text, w boolean DEFAULT TRUE
     )""",
 )
 

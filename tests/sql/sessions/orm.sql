@@ -1,0 +1,24 @@
+-- Statements that ORMs and tools for migrations generate.
+CREATE TABLE customers (id bigint PRIMARY KEY, name text);
+CREATE TABLE orders (id int, part int, customer_id bigint, amount int, PRIMARY KEY (id, part));
+INSERT INTO customers VALUES (1, 'Ada'), (2, 'Bob');
+INSERT INTO orders VALUES (1, 1, 1, 10), (1, 2, 2, 20), (2, 1, 1, 30);
+UPDATE orders SET amount = o.amount * 2 FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.name = 'Ada' AND orders.ctid = o.ctid;
+SELECT * FROM orders ORDER BY id, part;
+DELETE FROM orders USING orders o JOIN customers c ON c.id = o.customer_id WHERE c.name = 'Bob' AND orders.ctid = o.ctid RETURNING orders.*;
+SELECT a.id, b.id FROM customers a JOIN customers b ON a.ctid <> b.ctid ORDER BY 1;
+SELECT a.id, b.ctid = a.ctid FROM customers a LEFT JOIN customers b ON a.ctid = b.ctid AND b.id = 1 ORDER BY 1;
+SELECT count(*) FROM customers c WHERE EXISTS (SELECT 1 FROM customers d WHERE (d.ctid) = (c.ctid));
+UPDATE customers c SET name = s.name FROM (SELECT id, upper(name) AS name FROM customers) s WHERE s.id = c.id;
+SELECT * FROM customers ORDER BY id;
+ALTER INDEX customers_pkey RENAME TO clients_pkey;
+SELECT conname FROM pg_constraint WHERE conrelid = 'customers'::regclass;
+ALTER INDEX customers_pkey RENAME TO another;
+ALTER INDEX IF EXISTS customers_pkey RENAME TO another;
+ALTER INDEX clients_pkey RENAME TO clients_pkey;
+ALTER INDEX clients_pkey RENAME TO orders;
+ALTER INDEX public.clients_pkey RENAME TO another;
+ALTER TABLE clients_pkey RENAME TO another;
+ALTER TABLE customers RENAME TO clients;
+INSERT INTO clients VALUES (2, 'x');
+SELECT indexname FROM pg_indexes WHERE tablename = 'clients';
