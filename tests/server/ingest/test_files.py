@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
@@ -334,6 +335,24 @@ async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> No
     assert status.stall is not None
     assert "incomplete at time 3: 1 of 3 updates have arrived" in status.stall.message
     await upstream.close()
+
+
+async def test_progress_whose_upper_is_before_its_lower_is_counted_and_logged(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(update(1, 3, 1) + progress(10, 3) + progress(3, 3) + progress(0, 4, t3=1))
+    source = changes_of(path, *TYPED)
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    with capture_logs() as logs:
+        assert (await upstream.read(10**6)).state["frontier"] == b"4"
+    await upstream.close()
+    place = f'file "{path}" after byte 0, message 2'
+    reason = "progress has the upper [3], which is before its lower [10]"
+    assert [(entry["event"], entry["first"], entry["error"]) for entry in logs] == [("invalid messages", place, reason)]
+    assert context.statistics.invalid_messages == 1
+    assert context.statistics.last_invalid_message == f"{place}: {reason}"
 
 
 async def test_changes_need_the_columns_of_the_data(tmp_path: Path) -> None:
