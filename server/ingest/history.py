@@ -14,7 +14,7 @@ message that has such updates or statements, so that they are read again after a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
@@ -98,11 +98,14 @@ class History(Generic[K]):
         stall_s: float = STALL_S,
         keeps_times: bool = False,
         count_invalid: Callable[[int, str], None] | None = None,
+        incomplete: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`state`, `prefix`: of the source, and of the collection's keys in it. `keeps_times`: see `receive`.
 
         `count_invalid`: called with the number of invalid messages, and with the place and the reason of the last one.
+        `incomplete`: a sentence about messages of which only a part was read; None if there are none. It is called in
+        the thread of the caller.
         """
         self._name = name
         self._key = f"{prefix}frontier"
@@ -114,6 +117,7 @@ class History(Generic[K]):
         self._invalid = 0
         self._last_invalid: str | None = None
         self._count_invalid = count_invalid
+        self._incomplete = incomplete
         self._stall_s = stall_s
         self._keeps_times = keeps_times
         self._clock = clock
@@ -142,7 +146,9 @@ class History(Generic[K]):
             self._advanced_at, self._is_reported = self._clock(), False
         elif (stall := self._stall()) is not None and not self._is_reported:
             self._is_reported = True
-            log.warning("history is incomplete", name=self._name, error=stall.message, detail=stall.detail)
+            log.warning(
+                "history is incomplete", name=self._name, error=stall.message, detail=stall.detail, hint=stall.hint
+            )
         return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
 
     @property
@@ -238,14 +244,16 @@ class History(Generic[K]):
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
             f'the history of "{self._name}" is incomplete at time {waiting.frontier}{_shortfall(waiting)}',
             detail=_detail(waiting),
-            hint=_hint(waiting) + self._invalid_hint(),
+            hint=" ".join([_hint(waiting), *self._unread()]),
         )
 
-    def _invalid_hint(self) -> str:
-        if self._last_invalid is None:
-            return ""
-        count = "1 message was invalid" if self._invalid == 1 else f"{self._invalid} messages were invalid"
-        return f" {count}, at last {self._last_invalid}."
+    def _unread(self) -> Iterator[str]:
+        """Sentences about what was not read: the messages that are invalid, and those that are not complete."""
+        if self._last_invalid is not None:
+            count = "1 message was invalid" if self._invalid == 1 else f"{self._invalid} messages were invalid"
+            yield f"{count}, at last {self._last_invalid}."
+        if (sentence := self._incomplete()) is not None:
+            yield sentence
 
 
 def _shortfall(waiting: Waiting) -> str:

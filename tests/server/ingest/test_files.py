@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,9 @@ def changes_of(path: object, *columns: Column) -> SourceDefinition:
     return SourceDefinition("file", {}, {"path": str(path), "stall timeout": "0s"}, format, columns=columns)
 
 
+SOON = {"stall timeout": "0s", "poll interval": "10ms"}
+
+
 def update(n: int, time: int, diff: int) -> str:
     return f'{{"array": [{{"data": {{"n": {n}, "t": "x"}}, "time": {time}, "diff": {diff}}}]}}\n'
 
@@ -334,6 +338,37 @@ async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> No
     assert (status.frontier, status.open_updates, status.missing_updates, status.invalid_messages) == (3, 1, 2, 2)
     assert status.stall is not None
     assert "incomplete at time 3: 1 of 3 updates have arrived" in status.stall.message
+    await upstream.close()
+
+
+async def test_the_status_of_changes_names_a_truncated_line(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.json", update(1, 3, 1)
+    path.write_text(whole + progress(0, 4, t3=1)[:-9])
+    source = replace(changes_of(tmp_path / "*.json", *TYPED), options={"path": f"{tmp_path}/*.json", **SOON})
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    await upstream.read(10**6)
+    reading = asyncio.create_task(upstream.read(10**6))
+
+    async def until_hint_is(expected: str) -> None:
+        await asyncio.to_thread(
+            until, lambda: getattr(context.statistics.histories[ID]().stall, "hint", "") == expected
+        )
+
+    again = "Write the missing messages again: repetitions are ignored."
+    size = path.stat().st_size - len(whole)
+    rest = f'File "{path}" ends with an incomplete line of {size} bytes at byte {len(whole)}'
+    await until_hint_is(f"{again} {rest}.")
+    (tmp_path / "b.json").write_text("{")
+    await until_hint_is(f"{again} {rest}, and 1 other file does.")
+    (tmp_path / "b.json").unlink()
+    await until_hint_is(f"{again} {rest}.")
+    with path.open("a") as file:
+        file.write(progress(0, 4, t3=1)[-9:])
+    assert (await reading).state["frontier"] == b"4"
+    assert context.statistics.histories[ID]().stall is None
     await upstream.close()
 
 
