@@ -512,4 +512,5 @@ def test_a_failing_source_reports_its_error(connection: psycopg.Connection, tmp_
             for row in connection.execute("FETCH ALL s").fetchall():
                 if row[1] > 0:
                     status[row[3]] = (row[6], row[7])
-    assert status["f"] == ("failed", 'invalid input syntax for type integer: "x"')
+    message = f'file "{file}", line 2, column n: invalid input syntax for type integer: "x"'
+    assert status["f"] == ("failed", message)

@@ -260,6 +260,56 @@ async def test_bad_data_and_a_truncated_file_end_the_source(tmp_path: Path) -> N
         await rows_of(source, {}, 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        ("1,a\nx,b\n", "line 5, column n", 'invalid input syntax for type integer: "x"'),
+        ("1,a\n2,b,c\n", "line 5", "extra data after last expected column"),
+        ("1\n", "line 4", 'missing data for column "t"'),
+        ('1,"a\nb"\n2,\n3,c\n', "line 6", 'null value in column "t" violates not-null constraint'),
+        ("1,a\n\\.\n", "line 5", "end-of-copy marker found in data"),
+    ],
+)
+async def test_an_error_names_the_file_and_the_line(tmp_path: Path, content: str, place: str, message: str) -> None:
+    """Also if the source has read the lines before it already."""
+    path = tmp_path / "a.csv"
+    path.write_text('n,t\n1,"a\nb"\n')
+    source = definition(path, Encoding("csv", options={"header": ""}), TYPED[0], Column("t", "text", nullable=False))
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [(1, "a\nb")]
+    with path.open("a") as file:
+        file.write(content)
+    for positions in (state, {}):
+        with pytest.raises(PgError) as caught:
+            await rows_of(source, positions, 1)
+        assert caught.value.message == f'file "{path}", {place}: {message}'
+
+
+async def test_an_error_names_the_line_of_json_and_of_text(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for name, line, place in (("json", b"{", "line 2, column data"), ("text", b"\xff", "line 2")):
+        path.write_bytes(b"{}\n" + line + b"\n")
+        with pytest.raises(PgError) as caught:
+            await rows_of(definition(path, Encoding(name)), {}, 1)
+        assert caught.value.message.startswith(f'file "{path}", {place}: invalid ')
+
+
+async def test_an_error_names_the_row_of_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    numbers = pa.array([*range(100), 1 << 40, None, *range(100)])
+    pq.write_table(pa.table({"n": numbers, "t": numbers.cast("string")}), path, row_group_size=60)
+    for column, reason in (
+        (Column("n", "int4"), f'row 101, column n: cannot convert "{1 << 40}" to int4'),
+        (Column("n", "int8", nullable=False), 'row 102: null value in column "n" violates not-null constraint'),
+        (Column("t", "int4"), f'row 101, column t: cannot convert "{1 << 40}" to int4'),
+    ):
+        with pytest.raises(PgError) as caught:
+            await rows_of(definition(path, Encoding("parquet"), column), {}, 5)
+        assert caught.value.message == f'file "{path}", {reason}'
+    with pytest.raises(PgError, match=r'column "n" of file .* has type int64, which is not date'):
+        await rows_of(definition(path, Encoding("parquet"), Column("n", "date")), {}, 1)
+
+
 async def test_an_unreadable_parquet_file_is_read_again_later(tmp_path: Path) -> None:
     source = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
     (tmp_path / "a.parquet").write_text("not yet")
