@@ -41,7 +41,11 @@ _SINGLE = {diff: pa.array([diff], pa.int64()) for diff in (1, -1)}
 
 
 class NegativeCount(Exception):
-    """The multiplicity of a row is negative."""
+    """The multiplicity of a row is negative. `relation`: the name of the relation with this row, if it is known."""
+
+    def __init__(self, reason: str, relation: str | None = None) -> None:
+        super().__init__(reason)
+        self.relation = relation
 
 
 def rows_schema(types: Sequence[pa.DataType]) -> pa.Schema:

@@ -65,6 +65,8 @@ class Progress:
             at = int(np.argmax(counts < 0))
             raise MessageError(f"progress has the count {counts[at]} for time {times[at]}")
         begin, end = (int(each.min()) if len(each) else END for each in (lower, upper))
+        if end < begin:
+            raise MessageError(f"progress has the upper {frontier(end)}, which is before its lower {frontier(begin)}")
         order = np.argsort(times, kind="stable")
         order = order[counts[order] > 0]
         times, counts = times[order], counts[order]
@@ -96,6 +98,11 @@ def message_bounds(offsets: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
 def interval(lower: int, upper: int) -> str:
     """The interval as messages for people have it."""
     return f"[{lower}, {'' if upper == END else upper})"
+
+
+def frontier(time: int) -> str:
+    """The frontier as messages for people have it."""
+    return "[]" if time == END else f"[{time}]"
 
 
 def check_updates(updates: pa.Table) -> None:

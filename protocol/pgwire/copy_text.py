@@ -69,10 +69,15 @@ class Lines:
         style: InputStyle = DEFAULT_INPUT,
         checkpoint: Callable[[], None] = lambda: None,
         defaulted: frozenset[int] = frozenset(),
+        place: Place | None = None,
     ) -> None:
+        """`place`: adds its line to an error. By default, it adds the line of COPY to the relation, where PostgreSQL
+        does not count all newlines within quotes. With a place, all of them are counted.
+        """
         self._columns, self._options, self._timezone = columns, options, timezone
         self._style, self._checkpoint, self._defaulted = style, checkpoint, defaulted
-        self._where = Place(relation)
+        self._where = place or Place(relation)
+        self._counts_newlines = place is not None
         names = [name for name, _ in columns]
         self._never_null = options.positions(options.force_not_null, names, relation)
         self._null_if_quoted = options.positions(options.force_null, names, relation)
@@ -354,7 +359,7 @@ class Lines:
         if unclosed or (mark == b"\\" and end + 1 == len(data)):
             line, end, mark = data[position:], len(data), b""
         if self._is_csv:  # counts embedded lines as PostgreSQL does, which does not know the line end in the first line
-            self._line += line.count(b"\n" if self._end_of_line == b"\n" else b"\r")
+            self._line += line.count(b"\n" if self._counts_newlines or self._end_of_line == b"\n" else b"\r")
             self._ended = line == b"\\." and mark != b"" and data.startswith(self._end_of_line, end)
         elif mark == b"\\":
             self._decoded(line)

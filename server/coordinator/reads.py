@@ -13,6 +13,7 @@ from catalog.layout import Altered
 from catalog.log import Log
 from catalog.objects.relations import Collection, DerivedRelation, WrittenCollection
 from catalog.objects.system_tables import SystemTable
+from catalog.updates import NegativeCount
 from protocol.pgwire.errors import PgError, SqlState
 from server.coordinator.committer import Committer
 from server.coordinator.dataflows import Dataflows
@@ -44,6 +45,7 @@ class Reads:
         self._snapshots = snapshots
         self._system_tables = system_tables
         self._dataflows = dataflows
+        self._negative: dict[ObjectId, tuple[Timestamp, NegativeCount]] = {}
 
     async def rows(
         self, id: ObjectId, as_of: Timestamp, wanted: Wanted = (), altered: Collection | None = None
@@ -80,9 +82,27 @@ class Reads:
         await self.final(item, as_of)
         return await self._rows(item, as_of)
 
+    def negative(self, id: ObjectId) -> NegativeCount | None:
+        """The error of the last read of a collection that had to find its rows, if a multiplicity was negative."""
+        found = self._negative.get(id)
+        return None if found is None else found[1]
+
+    async def _snapshot(self, item: Collection, time: Timestamp) -> pa.Table:
+        """NegativeCount with the name of the collection, which is kept for `negative`."""
+        try:
+            rows = await self._snapshots.rows(item, time)
+        except NegativeCount as error:
+            named = NegativeCount(str(error), item.name)
+            kept = {id: found for id, found in self._negative.items() if id in self._committer.state.items}
+            self._negative = {**kept, item.id: (time, named)}
+            raise named from None
+        if item.id in self._negative and self._negative[item.id][0] <= time:
+            del self._negative[item.id]
+        return rows
+
     async def _rows(self, item: Collection, as_of: Timestamp) -> pa.Table:
         try:
-            rows = await self._snapshots.rows(item, as_of)
+            rows = await self._snapshot(item, as_of)
         except Altered:
             raise altered_error(item.name) from None
         self.require(item)
@@ -120,7 +140,7 @@ class Reads:
         """
         item = self._committer.state.items.get(id)
         if isinstance(item, WrittenCollection) and not self._committer.has_read_retractions(id, lower):
-            await self._snapshots.rows(item, time)
+            await self._snapshot(item, time)
 
     def check_errors(self, ids: Iterable[ObjectId], time: int) -> None:
         """PgError if one of the collections has an error at `time`, or one that a materialized view reads."""

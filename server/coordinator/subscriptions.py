@@ -32,7 +32,7 @@ class Joined:
 
     `tables` are rows or changes whose sum is the relation at `as_of`. `times` are the times of the changes between
     `as_of` and the reader's first entry. `changes` returns the changes of one of them, until `release` is called;
-    PgError if the relation has an error then.
+    PgError if the relation has an error then. `relation`: the name of a collection.
     """
 
     feed: Feed
@@ -42,6 +42,7 @@ class Joined:
     times: list[Timestamp]
     changes: Callable[[Timestamp], Awaitable[list[pa.Table]]]
     release: Callable[[], None]
+    relation: str | None = None
 
 
 async def _selected(selection: Selection, table: pa.Table) -> pa.Table:
@@ -122,7 +123,7 @@ class Subscriptions:
         empty = collection_schema(item).empty_table()
         if selection is not None:
             empty = selection.rows(empty)
-        return Joined(feed, reader, as_of, [empty, *tables], times, changes, holder.release)
+        return Joined(feed, reader, as_of, [empty, *tables], times, changes, holder.release, item.name)
 
     async def _tables(self, item: Collection, lower: int, upper: int) -> list[pa.Table]:
         try:

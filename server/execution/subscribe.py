@@ -290,7 +290,7 @@ async def _entries_before(joined: Joined, bounds: Bounds, envelope: Envelope) ->
         if bounds.snapshot and not bounds.past(joined.as_of):
             async for changes in ordered(joined.tables, directory, envelope):
                 if updates.has_retractions(changes):
-                    raise updates.NegativeCount("of a row of the snapshot")
+                    raise updates.NegativeCount("of a row of the snapshot", joined.relation)
                 yield Entry(joined.as_of, changes, shared=False)
         for time in joined.times:
             if not bounds.past(time):

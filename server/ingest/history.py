@@ -14,7 +14,7 @@ message that has such updates or statements, so that they are read again after a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ from catalog.source_definition import Envelope, Format
 from catalog.source_state import State
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.messages import DIFF, END, TIME, interval
-from protocol.cdcv2.reader import Batch, Reader, Waiting
+from protocol.cdcv2.reader import Batch, Incomplete, Reader, Waiting
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.option_values import OptionValues
 
@@ -98,11 +98,14 @@ class History(Generic[K]):
         stall_s: float = STALL_S,
         keeps_times: bool = False,
         count_invalid: Callable[[int, str], None] | None = None,
+        incomplete: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`state`, `prefix`: of the source, and of the collection's keys in it. `keeps_times`: see `receive`.
 
         `count_invalid`: called with the number of invalid messages, and with the place and the reason of the last one.
+        `incomplete`: a sentence about messages of which only a part was read; None if there are none. It is called in
+        the thread of the caller.
         """
         self._name = name
         self._key = f"{prefix}frontier"
@@ -114,6 +117,7 @@ class History(Generic[K]):
         self._invalid = 0
         self._last_invalid: str | None = None
         self._count_invalid = count_invalid
+        self._incomplete = incomplete
         self._stall_s = stall_s
         self._keeps_times = keeps_times
         self._clock = clock
@@ -142,7 +146,9 @@ class History(Generic[K]):
             self._advanced_at, self._is_reported = self._clock(), False
         elif (stall := self._stall()) is not None and not self._is_reported:
             self._is_reported = True
-            log.warning("history is incomplete", name=self._name, error=stall.message, detail=stall.detail)
+            log.warning(
+                "history is incomplete", name=self._name, error=stall.message, detail=stall.detail, hint=stall.hint
+            )
         return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
 
     @property
@@ -238,29 +244,67 @@ class History(Generic[K]):
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
             f'the history of "{self._name}" is incomplete at time {waiting.frontier}{_shortfall(waiting)}',
             detail=_detail(waiting),
-            hint=f"Write the missing messages again: repetitions are ignored.{self._invalid_hint()}",
+            hint=" ".join([_hint(waiting), *self._unread()]),
         )
 
-    def _invalid_hint(self) -> str:
-        if self._last_invalid is None:
-            return ""
-        count = "1 message was invalid" if self._invalid == 1 else f"{self._invalid} messages were invalid"
-        return f" {count}, at last {self._last_invalid}."
+    def _unread(self) -> Iterator[str]:
+        """Sentences about what was not read: the messages that are invalid, and those that are not complete."""
+        if self._last_invalid is not None:
+            count = "1 message was invalid" if self._invalid == 1 else f"{self._invalid} messages were invalid"
+            yield f"{count}, at last {self._last_invalid}."
+        if (sentence := self._incomplete()) is not None:
+            yield sentence
 
 
 def _shortfall(waiting: Waiting) -> str:
     if waiting.contradiction == waiting.frontier:
         return ": progress statements disagree"
-    if not waiting.times or waiting.times[0].time != waiting.frontier:
+    if (first := _first(waiting)) is None:
         return ": no progress statement covers it"
-    first = waiting.times[0]
+    if first.received > first.announced:
+        return f": more updates have arrived ({first.received}) than progress statements count ({first.announced})"
     return f": {first.received} of {first.announced} updates have arrived"
 
 
 def _detail(waiting: Waiting) -> str:
-    text = f"{waiting.missing} updates are missing at times before {waiting.uncovered}."
-    if waiting.uncovered == END:
-        text = f"{waiting.missing} updates are missing."
+    found = []
+    if waiting.contradiction == waiting.frontier:
+        found.append(f"Two progress statements have different counts for time {waiting.frontier}.")
+    surplus = [(each.received - each.announced, each.time) for each in waiting.times if each.received > each.announced]
+    if surplus:
+        found.append(f"More updates than counted have arrived: {_at_times(surplus)}.")
+    if waiting.missing:
+        missing = [(each.announced - each.received, each.time) for each in waiting.times]
+        missing = [(number, time) for number, time in missing if number > 0]
+        is_all = sum(number for number, _ in missing) >= waiting.missing
+        updates = "1 update is" if waiting.missing == 1 else f"{waiting.missing} updates are"
+        before = "" if waiting.uncovered == END else f" at times before {waiting.uncovered}"
+        found.append(f"{updates} missing{before}: {_at_times(missing)}{'' if is_all else ', and more at later times'}.")
     if waiting.queued is not None:
-        text += f" There is no progress statement about times from {waiting.uncovered} to {waiting.queued}."
-    return text
+        found.append(f"There is no progress statement about times from {waiting.uncovered} to {waiting.queued}.")
+    elif waiting.uncovered == waiting.frontier:
+        found.append(f"There is no progress statement about times from {waiting.uncovered} on.")
+    return " ".join(found)
+
+
+def _at_times(numbers: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"{number} at time {time}" for number, time in numbers)
+
+
+def _hint(waiting: Waiting) -> str:
+    """What to do. No further message corrects a count that is too small, or statements that disagree."""
+    if waiting.contradiction == waiting.frontier:
+        wrong = "statement"
+    elif (first := _first(waiting)) is not None and first.received > first.announced:
+        wrong = "update or count"
+    else:
+        return "Write the missing messages again: repetitions are ignored."
+    return (
+        f"No further message can complete this time. Remove the message with the wrong {wrong}, or write the history "
+        "to another place, and create the source again."
+    )
+
+
+def _first(waiting: Waiting) -> Incomplete | None:
+    """The numbers of updates at the frontier, if they differ."""
+    return waiting.times[0] if waiting.times and waiting.times[0].time == waiting.frontier else None

@@ -9,10 +9,13 @@ from catalog.ids import ObjectId
 from catalog.objects.kinds import object_type
 from catalog.objects.sources import Source, SourcePart
 from catalog.state import CatalogState
-from server.coordinator.coordinator import SystemSource
+from catalog.updates import NegativeCount
+from protocol.pgwire.errors import PgError
+from server.coordinator.coordinator import Coordinator, SystemSource
 from server.ingest.ingestion import Status
 from server.ingest.sources import RunningSource
 from server.introspection.system_tables import moving
+from server.runtime.errors import to_pg_error
 
 Row = tuple[object, ...]
 Running = Callable[[], Mapping[ObjectId, RunningSource]]
@@ -22,7 +25,7 @@ def source_tables(running: Running) -> dict[ObjectId, SystemSource]:
     """The tables. `running` returns the running sources by id."""
     return {
         builtin.MZ_SOURCE_STATUSES.id: moving(
-            builtin.MZ_SOURCE_STATUSES, lambda coordinator: _statuses(coordinator.state, running())
+            builtin.MZ_SOURCE_STATUSES, lambda coordinator: _statuses(coordinator, running())
         ),
         builtin.MZ_SOURCE_STATISTICS.id: moving(
             builtin.MZ_SOURCE_STATISTICS, lambda coordinator: _statistics(coordinator.state, running())
@@ -33,8 +36,9 @@ def source_tables(running: Running) -> dict[ObjectId, SystemSource]:
     }
 
 
-def _statuses(state: CatalogState, running: Mapping[ObjectId, RunningSource]) -> Iterator[Row]:
+def _statuses(coordinator: Coordinator, running: Mapping[ObjectId, RunningSource]) -> Iterator[Row]:
     """A row per source, subsource and table from a source. An output that failed alone has its own error."""
+    state = coordinator.state
     for id, source in running.items():
         item = state.items.get(id)
         if not isinstance(item, Source):
@@ -51,9 +55,17 @@ def _statuses(state: CatalogState, running: Mapping[ObjectId, RunningSource]) ->
             history = source.statistics.histories.get(output.id)
             stall = history().stall if history is not None and status is Status.RUNNING else None
             shown = Status.FAILED if own is not None else Status.STALLED if stall is not None else status
-            reason = own or error or stall
+            negative = coordinator.reads.negative(output.id)
+            reason = own or error or stall or (None if negative is None else _negative_error(negative))
             message, hint = (reason.message, reason.hint) if reason is not None else (None, None)
             yield output.id, output.name, type, changed_us, shown.value, message, hint
+
+
+def _negative_error(found: NegativeCount) -> PgError:
+    """The error of reads of a collection that has a row with a negative multiplicity. The source continues."""
+    error = to_pg_error(found)
+    error.hint = "The source has deleted a row that it had not inserted. Reads succeed after it has inserted the row."
+    return error
 
 
 def _frontiers(state: CatalogState, running: Mapping[ObjectId, RunningSource]) -> Iterator[Row]:

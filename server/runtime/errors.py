@@ -43,7 +43,7 @@ def to_pg_error(error: Exception) -> PgError:
     if isinstance(error, NegativeCount):
         return PgError(
             SqlState.DATA_EXCEPTION,
-            "the count of a row is negative",
+            "the count of a row is negative" + (f' in relation "{error.relation}"' if error.relation else ""),
             detail="More copies of a row were removed than existed.",
         )
     if isinstance(error, Damaged):

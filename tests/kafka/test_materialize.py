@@ -183,7 +183,7 @@ def test_a_stall_is_reported_after_a_time_in_which_something_was_held() -> None:
     assert status.stall is not None
     assert status.stall.message == 'the history of "topic" is incomplete at time 3: 1 of 2 updates have arrived'
     assert status.stall.detail == (
-        "1 updates are missing at times before 5. There is no progress statement about times from 5 to 9."
+        "1 update is missing at times before 5: 1 at time 3. There is no progress statement about times from 5 to 9."
     )
     receive(history, {0: 1}, table(("c", 3, 1)))
     assert history.status().stall is None
@@ -191,6 +191,54 @@ def test_a_stall_is_reported_after_a_time_in_which_something_was_held() -> None:
     status = history.status()
     assert status.stall is not None
     assert status.stall.message == 'the history of "topic" is incomplete at time 5: no progress statement covers it'
+    assert status.stall.detail == "There is no progress statement about times from 5 to 9."
+    assert status.stall.hint == "Write the missing messages again: repetitions are ignored."
+
+
+STALLED = 'the history of "topic" is incomplete at time 2: '
+SURPLUS_HINT = (
+    "No further message can complete this time. Remove the message with the wrong update or count, or write the "
+    "history to another place, and create the source again."
+)
+
+
+def stall_after(updates: pa.Table | None, *statements: Progress) -> PgError:
+    history: History[int] = History("topic", SCHEMA, {}, stall_s=0)
+    receive(history, {0: 0}, updates, *statements)
+    stall = history.status().stall
+    assert stall is not None
+    return stall
+
+
+def test_a_stall_with_more_updates_than_counted_says_so() -> None:
+    stall = stall_after(table(("a", 2, 1), ("b", 2, 1), ("c", 3, 1)), says([0], [9], t2=1, t3=3, t4=1))
+    assert stall.message == STALLED + "more updates have arrived (2) than progress statements count (1)"
+    assert stall.detail == (
+        "More updates than counted have arrived: 1 at time 2. "
+        "3 updates are missing at times before 9: 2 at time 3, 1 at time 4."
+    )
+    assert stall.hint == SURPLUS_HINT
+    uncounted = stall_after(table(("a", 2, 1)), says([0], [9]))
+    assert uncounted.message == STALLED + "more updates have arrived (1) than progress statements count (0)"
+    assert uncounted.detail == "More updates than counted have arrived: 1 at time 2."
+
+
+def test_a_stall_for_statements_that_disagree_says_so() -> None:
+    stall = stall_after(None, says([0], [9], t2=1), says([0], [9], t2=2))
+    assert stall.message == STALLED + "progress statements disagree"
+    assert stall.detail == (
+        "Two progress statements have different counts for time 2. 1 update is missing at times before 9: 1 at time 2."
+    )
+    assert stall.hint == SURPLUS_HINT.replace("update or count", "statement")
+
+
+def test_a_stall_names_the_first_times_of_many() -> None:
+    stall = stall_after(None, says([0], [90], **{f"t{time}": 1 for time in range(2, 50)}))
+    assert stall.detail == (
+        "48 updates are missing at times before 90: "
+        + ", ".join(f"1 at time {time}" for time in range(2, 12))
+        + ", and more at later times."
+    )
 
 
 def test_multiplicities_that_no_reader_could_hold_are_refused() -> None:

@@ -192,14 +192,18 @@ class AvroRows(AvroFiles):
         found = decoder.decode(values)
         if found.failed.any():
             row = int(np.flatnonzero(found.failed)[0])
-            index = int(np.searchsorted(ends, row, "right"))
-            number = row - (ends[index - 1] if index else 0) + 1
+            index, number = _in_blocks(row, ends)
             reason = decoder.reason(values[row].as_py(), found.wrong_fields.get(row))
             message = f'invalid value {number} in the block at byte {blocks[index].offset} of file "{path}": {reason}'
             raise _BlockError(index, PgError(SqlState.BAD_COPY_FILE_FORMAT, message))
         if self._given:
             rows = pa.table({name: array for (name,), array in found.columns.items()})
-            return [converted(rows, self._given, path)]
+
+            def place(row: int) -> str:
+                index, number = _in_blocks(row, ends)
+                return f"value {number} in the block at byte {blocks[index].offset}"
+
+            return [converted(rows, self._given, path, place)]
         arrays = [found.columns[(column.name,)] for column in self._expected]
         return [pa.table(arrays, [f"c{number}" for number in range(len(arrays))])]
 
@@ -288,6 +292,12 @@ class _BlockError(Exception):
     def __init__(self, index: int, error: PgError) -> None:
         super().__init__(error.message)
         self.index, self.error = index, error
+
+
+def _in_blocks(row: int, ends: Sequence[int]) -> tuple[int, int]:
+    """The index of a row's block, and the number of the row in it, from 1. `ends`: the first row after each block."""
+    index = int(np.searchsorted(ends, row, "right"))
+    return index, row - (ends[index - 1] if index else 0) + 1
 
 
 def _header(file: BinaryIO, path: Path) -> Header | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -54,8 +54,12 @@ class ChangesOfFiles:
         definition: SourceDefinition,
         target: Target,
         context: SourceContext,
+        *,
+        incomplete: Callable[[], str | None],
     ) -> None:
+        """`incomplete`: a sentence about files that end within a message; None if there are none."""
         self._messages = messages
+        self._incomplete = incomplete
         self._decoder = decoder
         self._target = target
         self._context = context
@@ -76,6 +80,7 @@ class ChangesOfFiles:
             stall_s=self._stall_s,
             keeps_times=self._keeps_times,
             count_invalid=self._context.statistics.count_invalid,
+            incomplete=self._incomplete,
         )
         if history.closed is not None:
             self._context.coordinator.upstream_times.resume(self._target.id, history.closed)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format
+from protocol.pgwire.copy_errors import Place
 from protocol.pgwire.copy_options import CopyOptions
 from protocol.pgwire.copy_text import Lines
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType, parse_type
 from server.ingest.files.avro_files import AvroMessages, AvroRows
-from server.ingest.files.conversion import converted
+from server.ingest.files.conversion import converted, null_message
 from server.ingest.files.frontier_lines import FrontierLines
 from server.ingest.files.raw_lines import RawLines
 from server.ingest.files.regular_file import opened
@@ -219,15 +223,57 @@ class Text:
                 wanted = min(2 * wanted, RECORD_BYTES_MAX + 1)
         if not end:
             return [], position
-        if b"\\" in data and _END_MARKER.search(data, 0, end):  # the regular expression holds Python's lock for 30 ms
-            message = f'end-of-copy marker in file "{path}", after byte {start}'
-            raise PgError(SqlState.BAD_COPY_FILE_FORMAT, message)
-        arrays, _ = Lines(types, self._options, str(path), "UTC").read(data[:end], final=True)
+        place = _FilePlace(str(path), start)
+        # the regular expression holds Python's lock for 30 ms
+        if b"\\" in data and (marker := _END_MARKER.search(data, 0, end)) is not None:
+            error = PgError(SqlState.BAD_COPY_FILE_FORMAT, "end-of-copy marker found in data")
+            raise place.at(error, data.count(b"\n", 0, marker.start()) + 1)
+        lines = Lines(types, self._options, str(path), "UTC", place=place)
+        arrays, _ = lines.read(data[:end], final=True)
         names = [f"c{number}" for number in range(len(types))]
-        return [pa.table(columns, names) for columns in arrays if columns and len(columns[0])], start + end
+        tables = [pa.table(columns, names) for columns in arrays if columns and len(columns[0])]
+        self._check_nulls(tables, lines)
+        return tables, start + end
+
+    def _check_nulls(self, tables: Sequence[pa.Table], lines: Lines) -> None:
+        """PgError 23502 if a column that is NOT NULL has NULL. `lines`: the reader of the rows."""
+        before = 0
+        for table in tables:
+            for values, column in zip(table.columns, self._given, strict=False):
+                if not column.nullable and values.null_count:
+                    row = before + int(pc.index(values.is_null(), True).as_py())
+                    error = PgError(SqlState.NOT_NULL_VIOLATION, null_message(column))
+                    raise lines.located(error, row, shows_text=False)
+            before += table.num_rows
 
     def close(self) -> None:
         """Each read closes its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePlace(Place):
+    """Names the file, the line and the column in the message of an error. `relation`: the path.
+
+    `start`: the byte of the file at which the data begins. Lines are counted from the beginning of the file.
+    """
+
+    start: int
+
+    def at(self, error: PgError, line: int, column: str | None = None, shown: str = "") -> PgError:
+        number = line + _lines_before(Path(self.relation), self.start)
+        named = f", column {column}" if column is not None else ""
+        message = f'file "{self.relation}", line {number}{named}: {error.message}'
+        return PgError(error.sqlstate, message, detail=error.detail, hint=error.hint)
+
+
+def _lines_before(path: Path, position: int) -> int:
+    """The number of lines before a byte of a file."""
+    count = 0
+    with opened(path) as file:
+        while position > 0 and (data := file.read(min(position, _SCAN_BYTES))):
+            count += data.count(b"\n")
+            position -= len(data)
+    return count
 
 
 def _records_end(data: bytes, quote: str) -> int:
@@ -288,7 +334,8 @@ class Parquet:
         tables: list[pa.Table] = []
         size = 0
         for batch in opened.batches:
-            tables.append(converted(pa.Table.from_batches([batch]), columns, path))
+            rows = pa.Table.from_batches([batch])
+            tables.append(converted(rows, columns, path, partial(_numbered, opened.position)))
             size += tables[-1].nbytes
             opened.position += batch.num_rows
             if size >= bytes_max:
@@ -298,6 +345,11 @@ class Parquet:
 
     def close(self) -> None:
         self._opened = None
+
+
+def _numbered(position: int, row: int) -> str:
+    """The number of a row, counted from 1, of those that begin at a position of a file."""
+    return f"row {position + row + 1}"
 
 
 class _OpenParquet:

@@ -56,7 +56,7 @@ class FileSource:
         if envelope is not Envelope.MATERIALIZE:
             return files
         decoder = format if isinstance(format, AvroMessages) else json_decoder(target)
-        return ChangesOfFiles(files, decoder, definition, target, context)
+        return ChangesOfFiles(files, decoder, definition, target, context, incomplete=files.incomplete)
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """There is nothing to remove."""
@@ -105,11 +105,24 @@ class _Files:
         self._positions: dict[str, int] = {}
         self._sizes: dict[str, int] = {}  # of files that have been read to this size
         self._schema: bytes | None = None  # of the state
+        self._rest: dict[str, tuple[int, int]] = {}  # of files that end within a record: where it begins, its bytes
+
+    def incomplete(self) -> str | None:
+        """A sentence about the files that end within a record; None if no file does. Can be called in any thread."""
+        files = sorted(self._rest.copy().items())
+        if not files:
+            return None
+        (path, (position, size)), *others = files
+        record = "block" if isinstance(self._format, AvroFiles) else "line"
+        bytes = "1 byte" if size == 1 else f"{size} bytes"
+        more = f", and {len(others)} other file{' does' if len(others) == 1 else 's do'}" if others else ""
+        return f'File "{path}" ends with an incomplete {record} of {bytes} at byte {position}{more}.'
 
     async def open(self, state: State) -> None:
         paths = {key: value for key, value in state.items() if key != SCHEMA}
         self._positions = {path: int(value) for path, value in paths.items() if value is not None}
         self._sizes = {}
+        self._rest = {}
         self._schema = state.get(SCHEMA)
         if isinstance(self._format, AvroFiles):
             schema = None if self._schema is None else self._schema.decode()
@@ -159,14 +172,19 @@ class _Files:
                     hint="Files of a source may only grow. Drop the source and create it again.",
                 )
             if part.end > position:
+                self._rest.pop(path, None)
                 return part.tables, path, part.end
+            if part.size > position:
+                self._rest[path] = position, part.size - position
             self._sizes[path] = length
         return None
 
     def _changed(self) -> list[tuple[str, int]]:
         """The files that may have further rows, and their lengths in bytes, in the order of their names."""
         found = []
-        for path in _found(self._pattern):
+        paths = _found(self._pattern)
+        self._rest = {path: rest for path, rest in self._rest.items() if path in paths}
+        for path in paths:
             try:
                 length = Path(path).stat().st_size if Path(path).is_file() else None
             except OSError as error:

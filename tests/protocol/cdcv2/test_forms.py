@@ -249,6 +249,21 @@ def test_a_damaged_message_fails_alone(*, sized: bool) -> None:
     assert failures > len(message) / 2
 
 
+def test_progress_whose_upper_is_before_its_lower_is_invalid() -> None:
+    found = avro_decoder([]).decode(
+        by_fastavro(
+            schema_text([]),
+            *(
+                ("com.materialize.cdc.progress", {"lower": [lower], "upper": [upper], "counts": []})
+                for lower, upper in ((0, 3), (10, 3), (5, 5))
+            ),
+        )
+    )
+    assert found.failed.tolist() == [False, True, False]
+    assert found.reason(1) == "progress has the upper [3], which is before its lower [10]"
+    assert statements_of(found) == [(0, 3, {}), (5, 5, {})]
+
+
 def test_progress_is_read_by_fastavro() -> None:
     encoder, schema = AvroEncoder([]), fastavro.parse_schema(json.loads(schema_text([])))
     for statement in (progress({3: 1, 9: 2**40}), progress({}, [7], []), progress({}, [], [])):
@@ -342,6 +357,7 @@ def test_the_json_form() -> None:
         (b'{"array": [{"data": {"f1": 1e999999999}, "time": 1, "diff": 1}]}', "value overflows numeric format"),
         (b'{"com.materialize.cdc.progress": {"lower": [0], "upper": 3, "counts": []}}', "upper of progress is not an"),
         (b'{"com.materialize.cdc.progress": {"lower": [0], "upper": [3]}}', "counts of progress is not an array"),
+        (b'{"com.materialize.cdc.progress": {"lower": [9], "upper": [3], "counts": []}}', "progress has the upper [3]"),
     ],
 )
 def test_a_line_that_is_no_message_fails_alone(line: bytes, reason: str) -> None:

@@ -263,7 +263,9 @@ def _two_hashes(rows: pa.Table, names: list[str]) -> Any:
         (([0], [3], [(1, -1)]), "progress has the count -1 for time 1"),
         (([0], [3], [(3, 1)]), r"progress has a count for a time that is not in \[0, 3\)"),
         (([2], [3], [(1, 1)]), r"not in \[2, 3\)"),
-        (([], [3], [(1, 1)]), "not in"),
+        (([5], [5], [(5, 1)]), r"not in \[5, 5\)"),
+        (([10], [3], []), r"progress has the upper \[3\], which is before its lower \[10\]"),
+        (([], [3], []), r"progress has the upper \[3\], which is before its lower \[\]"),
         (([0], [3], [(1, 1), (1, 2)]), "progress has two counts for time 1"),
     ],
 )
@@ -274,7 +276,7 @@ def test_invalid_statements_are_refused(arguments: Any, message: str) -> None:
 
 def test_empty_intervals_say_nothing() -> None:
     reader = Reader(SCHEMA)
-    assert reader.receive(None, [says([], [3]), says([5], [2]), says([4], [4])]) is None
+    assert reader.receive(None, [says([0], [0]), says([4], [4]), says([], [])]) is None
     assert reader.open_statements == 0
 
 

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from server.ingest import sources
 from tests.fix_server import ServerThread
+from tests.polling import until
 from tests.server.slow_engine import PassingEngine
 
 SECRET = "correct-horse"
@@ -133,6 +134,34 @@ def test_changes_of_a_file_are_those_of_closed_upstream_times(connection: psycop
     assert rows(connection, "TABLE s") == [(1, "x"), (2, None)]
     assert [row[1:] for row in rows(connection, "TABLE mz_internal.mz_source_frontiers")] == [(None, 0, 0, 0, 0)]
     assert "materialize" in rows(connection, "TABLE mz_sources")[0]
+
+
+def test_a_row_that_was_never_inserted_is_deleted(connection: psycopg.Connection, tmp_path: Path) -> None:
+    """Reads fail and name the source, and its status has their error, until the row is inserted."""
+    update = '{"array": [{"data": {"a": 1}, "time": %d, "diff": %d}]}\n'
+    counts = '[{"time": %d, "count": 1}]'
+    progress = '{"com.materialize.cdc.progress": {"lower": [%d], "upper": [%d], "counts": ' + counts + "}}\n"
+    file = tmp_path / "changes.json"
+    file.write_text(update % (1, -1) + progress % (0, 2, 1))
+    text = f"(a bigint) FROM FILE '{file}' (POLL INTERVAL '0.01s') FORMAT JSON ENVELOPE MATERIALIZE"
+    connection.execute(f"CREATE SOURCE s {text}".encode())
+    committed = "SELECT updates_committed FROM mz_internal.mz_source_statistics"
+    until(lambda: rows(connection, committed) == [(1,)])
+    status = "SELECT status, error, hint FROM mz_internal.mz_source_statuses"
+    assert rows(connection, status) == [("running", None, None)]
+    message = 'the count of a row is negative in relation "s"'
+    refused(connection, "TABLE s", "22000", message)
+    refused(connection, "SELECT a FROM s WHERE a = 2", "22000", message)
+    with pytest.raises(psycopg.Error, match=message), connection.transaction():
+        connection.execute("DECLARE changes CURSOR FOR SUBSCRIBE s")
+        connection.execute("FETCH ALL changes")
+    hint = "The source has deleted a row that it had not inserted. Reads succeed after it has inserted the row."
+    assert rows(connection, status) == [("running", message, hint)]
+    with file.open("a") as more:
+        more.write(update % (3, 2) + progress % (2, 4, 3))
+    until(lambda: rows(connection, committed) == [(2,)])
+    assert rows(connection, "TABLE s") == [(1,)]
+    assert rows(connection, status) == [("running", None, None)]
 
 
 def test_rows_of_avro_files(connection: psycopg.Connection, tmp_path: Path) -> None:
@@ -512,4 +541,5 @@ def test_a_failing_source_reports_its_error(connection: psycopg.Connection, tmp_
             for row in connection.execute("FETCH ALL s").fetchall():
                 if row[1] > 0:
                     status[row[3]] = (row[6], row[7])
-    assert status["f"] == ("failed", 'invalid input syntax for type integer: "x"')
+    message = f'file "{file}", line 2, column n: invalid input syntax for type integer: "x"'
+    assert status["f"] == ("failed", message)

@@ -167,9 +167,15 @@ async def test_columns_of_the_definition(tmp_path: Path) -> None:
     assert (await FileSource().outputs(source))[0].columns == source.columns
     (tmp_path / "a.avro").write_bytes(blocks_of(ROW, VALUES[:2]))
     assert await rows_of(source, {}, 1) == [(text, number) for number, text in AS_ROWS[:2]]
-    (tmp_path / "a.avro").write_bytes(blocks_of(ROW, [{"f0": 1 << 40, "f1": None}]))
-    with pytest.raises(PgError, match='column "f0" of file'):
+    first = blocks_of(ROW, VALUES[:2])
+    block = encoded_block(encoded(ROW, [VALUES[0], {"f0": 1 << 40, "f1": None}]), SYNC)
+    (tmp_path / "a.avro").write_bytes(first + block)
+    with pytest.raises(PgError) as caught:
         await rows_of(source, {}, 1)
+    assert caught.value.message == (
+        f'file "{tmp_path / "a.avro"}", value 2 in the block at byte {len(first)}, column f0: '
+        f'cannot convert "{1 << 40}" to int4'
+    )
     other = definition(tmp_path / "*.avro", Encoding("avro"), Column("x", "text"))
     with pytest.raises(PgError, match='has no column "x"'):
         await rows_of(other, {}, 1)

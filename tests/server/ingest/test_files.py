@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from catalog.ids import ObjectId
 from catalog.objects.columns import Column
@@ -258,6 +260,56 @@ async def test_bad_data_and_a_truncated_file_end_the_source(tmp_path: Path) -> N
         await rows_of(source, {}, 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        ("1,a\nx,b\n", "line 5, column n", 'invalid input syntax for type integer: "x"'),
+        ("1,a\n2,b,c\n", "line 5", "extra data after last expected column"),
+        ("1\n", "line 4", 'missing data for column "t"'),
+        ('1,"a\nb"\n2,\n3,c\n', "line 6", 'null value in column "t" violates not-null constraint'),
+        ("1,a\n\\.\n", "line 5", "end-of-copy marker found in data"),
+    ],
+)
+async def test_an_error_names_the_file_and_the_line(tmp_path: Path, content: str, place: str, message: str) -> None:
+    """Also if the source has read the lines before it already."""
+    path = tmp_path / "a.csv"
+    path.write_text('n,t\n1,"a\nb"\n')
+    source = definition(path, Encoding("csv", options={"header": ""}), TYPED[0], Column("t", "text", nullable=False))
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [(1, "a\nb")]
+    with path.open("a") as file:
+        file.write(content)
+    for positions in (state, {}):
+        with pytest.raises(PgError) as caught:
+            await rows_of(source, positions, 1)
+        assert caught.value.message == f'file "{path}", {place}: {message}'
+
+
+async def test_an_error_names_the_line_of_json_and_of_text(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for name, line, place in (("json", b"{", "line 2, column data"), ("text", b"\xff", "line 2")):
+        path.write_bytes(b"{}\n" + line + b"\n")
+        with pytest.raises(PgError) as caught:
+            await rows_of(definition(path, Encoding(name)), {}, 1)
+        assert caught.value.message.startswith(f'file "{path}", {place}: invalid ')
+
+
+async def test_an_error_names_the_row_of_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    numbers = pa.array([*range(100), 1 << 40, None, *range(100)])
+    pq.write_table(pa.table({"n": numbers, "t": numbers.cast("string")}), path, row_group_size=60)
+    for column, reason in (
+        (Column("n", "int4"), f'row 101, column n: cannot convert "{1 << 40}" to int4'),
+        (Column("n", "int8", nullable=False), 'row 102: null value in column "n" violates not-null constraint'),
+        (Column("t", "int4"), f'row 101, column t: cannot convert "{1 << 40}" to int4'),
+    ):
+        with pytest.raises(PgError) as caught:
+            await rows_of(definition(path, Encoding("parquet"), column), {}, 5)
+        assert caught.value.message == f'file "{path}", {reason}'
+    with pytest.raises(PgError, match=r'column "n" of file .* has type int64, which is not date'):
+        await rows_of(definition(path, Encoding("parquet"), Column("n", "date")), {}, 1)
+
+
 async def test_an_unreadable_parquet_file_is_read_again_later(tmp_path: Path) -> None:
     source = definition(tmp_path / "*.parquet", Encoding("parquet"), Column("n", "int8"))
     (tmp_path / "a.parquet").write_text("not yet")
@@ -271,6 +323,9 @@ async def test_an_unreadable_parquet_file_is_read_again_later(tmp_path: Path) ->
 def changes_of(path: object, *columns: Column) -> SourceDefinition:
     format = Format(Encoding("json"), envelope=Envelope.MATERIALIZE)
     return SourceDefinition("file", {}, {"path": str(path), "stall timeout": "0s"}, format, columns=columns)
+
+
+SOON = {"stall timeout": "0s", "poll interval": "10ms"}
 
 
 def update(n: int, time: int, diff: int) -> str:
@@ -334,6 +389,55 @@ async def test_the_status_of_changes_names_what_is_missing(tmp_path: Path) -> No
     assert status.stall is not None
     assert "incomplete at time 3: 1 of 3 updates have arrived" in status.stall.message
     await upstream.close()
+
+
+async def test_the_status_of_changes_names_a_truncated_line(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.json", update(1, 3, 1)
+    path.write_text(whole + progress(0, 4, t3=1)[:-9])
+    source = replace(changes_of(tmp_path / "*.json", *TYPED), options={"path": f"{tmp_path}/*.json", **SOON})
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    await upstream.read(10**6)
+    reading = asyncio.create_task(upstream.read(10**6))
+
+    async def until_hint_is(expected: str) -> None:
+        await asyncio.to_thread(
+            until, lambda: getattr(context.statistics.histories[ID]().stall, "hint", "") == expected
+        )
+
+    again = "Write the missing messages again: repetitions are ignored."
+    size = path.stat().st_size - len(whole)
+    rest = f'File "{path}" ends with an incomplete line of {size} bytes at byte {len(whole)}'
+    await until_hint_is(f"{again} {rest}.")
+    (tmp_path / "b.json").write_text("{")
+    await until_hint_is(f"{again} {rest}, and 1 other file does.")
+    (tmp_path / "b.json").unlink()
+    await until_hint_is(f"{again} {rest}.")
+    with path.open("a") as file:
+        file.write(progress(0, 4, t3=1)[-9:])
+    assert (await reading).state["frontier"] == b"4"
+    assert context.statistics.histories[ID]().stall is None
+    await upstream.close()
+
+
+async def test_progress_whose_upper_is_before_its_lower_is_counted_and_logged(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(update(1, 3, 1) + progress(10, 3) + progress(3, 3) + progress(0, 4, t3=1))
+    source = changes_of(path, *TYPED)
+    (output,) = await FileSource().outputs(source)
+    context = SourceContext(ID, None, None)  # type: ignore[arg-type]
+    upstream = FileSource().upstream(source, [Target(ID, output)], context)
+    await upstream.open({})
+    with capture_logs() as logs:
+        assert (await upstream.read(10**6)).state["frontier"] == b"4"
+    await upstream.close()
+    place = f'file "{path}" after byte 0, message 2'
+    reason = "progress has the upper [3], which is before its lower [10]"
+    assert [(entry["event"], entry["first"], entry["error"]) for entry in logs] == [("invalid messages", place, reason)]
+    assert context.statistics.invalid_messages == 1
+    assert context.statistics.last_invalid_message == f"{place}: {reason}"
 
 
 async def test_changes_need_the_columns_of_the_data(tmp_path: Path) -> None:
