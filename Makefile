@@ -104,11 +104,11 @@ $(VENV)/debezium/.installed: tests/kafka/broker/requirements.txt tests/kafka/bro
 		-DincludeGroupIds=io.debezium,org.mariadb.jdbc,com.zendesk -DoutputDirectory=$(CURDIR)/$(@D)/mariadb
 	touch $@
 
-# Sessions of other clients, which are installed to .venv/clients. What cannot be installed is skipped. The ODBC driver, Ruby and
-# Node.js are used if they are installed. TIDEWIRE_REWRITE=1 writes the table in docs/clients.md.
+# Sessions of other clients, which are installed to .venv/clients. What cannot be installed is skipped. The ODBC driver, Ruby,
+# Node.js, Go and Rust are used if they are installed. TIDEWIRE_REWRITE=1 writes the table in docs/clients.md.
 CLIENTS := $(VENV)/clients
 
-test-clients: $(VENV)/.installed $(CLIENTS)/.installed
+test-clients: $(VENV)/.installed $(CLIENTS)/.compiled
 	$(PYTEST) tests/clients -m clients -rs --timeout 0 $(ARGS)
 
 $(CLIENTS)/.installed: $(addprefix tests/clients/,requirements.txt requirements-dbt.txt package.json pom.xml) | $(VENV)/.installed
@@ -122,6 +122,11 @@ $(CLIENTS)/.installed: $(addprefix tests/clients/,requirements.txt requirements-
 		-DoutputDirectory=$(CURDIR)/$(CLIENTS)/jdbc
 	-$(CLIENTS)/python/bin/python -c "import duckdb; duckdb.connect().execute('INSTALL postgres')" \
 		&& touch $(CLIENTS)/duckdb-extension
+	touch $@
+
+$(CLIENTS)/.compiled: $(shell find tests/clients/sessions/go tests/clients/sessions/rust -type f) $(CLIENTS)/.installed
+	-cd tests/clients/sessions/go && go build -o $(CURDIR)/$(CLIENTS)/go/ ./pgx ./libpq ./gorm
+	-cargo build --quiet --locked --manifest-path tests/clients/sessions/rust/Cargo.toml --target-dir $(CLIENTS)/rust
 	touch $@
 
 # The console in headless Chromium, with the commands chromium and chromedriver. TIDEWIRE_REWRITE=1 writes the images of

@@ -39,6 +39,7 @@ class Client:
         return all(path.exists() for path in self.needs)
 
 
+RUST = INSTALLED / "rust/debug"
 LIBRARIES = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu"
 ACTIVE_RECORD = (Path("/usr/lib/ruby/vendor_ruby/pg.rb"), Path("/usr/share/doc/ruby-activerecord"))
 ODBC = (LIBRARIES / "odbc/psqlodbcw.so", LIBRARIES / "libodbc.so.2")
@@ -72,6 +73,19 @@ CLIENTS = (
     Client("Liquibase", "Liquibase.java", JAVA, (INSTALLED / "jdbc",)),
     Client("jOOQ", "Jooq.java", JAVA, (INSTALLED / "jdbc",)),
     Client("ActiveRecord", "active_record.rb", ("ruby",), ACTIVE_RECORD),
+    *(
+        Client(
+            f"{name} (Go)",
+            f"go/{program}/{program}_session.go",
+            (str(INSTALLED / "go" / program),),
+            (INSTALLED / "go" / program,),
+        )
+        for name, program in (("pgx", "pgx"), ("lib/pq", "libpq"), ("GORM", "gorm"))
+    ),
+    *(
+        Client(f"{name} (Rust)", f"rust/src/bin/{program}.rs", (str(RUST / program),), (RUST / program,))
+        for name, program in (("tokio-postgres", "tokio_postgres_session"), ("SQLx", "sqlx_session"))
+    ),
     Client("ODBC (psqlodbc)", "odbc_session.py", needs=ODBC),
     Client("dbt-postgres", "dbt_session.py", DBT, (INSTALLED / "dbt/bin/dbt",)),
 )
