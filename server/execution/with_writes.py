@@ -106,6 +106,8 @@ class _Planner:
         columns = tuple(Column(field.name, str(field.type), field.nullable) for field in fields)
         table = Table(item.id, _SCHEMA.id, item.name.name, columns)
         self._add(table)
+        derived = {**self._context.derived, table.id: tuple(field.origin for field in fields)}
+        self._context = replace(self._context, derived=derived)
         return table
 
     def write(self, statement: Written) -> WritePlan:

@@ -12,14 +12,18 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from catalog.pg_catalog import PgRelation
-from server.sql.bind import output_name
+from server.sql.bind import Origin, output_name
 
 
 class Output(NamedTuple):
-    """An output column. `type` is PostgreSQL's type name; None if it cannot be determined here."""
+    """An output column. `type` is PostgreSQL's type name; None if it cannot be determined here.
+
+    `origin`: the system relation's column that it is, numbered from 1; None for others.
+    """
 
     name: str
     type: str | None
+    origin: Origin | None = None
 
 
 Outputs = Sequence[Output]
@@ -89,7 +93,10 @@ class Types:
             for cte in query.ctes:
                 self._ctes[cte.alias] = None  # a recursive query's reference to itself
                 self._ctes[cte.alias] = _renamed(self._outputs(cte.this), cte.args["alias"])
-        if isinstance(query, exp.SetOperation | exp.Subquery):
+        if isinstance(query, exp.SetOperation):
+            first = self._outputs(query.this)
+            return None if first is None else [Output(column.name, column.type) for column in first]
+        if isinstance(query, exp.Subquery):
             return self._outputs(query.this)
         if not isinstance(query, exp.Select):
             return None
@@ -106,20 +113,33 @@ class Types:
                     found.extend(columns)
                 continue
             name = item.alias if isinstance(item, exp.Alias) else output_name(item).strip('"')
-            found.append(Output(name, self.type_of(tree)))
+            column = self._column(tree.unnest())
+            found.append(Output(name, self.type_of(tree), None if column is None else column.origin))
         return found
+
+    def _column(self, tree: exp.Expr) -> Output | None:
+        """The column of FROM that a name denotes; None for other trees, and if several columns have the name."""
+        if not isinstance(tree, exp.Column):
+            return None
+        found = self._columns_named(tree)
+        return found[0] if len(found) == 1 else None
 
     def _type_of_column(self, column: exp.Column) -> str | None:
         """The type in the innermost SELECT that has such a column."""
+        types = {each.type for each in self._columns_named(column)}
+        return types.pop() if len(types) == 1 else None
+
+    def _columns_named(self, column: exp.Column) -> list[Output]:
+        """The columns that a name may denote, in the innermost SELECT that has such columns."""
         select = column.find_ancestor(exp.Select)
         while select is not None:
             sources = self._sources_of(select)
             named = [column.table] if column.table else list(sources)
-            types = {each.type for source in named for each in sources.get(source) or () if each.name == column.name}
-            if types:
-                return types.pop() if len(types) == 1 else None
+            found = [each for source in named for each in sources.get(source) or () if each.name == column.name]
+            if found:
+                return found
             select = select.find_ancestor(exp.Select)
-        return None
+        return []
 
     def _type_of_call(self, call: exp.Anonymous) -> str | None:
         name, arguments = call.name.lower(), call.expressions
@@ -165,7 +185,8 @@ class Types:
             if isinstance(source, exp.Table):
                 relation = self._relation(source)
                 if relation is not None:
-                    columns = [Output(column.name, column.type) for column in relation.columns]
+                    named = enumerate(relation.columns, 1)
+                    columns = [Output(column.name, column.type, (relation.id, n)) for n, column in named]
                 elif not source.db:
                     columns = self._ctes.get(source.name)
             elif isinstance(query, exp.Subquery):
@@ -232,4 +253,4 @@ def _renamed(columns: Outputs | None, alias: exp.Expr | None) -> Outputs | None:
     if columns is None or not names:
         return columns
     kept = [column.name for column in columns[len(names) :]]
-    return [Output(name, column.type) for name, column in zip([*names, *kept], columns, strict=False)]
+    return [column._replace(name=name) for name, column in zip([*names, *kept], columns, strict=False)]

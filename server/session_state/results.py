@@ -10,6 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import starmap
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +27,7 @@ from server.dataflow.stream.encoding import Encode, encoded_chunks
 from server.dataflow.stream.envelope import Envelope
 from server.dataflow.stream.feed import Entry
 from server.dataflow.stream.subscription import AnySubscription, Message, PendingSubscription, Subscription
+from server.pg_catalog.oids import oid_of
 from server.session_state.sender import Sender
 from server.sql.plan import Field
 
@@ -245,6 +248,14 @@ class Result:
 
 def row_description(fields: Sequence[Field], formats: Sequence[int]) -> RowDescription:
     """Returns the message that describes the columns and their formats."""
-    return RowDescription(
-        tuple(FieldDescription.of(f.name, f.type, format) for f, format in zip(fields, formats, strict=True))
-    )
+    return RowDescription(tuple(starmap(_described, zip(fields, formats, strict=True))))
+
+
+_oid_of = lru_cache(1024)(oid_of)  # 0.05 instead of 0.3 µs
+
+
+def _described(field: Field, format: int) -> FieldDescription:
+    if field.origin is None:
+        return FieldDescription.of(field.name, field.type, format)
+    relation, number = field.origin
+    return FieldDescription.of(field.name, field.type, format, _oid_of(relation), number)

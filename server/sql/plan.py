@@ -21,7 +21,7 @@ from catalog.objects.tables import Table
 from catalog.objects.views import View
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import PgType
-from server.sql.bind import Binder, PlanContext, assigned
+from server.sql.bind import Binder, Origin, PlanContext, assigned, origins
 from server.sql.coerce import check_digits
 from server.sql.constant import Bindings, Constant, compiled, session_value
 from server.sql.decorrelate import decorrelated
@@ -64,6 +64,8 @@ class Field:
     name: str
     type: PgType
     nullable: bool
+    origin: Origin | None = field(default=None, compare=False)
+    """The relation's column that it is; None for a computed column, and in a maintained query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
     for node in walk(relation):
         if isinstance(node, Literal):
             check_digits(node)
+    found = () if binder.maintained else origins(binder, relation)
     relation = assigned(binder, relation, lambda number, e: _of_full_precision(binder.as_output(e)))
     parameters = []
     for number, type in enumerate(binder.parameters, 1):
@@ -272,7 +275,7 @@ def finished_plan(binder: Binder, relation: Relation, source: Query | None) -> Q
         relation = sums_split(spreads_from_sums(random_placed(relation)))
     items = binder.context.state.items
     plan = QueryPlan(
-        columns=_fields(relation),
+        columns=_fields(relation, found),
         parameters=tuple(parameters),
         inputs=frozenset(binder.inputs),
         scanned=frozenset(),
@@ -338,8 +341,9 @@ def column_factory(relation: Relation | None, *others: Column) -> Callable[[Expr
     return column
 
 
-def _fields(relation: Relation) -> tuple[Field, ...]:
-    return tuple(Field(c.name, c.type, c.nullable) for c in relation.columns)
+def _fields(relation: Relation, origins: Sequence[Origin | None] = ()) -> tuple[Field, ...]:
+    origins = origins or (None,) * len(relation.columns)
+    return tuple(Field(c.name, c.type, c.nullable, o) for c, o in zip(relation.columns, origins, strict=True))
 
 
 def _with_relation(plan: QueryPlan, relation: Relation) -> QueryPlan:

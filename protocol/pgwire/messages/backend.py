@@ -94,9 +94,9 @@ class FieldDescription:
     format: int
 
     @classmethod
-    def of(cls, name: str, type: PgType, format: int = 0) -> Self:
-        """The description of a computed column."""
-        return cls(name, 0, 0, type.oid, type.size, type.typmod, format)
+    def of(cls, name: str, type: PgType, format: int = 0, table_oid: int = 0, column_number: int = 0) -> Self:
+        """The description of a column of this type."""
+        return cls(name, table_oid, column_number, type.oid, type.size, type.typmod, format)
 
 
 @dataclass(slots=True)

@@ -107,7 +107,9 @@ def plan_catalog_query(context: Context, statement: Select, types: Sequence[PgTy
     if outputs is None or len(outputs) != len(found):
         outputs = [Output(name, None) for name, _ in found]
     fields = tuple(
-        Field(output.name, BOOL if number in signals else _field_type(type, output.type), True)
+        Field(output.name, BOOL, True)
+        if number in signals
+        else Field(output.name, _field_type(type, output.type), True, output.origin)
         for number, (output, (_, type)) in enumerate(zip(outputs, found, strict=True))
     )
     return CatalogPlan(tree, _parameters(described, types), fields, signals)

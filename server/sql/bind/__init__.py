@@ -17,7 +17,8 @@
     functions  `functions`, which binds the calls of `written_calls`; `grammar`, `aggregates` (`inherited_order`,
                `hypothetical_sets`), `json_records`, `json_constructors`; `calls` chooses among the rows of the
                function table
-    all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys
+    all        `shapes`, properties of unbound trees; `keys`, checks of sort and group keys; `origins`, the columns of
+               relations that are output columns
 
 Unsupported trees are refused by name (0A000). Views and common table expressions are bound once per reference, so that
 every column of the plan has a unique id.
@@ -27,6 +28,7 @@ from importlib import import_module
 
 from server.sql.bind.binder import Binder, PlanContext, Replacement
 from server.sql.bind.from_clause import other_tables
+from server.sql.bind.origins import Origin, origins
 from server.sql.bind.output_names import output_name
 from server.sql.bind.outputs import assigned
 from server.sql.bind.select_list import Item, returning_items
@@ -36,9 +38,11 @@ from server.sql.bind.values import values
 __all__ = [
     "Binder",
     "Item",
+    "Origin",
     "PlanContext",
     "Replacement",
     "assigned",
+    "origins",
     "other_tables",
     "output_name",
     "relation_of",

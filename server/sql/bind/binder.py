@@ -7,8 +7,8 @@ several modules share are imported as usual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlglot import exp
@@ -47,7 +47,8 @@ COLUMNS_MAX = 200_000
 class PlanContext:
     """The context of planning. `search_path` does not contain the system schemas, which are searched first.
 
-    `views_expanded`: every view is replaced by its query, even if an index has the view's rows.
+    `views_expanded`: every view is replaced by its query, even if an index has the view's rows. `derived`: the origins
+    (`origins`) of the columns of relations that exist only during the statement.
     """
 
     state: CatalogState
@@ -57,6 +58,7 @@ class PlanContext:
     timezone: str = "UTC"
     input_style: InputStyle = DEFAULT_INPUT
     views_expanded: bool = False
+    derived: Mapping[ObjectId, Sequence[tuple[ObjectId, int] | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Binder(Coercer):
         self.reads: set[tuple[ObjectId, int]] = set()
         """The columns, by relation and number, that the text names, also by `*`."""
         self._known: dict[int, tuple[ObjectId, int]] = {}
+        self.copies: dict[int, int] = {}
+        """The columns of grouping sets that are keys, each with the column that the key is, by id."""
         self.primary_keys: dict[int, frozenset[int]] = {}
         """For each column of a table with an enforced primary key: the columns of the key, by id."""
         self.sequences: set[ObjectId] = set()
@@ -209,6 +213,10 @@ class Binder(Coercer):
     def declare_columns(self, relation: ObjectId, columns: Sequence[Column]) -> None:
         """Declares that the first columns of a catalog relation have these ids, so that `read` recognizes them."""
         self._known.update((column.id, (relation, number)) for number, column in enumerate(columns))
+
+    def column_of(self, id: int) -> tuple[ObjectId, int] | None:
+        """The catalog relation and the number of the column with this id; None for other columns."""
+        return self._known.get(id)
 
     def relation_of(self, expression: Expression) -> ObjectId | None:
         """The catalog relation of which an expression is a column; None for other expressions."""

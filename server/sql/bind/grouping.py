@@ -78,6 +78,9 @@ class Grouping:
         distinct = all(key not in self.keys[:number] for number, key in enumerate(self.keys))
         if len(self.sets) == 1 and len(self.sets[0]) == len(self.keys) and distinct and not self.markers:
             return AggregateNode(self.relation, tuple(self.keys), tuple(self.calls), columns)
+        for key, column in zip(self.keys, self.key_columns, strict=True):
+            if isinstance(key, ColumnRef):
+                self.binder.copies[column.id] = key.column.id
         result: Relation | None = None
         for numbers in self.sets:
             rows = self._grouping_set(numbers)
