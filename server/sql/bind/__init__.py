@@ -12,7 +12,7 @@
                  `samples`        TABLESAMPLE; `row_locks`: FOR UPDATE
                `set_operations`, over `outputs`
     leaves     `names`, `literals`, `session`, `volatile`
-    operators  `operators`, `connectives`, `predicates`, `row_values`, `quantified`, `subqueries`
+    operators  `operators`, `connectives`, `predicates`, `row_values`, `row_identity`, `quantified`, `subqueries`
     values     `conditionals`, `arrays`, `rows`, `casts`, `mz_timestamps`, `domains`
     functions  `functions`, which binds the calls of `written_calls`; `grammar`, `aggregates` (`inherited_order`,
                `hypothetical_sets`), `json_records`, `json_constructors`; `calls` chooses among the rows of the
