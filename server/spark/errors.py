@@ -239,6 +239,11 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], SqlState, str], ...] = tuple(
         (r"maxResultSize|Cannot broadcast the table", SqlState.OUT_OF_MEMORY, "out of memory"),
         (r"RESOURCE_EXHAUSTED", SqlState.PROGRAM_LIMIT_EXCEEDED, "{fault.line}"),
         (r"No space left on device", SqlState.DISK_FULL, "could not write temporary data: no space left on device"),
+        (
+            r"Invalid value for NanoOfDay",
+            SqlState.FEATURE_NOT_SUPPORTED,
+            "time 24:00:00 in a computed query is not supported",
+        ),
         (r"StackOverflowError", SqlState.STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"),
         (r"ArithmeticException: (integer|short) overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"),
         (r"ArithmeticException: long overflow", SqlState.NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"),

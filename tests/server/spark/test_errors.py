@@ -27,6 +27,11 @@ def test_a_lack_of_memory_is_53200(kind: str, message: str) -> None:
     assert error.hint is not None
 
 
+def test_a_time_at_the_end_of_the_day_is_0a000() -> None:
+    fault = Fault("java.time.DateTimeException", "Invalid value for NanoOfDay (valid values 0 - 86399999999999): 864")
+    assert pg_error(Failure((fault,), ""), "SELECT 1").sqlstate is SqlState.FEATURE_NOT_SUPPORTED
+
+
 def test_an_array_that_is_too_long_is_54000() -> None:
     fault = Fault(
         "org.apache.spark.SparkRuntimeException", "Can't create array", "COLLECTION_SIZE_LIMIT_EXCEEDED.PARAMETER"
