@@ -150,3 +150,39 @@ def test_changes_of_rows_have_the_values_of_json(
     until(lambda: rows_of(server, "r") == expected)
     server.execute("DELETE FROM t WHERE k = 1; DELETE FROM t WHERE k = 3")
     until(lambda: rows_of(server, "r") == Counter([(2, None)]))
+
+
+@pytest.mark.parametrize(
+    ("alter", "change"),
+    [
+        ("DROP COLUMN v", 'column "v" was dropped or renamed'),
+        ("RENAME COLUMN v TO w", 'column "v" was dropped or renamed'),
+        ("ADD COLUMN w int", 'column "w" was added'),
+    ],
+)
+@pytest.mark.parametrize(
+    ("format", "envelope"), [("JSON", "MATERIALIZE"), ("AVRO", "MATERIALIZE"), ("JSON", "DEBEZIUM")]
+)
+def test_a_sink_writes_no_rows_of_other_columns(
+    server: Server, tmp_path: Path, format: str, envelope: str, alter: str, change: str
+) -> None:
+    copied(server, tmp_path / "changes", f"FORMAT {format}", envelope, "text")
+    server.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    rows = Counter([(1, "a"), (2, "b")])
+    until(lambda: rows_of(server, "r") == rows)
+    server.execute(f"ALTER TABLE t {alter}")
+    server.execute("DELETE FROM t WHERE k = 1")
+    error = f'the columns of "t" are not those that sink "s" began with: {change}; drop the sink and create another one'
+    until(lambda: status(server, "mz_sink_statuses") == ("stalled", error))
+    server.restart()
+    until(lambda: status(server, "mz_sink_statuses") == ("stalled", error))
+    assert rows_of(server, "r") == rows
+    assert status(server, "mz_source_statuses") == ("running", None)
+
+
+def test_a_sink_of_rows_by_key_continues_after_columns_change(server: Server, tmp_path: Path) -> None:
+    copied(server, tmp_path / "changes", "KEY (k) FORMAT JSON", "UPSERT", "text")
+    server.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    server.execute("ALTER TABLE t DROP COLUMN v")
+    server.execute("DELETE FROM t WHERE k = 1")
+    until(lambda: [k for k, _ in rows_of(server, "r")] == [2])
