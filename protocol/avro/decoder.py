@@ -375,7 +375,8 @@ def _value_node(writer: Type, path: Path, meaning: Meaning, name: str) -> _Node:
     written = meaning_of(writer)
     has_unit = any(each.kind not in ("same", "text") for each in (written, meaning))
     is_typed = not isinstance(writer, Enum) and writer.logical is not None
-    if has_unit and is_typed and (written.kind, written.scale) != (meaning.kind, meaning.scale):
+    is_json_text = (written.kind, meaning.kind) == ("json", "text")  # without the normal form of jsonb
+    if has_unit and is_typed and not is_json_text and (written.kind, written.scale) != (meaning.kind, meaning.scale):
         raise SchemaError(
             f"Writer schema has values of type {written.type} ({written.kind}) for field `{name}`, "
             f"but reader schema has {meaning.type} ({meaning.kind})"

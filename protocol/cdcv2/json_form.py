@@ -3,8 +3,12 @@
     {"array": [{"data": {"name": value, ...}, "time": 5, "diff": 1}, ...]}
     {"com.materialize.cdc.progress": {"lower": [0], "upper": [10], "counts": [{"time": 5, "count": 1}]}}
 
-Booleans, integers and finite floats are those of JSON, jsonb is any JSON, and other values are strings as PostgreSQL
-prints them. Missing fields are NULL.
+Booleans, integers and finite floats are those of JSON, json and jsonb are any JSON, and other values are strings as
+PostgreSQL prints them. Missing fields are NULL.
+
+Values of json and jsonb that would be read as something else are objects with the single member `TEXT`, a string that
+is their text: null, which is NULL; json with line breaks, or with spaces around it; and objects with this single
+member.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -40,9 +45,38 @@ from protocol.pgwire.errors import PgError
 from protocol.pgwire.json_values import loaded_jsonb, printed_jsonb, quoted_json
 from protocol.pgwire.text_columns import DEFAULT_STYLE, Escapes, plain_column, text_column
 
+
+class _Number(str):
+    """The text of a number, to distinguish it from a string."""
+
+
+class JsonText(str):
+    """The text of a value of the type json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where `load_json` finds values of the type json, whose texts it keeps.
+
+    `members`: of an object, by name. `items`: of the elements of an array. Neither: the value is such a value.
+    """
+
+    members: Mapping[str, Shape] = field(default_factory=dict)
+    items: Shape | None = None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the value has the type json."""
+        return not self.members and self.items is None
+
+
 UPDATES, PROGRESS = "array", "com.materialize.cdc.progress"
+TEXT = "tidewire.json"
+"""The member of an object that stands for the value of json or jsonb whose text the member is."""
 _BARE = ("int2", "int4", "int8", "json", "jsonb")  # printed as they are
 _ESCAPES = Escapes(b'"\\\b\f\n\r\t', "\\", {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"})
+_WRAPPED = r"^null$|^\s|\s$|[\n\r]"  # json and jsonb that cannot be printed as they are
+_MAYBE_WRAPPER = r"^\s*\{(?s:.*)(tidewire\.json|\\u)"  # `TEXT`, or a name with escapes
 _CONTROL = r"[\x00-\x07\x0b\x0e-\x1f]"  # without letters of their own
 _INFINITE = r"^(NaN|-?Infinity)$"
 _FLOATS = ("float4", "float8")
@@ -53,6 +87,8 @@ _UPDATES_LINE, _PROGRESS_LINE = (
     for name, begin, end in ((UPDATES, "[", "]"), (re.escape(PROGRESS), "{", "}"))
 )
 _SMALL_NUMBER = r": *-?([0-9.]+[eE]-[0-9]{2}|0\.0{30})"  # which may be too small to be represented
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+_SPACE = re.compile(r"[ \t\n\r]*")
 _STATEMENTS = pa.schema(
     [
         (
@@ -72,10 +108,6 @@ Rows = NDArray[np.intp]
 Parse = Callable[[pa.BinaryArray], "pa.Table | list[Progress] | None"]
 
 
-class _Number(str):
-    """The text of a number, to distinguish it from a string."""
-
-
 class RowDecoder:
     """Decodes rows: JSON objects whose fields are these columns. Other fields are ignored."""
 
@@ -85,6 +117,9 @@ class RowDecoder:
         """The type with which Arrow parses the objects for `converted`."""
         self.is_plain = not any(column.type.name in ("json", "jsonb") for column in columns)
         """Whether Arrow can parse the objects. It cannot return a part of them as the text of JSON."""
+        texts = {column.name: Shape() for column in columns if column.type.name == "json"}
+        self.shape = Shape(texts) if texts else None
+        """The objects for `load_json`; None if no column has the type json."""
 
     def converted(self, rows: pa.StructArray, messages: pa.BinaryArray) -> list[pa.Array] | None:
         """The columns of objects that Arrow has parsed from `messages`; None if they must be decoded one by one."""
@@ -132,6 +167,8 @@ class JsonDecoder:
         self._rows = RowDecoder(columns)
         update = pa.struct([("data", self._rows.type), (TIME, pa.int64()), (DIFF, pa.int64())])
         self._updates = pa.schema([(UPDATES, pa.list_(update))])
+        rows = self._rows.shape
+        self._shape = None if rows is None else Shape({UPDATES: Shape(items=Shape({"data": rows}))})
 
     @property
     def is_plain(self) -> bool:
@@ -190,7 +227,7 @@ class JsonDecoder:
         parsed: list[tuple[int, list[Any]]] = []
         for row, data in zip(rows.tolist(), messages.take(pa.array(rows)).to_pylist(), strict=True):
             try:
-                message = _loaded(data)
+                message = _loaded(data, self._shape)
                 if isinstance(message, Progress):
                     found.statements.append((row, [message]))
                 else:
@@ -286,19 +323,81 @@ def _parsed_statements(messages: pa.BinaryArray) -> list[Progress] | None:
         return None
 
 
-def load_json(data: bytes) -> Any:
-    """The value of JSON, with its numbers as texts. MessageError"""
+def load_json(data: bytes, shape: Shape | None = None) -> Any:
+    """The value of JSON, with its numbers as texts, and values of the type json, as `shape` finds them, as `JsonText`.
+    JSON null remains None. MessageError"""
     try:
-        return json.loads(data.decode(), parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+        text = data.decode()
+        if shape is None:
+            return _DECODER.decode(text)
+        value, end = _scanned(text, _after_space(text, 0), shape)
+        if (end := _after_space(text, end)) != len(text):
+            raise ValueError(f"extra data at character {end}")
+        return value
     except (ValueError, RecursionError) as error:
         raise MessageError(f"invalid JSON: {error}") from None
 
 
-def _loaded(data: bytes | None) -> Progress | list[Any]:
+def _scanned(text: str, at: int, shape: Shape) -> tuple[Any, int]:
+    """The value that begins at `at`, and its end. ValueError, RecursionError"""
+    if shape.is_json:
+        value, end = _scanned_value(text, at)
+        wrapped = _unwrapped(value)
+        return (None if value is None else JsonText(text[at:end] if wrapped is None else wrapped)), end
+    if shape.items is not None and text[at : at + 1] == "[":
+        items: list[Any] = []
+        at = _after_space(text, at + 1)
+        while text[at : at + 1] != "]" or items:
+            value, at = _scanned(text, at, shape.items)
+            items.append(value)
+            at, is_last = _separated(text, at, "]")
+            if is_last:
+                return items, at
+        return items, at + 1
+    if shape.members and text[at : at + 1] == "{":
+        members: dict[str, Any] = {}
+        at = _after_space(text, at + 1)
+        while text[at : at + 1] != "}" or members:
+            name, at = _scanned_value(text, at)
+            if not isinstance(name, str) or isinstance(name, _Number):
+                raise ValueError(f"no name of a member at character {at}")
+            at = _after_space(text, at)
+            if text[at : at + 1] != ":":
+                raise ValueError(f"no colon at character {at}")
+            at = _after_space(text, at + 1)
+            inner = shape.members.get(name)
+            members[name], at = _scanned_value(text, at) if inner is None else _scanned(text, at, inner)
+            at, is_last = _separated(text, at, "}")
+            if is_last:
+                return members, at
+        return members, at + 1
+    return _scanned_value(text, at)
+
+
+def _scanned_value(text: str, at: int) -> tuple[Any, int]:
+    """ValueError, RecursionError"""
+    return _DECODER.raw_decode(text, at)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _separated(text: str, at: int, close: str) -> tuple[int, bool]:
+    """The place after the comma, and the spaces around it, or after `close`; and whether it was `close`. ValueError"""
+    at = _after_space(text, at)
+    found = text[at : at + 1]
+    if found not in (",", close) or not found:
+        raise ValueError(f'no comma or "{close}" at character {at}')
+    return (at + 1, True) if found == close else (_after_space(text, at + 1), False)
+
+
+def _loaded(data: bytes | None, shape: Shape | None) -> Progress | list[Any]:
     """MessageError"""
     if data is None:
         raise MessageError("message is NULL")
-    message = load_json(data)
+    message = load_json(data, shape)
     if not isinstance(message, dict) or len(message) != 1:
         raise MessageError(f'message is not an object with the field "{UPDATES}" or "{PROGRESS}"')
     ((name, value),) = message.items()
@@ -345,7 +444,18 @@ def _scalar_text(value: Any) -> str | None:
 
 
 def _json_text(value: Any) -> str | None:
-    return None if value is None else printed_jsonb(_decimals(value))
+    if value is None or isinstance(value, JsonText):
+        return value
+    text = _unwrapped(value)
+    return printed_jsonb(_decimals(value)) if text is None else text
+
+
+def _unwrapped(value: Any) -> str | None:
+    """The text that an object with the member `TEXT` contains; None for other values."""
+    if not isinstance(value, dict) or value.keys() != {TEXT}:
+        return None
+    text = value[TEXT]
+    return text if isinstance(text, str) and not isinstance(text, _Number) else None
 
 
 def _decimals(value: Any) -> Any:
@@ -407,8 +517,29 @@ def json_values(column: EncodedColumn, values: pa.Array) -> pa.Array:
         if column.type.name in ("float4", "float8"):
             infinite = pc.match_substring_regex(text, _INFINITE)
             text = pc.if_else(infinite, joined(pa.scalar('"'), text, pa.scalar('"')), text)
+        elif column.type.name in ("json", "jsonb"):
+            text = _wrapped(text)
         elif column.type.name not in _BARE:
             odd = np.asarray(pc.match_substring_regex(text, _CONTROL).fill_null(False))
             plain = joined(pa.scalar('"'), _ESCAPES(text), pa.scalar('"'))
             text = patched(text, plain, odd, lambda rows: [quoted_json(text[row].as_py()) for row in rows.tolist()])
     return text.fill_null("null") if text.null_count else text
+
+
+def _wrapped(text: pa.Array) -> pa.Array:
+    """Texts of json or jsonb, of which those that would be read as something else are the member of an object."""
+    odd = np.asarray(pc.match_substring_regex(text, _WRAPPED).fill_null(False)).copy()
+    for row in np.flatnonzero(np.asarray(pc.match_substring_regex(text, _MAYBE_WRAPPER).fill_null(False))).tolist():
+        odd[row] |= _is_wrapper(text[row].as_py())
+    return patched(text, text, odd, lambda rows: [_wrapper(text[row].as_py()) for row in rows.tolist()])
+
+
+def _is_wrapper(text: str) -> bool:
+    try:
+        return _unwrapped(json.loads(text)) is not None
+    except RecursionError:
+        return False
+
+
+def _wrapper(text: str) -> str:
+    return f"{{{quoted_json(TEXT)}:{quoted_json(text)}}}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ from catalog.ids import Timestamp
 from catalog.layout import Altered
 from catalog.objects.relations import Collection
 from catalog.objects.sinks import Sink
+from catalog.source_definition import Envelope
 from catalog.store import MustEnd
 from protocol.cdcv2.messages import TIME_FIELD
 from protocol.pgwire.errors import PgError, SqlState
+from protocol.pgwire.types import parse_type
 from server.coordinator.committer import Conflict, Request
 from server.coordinator.coordinator import Coordinator
 from server.coordinator.snapshot_cache import collection_schema, log_tables
@@ -42,6 +45,8 @@ RETRY_S = 1.0  # pause before the first retry; it doubles with each further one
 RETRY_S_MAX = 30.0
 PATIENCE_S = 60.0  # the status is STALLED while the external system takes longer to confirm a write
 AS_OF, FRONTIER = "as of", "frontier"
+COLUMNS = "columns"
+"""The key of a sink's state with the names and types of the columns of the rows that it has written, as JSON."""
 
 log = structlog.get_logger()
 
@@ -139,6 +144,7 @@ class SinkTask:
         self._check_history(state)
         catalog = self._coordinator.state
         self.definition = definition_of(catalog, self._sink())
+        await self._check_columns(state)
         kind, coordinator = KINDS[self.sink.system], self._coordinator
         downstream = kind.downstream(self.definition, self.written, coordinator.engine, coordinator.scratch)
         try:
@@ -173,6 +179,26 @@ class SinkTask:
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'sink "{self.sink.name}" needs the history from {needed} on, but it begins at {floor}',
                 hint="Drop the sink and create it again.",
+            )
+
+    async def _check_columns(self, state: source_state.State) -> None:
+        """PgError if messages would have rows of other columns than those before them.
+
+        A reader finds the row that a change removes by its values. With UPSERT it finds the row by its key, and a table
+        in PostgreSQL has its own checks.
+        """
+        definition = self.definition
+        if definition.format is None or definition.format.envelope is Envelope.UPSERT:
+            return
+        now = [[column.name, column.type] for column in definition.columns]
+        if (stored := state.get(COLUMNS)) is None:  # also of a sink of an earlier version
+            await self._commit({COLUMNS: json.dumps(now).encode()})
+            return
+        if (before := json.loads(stored)) != now:
+            raise PgError(
+                SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                f'the columns of "{definition.on}" are not those that sink "{definition.name}" began with: '
+                f"{_difference(dict(before), dict(now))}; drop the sink and create another one",
             )
 
     async def _begin(self, downstream: Downstream, as_of: Timestamp) -> Timestamp:
@@ -278,6 +304,17 @@ class SinkTask:
             write = log.info if error is None else log.warning
             write(f"sink {status}", sink=self.sink.id, error=error)
         self.status, self.error = status, error
+
+
+def _difference(before: dict[str, str], now: dict[str, str]) -> str:
+    """The first difference between columns, given as types by name."""
+    for name, type in before.items():
+        if name not in now:
+            return f'column "{name}" was dropped or renamed'
+        if now[name] != type:
+            return f'column "{name}" had type {parse_type(type).display}'
+    added = [name for name in now if name not in before]
+    return f'column "{added[0]}" was added' if added else "their order has changed"
 
 
 def _changes_at(tables: list[pa.Table], at: Timestamp) -> pa.Table:

@@ -99,13 +99,14 @@ class History(Generic[K]):
         keeps_times: bool = False,
         count_invalid: Callable[[int, str], None] | None = None,
         incomplete: Callable[[], str | None] = lambda: None,
+        cut_off: Callable[[float], PgError | None] = lambda _: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`state`, `prefix`: of the source, and of the collection's keys in it. `keeps_times`: see `receive`.
 
         `count_invalid`: called with the number of invalid messages, and with the place and the reason of the last one.
-        `incomplete`: a sentence about messages of which only a part was read; None if there are none. It is called in
-        the thread of the caller.
+        `incomplete`: a sentence about messages of which only a part was read; None if there are none. `cut_off`: the
+        error if there have been some for this many seconds. They are called in the thread of the caller.
         """
         self._name = name
         self._key = f"{prefix}frontier"
@@ -118,6 +119,7 @@ class History(Generic[K]):
         self._last_invalid: str | None = None
         self._count_invalid = count_invalid
         self._incomplete = incomplete
+        self._cut_off = cut_off
         self._stall_s = stall_s
         self._keeps_times = keeps_times
         self._clock = clock
@@ -144,12 +146,17 @@ class History(Generic[K]):
         self._waiting = self._reader.waiting() if self._calls else None
         if batch is not None or held_nothing:
             self._advanced_at, self._is_reported = self._clock(), False
-        elif (stall := self._stall()) is not None and not self._is_reported:
+        else:
+            self.report_stall()
+        return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
+
+    def report_stall(self) -> None:
+        """Logs that the frontier does not advance, once until it advances."""
+        if (stall := self._stall()) is not None and not self._is_reported:
             self._is_reported = True
             log.warning(
                 "history is incomplete", name=self._name, error=stall.message, detail=stall.detail, hint=stall.hint
             )
-        return [] if batch is None or not batch.updates.num_rows else [self._changes(batch, before)]
 
     @property
     def held(self) -> int:
@@ -238,7 +245,9 @@ class History(Generic[K]):
 
     def _stall(self) -> PgError | None:
         waiting = self._waiting
-        if waiting is None or self._clock() - self._advanced_at < self._stall_s:
+        if waiting is None:
+            return self._cut_off(self._stall_s)
+        if self._clock() - self._advanced_at < self._stall_s:
             return None
         return PgError(
             SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,

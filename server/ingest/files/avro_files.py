@@ -33,8 +33,9 @@ from protocol.avro.sequence import SequenceError, split_sequences
 from protocol.cdcv2.avro_form import AvroDecoder, CdcSchema, schema_text
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.messages import DIFF_FIELD, TIME_FIELD
+from protocol.pgwire.decode import BadValue, parse_text_column
 from protocol.pgwire.errors import PgError, SqlState
-from protocol.pgwire.types import parse_type
+from protocol.pgwire.types import PgType, parse_type
 from server.ingest.files.conversion import converted
 from server.ingest.files.regular_file import opened
 
@@ -215,27 +216,17 @@ class AvroMessages(AvroFiles):
         self._decoders: dict[str, tuple[Type, AvroDecoder]] = {}
         self._decoder: AvroDecoder | None = None  # for the file that was read last
         self._path: Path | None = None  # of that file
+        self._parsed: dict[int, PgType] = {}
         super().__init__(given, schema)
         if self._given:
-            own = [EncodedColumn(column.name, parse_type(column.type), column.nullable) for column in self._given]
+            types = [parse_type(column.type) for column in self._given]
+            # Otherwise the decoder would return json in the normal form of jsonb.
+            avro = [parse_type("text") if type.name == "json" else type for type in types]
+            own = [EncodedColumn(c.name, type, c.nullable) for c, type in zip(self._given, avro, strict=True)]
             try:
                 self._defined = self.reader = schema_text(own)
             except ValueError as error:
                 raise PgError(SqlState.INVALID_NAME, str(error)) from None
-            self._check_given()
-
-    def _check_given(self) -> None:
-        """PgError if values of Avro cannot be converted to the types of the column list."""
-        assert self.reader is not None
-        for column, found in zip(self._given, self._columns_of(self.reader), strict=True):
-            try:
-                pa.nulls(0, parse_type(found.type).arrow).cast(parse_type(column.type).arrow)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise PgError(
-                    SqlState.FEATURE_NOT_SUPPORTED,
-                    f'column "{column.name}" cannot have type {column.type}: its values in Avro have type {found.type}',
-                    hint=f"Use {found.type}, and cast the column in a view.",
-                ) from None
 
     @property
     def schema(self) -> pa.Schema:
@@ -248,11 +239,22 @@ class AvroMessages(AvroFiles):
         if self._decoder is None:
             return Decoded(self.schema.empty_table(), [], np.zeros(0, np.bool_), lambda row: "")
         found = self._decoder.decode(messages)
-        schema = self.schema
-        if found.updates.schema.equals(schema):
+        if not self._parsed and found.updates.schema.equals(self.schema):
             return found
+        return Decoded(self._converted(found.updates), found.statements, found.failed, found.reason)
+
+    def _converted(self, updates: pa.Table) -> pa.Table:
+        """The updates with the types of the columns. PgError"""
+        for position, type in self._parsed.items():
+            try:
+                values = parse_text_column(type, updates[position].combine_chunks())
+            except BadValue as wrong:
+                name, error = self._expected[position].name, wrong.error
+                message = f'file "{self._path}" has an invalid value in column "{name}": {error.message}'
+                raise PgError(error.sqlstate, message, detail=error.detail) from None
+            updates = updates.set_column(position, self.schema.field(position), values)
         try:
-            return Decoded(found.updates.cast(schema), found.statements, found.failed, found.reason)
+            return updates.cast(self.schema)
         except pa.ArrowInvalid as error:
             reason = str(error).partition("\n")[0]
             message = f'file "{self._path}" has a value that is out of range for its column: {reason}'
@@ -261,6 +263,11 @@ class AvroMessages(AvroFiles):
     def _forget(self) -> None:
         self._decoders.clear()
         self._decoder = None
+        self._parsed = {}
+        if self._given and self.reader is not None:
+            types = zip(self._given, self._columns_of(self.reader), strict=True)
+            found = [(parse_type(column.type), in_avro.type) for column, in_avro in types]
+            self._parsed = {at: type for at, (type, avro) in enumerate(found) if avro == "text" and _is_parsed(type)}
 
     def _columns_of(self, schema: str) -> tuple[Column, ...]:
         try:
@@ -284,6 +291,11 @@ class AvroMessages(AvroFiles):
         self._path = path
         messages, _ = self._values(path, type, blocks, sequences)
         return [pa.table([messages], ["c0"])] if len(messages) else []
+
+
+def _is_parsed(type: PgType) -> bool:
+    """Whether values of a type are parsed from the text in Avro: they have another type in Arrow, or must be JSON."""
+    return type.name == "json" or not pa.types.is_string(type.arrow)
 
 
 class _BlockError(Exception):

@@ -12,6 +12,7 @@ from catalog.source_state import State
 from protocol.avro.encoder import EncodedColumn
 from protocol.cdcv2.decoded import Decoded
 from protocol.cdcv2.json_form import JsonDecoder
+from protocol.pgwire.errors import PgError
 from protocol.pgwire.types import parse_type
 from server.ingest.decoder_pool import holds_lock
 from server.ingest.history import History, keeps_times, stall_timeout_s
@@ -56,10 +57,15 @@ class ChangesOfFiles:
         context: SourceContext,
         *,
         incomplete: Callable[[], str | None],
+        cut_off: Callable[[float], PgError | None],
     ) -> None:
-        """`incomplete`: a sentence about files that end within a message; None if there are none."""
+        """`incomplete`: a sentence about files that end within a message; None if there are none.
+
+        `cut_off`: the error if a file has ended within a message for this many seconds.
+        """
         self._messages = messages
         self._incomplete = incomplete
+        self._cut_off = cut_off
         self._decoder = decoder
         self._target = target
         self._context = context
@@ -81,11 +87,17 @@ class ChangesOfFiles:
             keeps_times=self._keeps_times,
             count_invalid=self._context.statistics.count_invalid,
             incomplete=self._incomplete,
+            cut_off=self._cut_off,
         )
         if history.closed is not None:
             self._context.coordinator.upstream_times.resume(self._target.id, history.closed)
         self._history = history
         self._context.statistics.histories[self._target.id] = history.status
+
+    def report_stall(self) -> None:
+        """Logs that messages are missing, once. Called while no file has further messages."""
+        if self._history is not None:
+            self._history.report_stall()
 
     async def read(self, bytes_max: int) -> Changes:
         history = self._history

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 
 import pyarrow as pa
 
@@ -56,7 +57,11 @@ class FileSource:
         if envelope is not Envelope.MATERIALIZE:
             return files
         decoder = format if isinstance(format, AvroMessages) else json_decoder(target)
-        return ChangesOfFiles(files, decoder, definition, target, context, incomplete=files.incomplete)
+        changes = ChangesOfFiles(
+            files, decoder, definition, target, context, incomplete=files.incomplete, cut_off=files.cut_off
+        )
+        files.idle = changes.report_stall
+        return changes
 
     async def dropped(self, definition: SourceDefinition) -> None:
         """There is nothing to remove."""
@@ -106,6 +111,9 @@ class _Files:
         self._sizes: dict[str, int] = {}  # of files that have been read to this size
         self._schema: bytes | None = None  # of the state
         self._rest: dict[str, tuple[int, int]] = {}  # of files that end within a record: where it begins, its bytes
+        self._rest_at: dict[str, float] = {}  # when they were found, by the monotonic clock
+        self.idle: Callable[[], None] = lambda: None
+        """Called whenever no file has further records."""
 
     def incomplete(self) -> str | None:
         """A sentence about the files that end within a record; None if no file does. Can be called in any thread."""
@@ -113,10 +121,23 @@ class _Files:
         if not files:
             return None
         (path, (position, size)), *others = files
-        record = "block" if isinstance(self._format, AvroFiles) else "line"
-        bytes = "1 byte" if size == 1 else f"{size} bytes"
         more = f", and {len(others)} other file{' does' if len(others) == 1 else 's do'}" if others else ""
-        return f'File "{path}" ends with an incomplete {record} of {bytes} at byte {position}{more}.'
+        return f'File "{path}" {self._ends(position, size)}{more}.'
+
+    def cut_off(self, age_s: float) -> PgError | None:
+        """The error if a file has ended with the same incomplete record for so long. Can be called in any thread."""
+        for path, (position, size) in sorted(self._rest.copy().items()):
+            if monotonic() - self._rest_at.get(path, monotonic()) >= age_s:
+                return PgError(
+                    SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    f'file "{path}" {self._ends(position, size)}',
+                    hint="Write the rest of the file, or the history to another file, and create the source again.",
+                )
+        return None
+
+    def _ends(self, position: int, size: int) -> str:
+        record = "block" if isinstance(self._format, AvroFiles) else "line"
+        return f"ends with an incomplete {record} of {'1 byte' if size == 1 else f'{size} bytes'} at byte {position}"
 
     async def open(self, state: State) -> None:
         paths = {key: value for key, value in state.items() if key != SCHEMA}
@@ -138,6 +159,7 @@ class _Files:
                 self._statistics.bytes_received += sum(table.nbytes for table in tables)
                 state = {path: b"%d" % position, **self._new_schema()}
                 return Changes({self._target.id: tables} if tables else {}, state)
+            self.idle()
             await self._reader.close()
             await asyncio.sleep(self._poll_s)
 
@@ -175,6 +197,7 @@ class _Files:
                 self._rest.pop(path, None)
                 return part.tables, path, part.end
             if part.size > position:
+                self._rest_at[path] = monotonic()
                 self._rest[path] = position, part.size - position
             self._sizes[path] = length
         return None

@@ -7,7 +7,7 @@ are decoded one by one. A decoder can be pickled, so that a worker process can d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from protocol.avro.encoder import EncodedColumn
-from protocol.cdcv2.json_form import RowDecoder, load_json, parsed_lines
+from protocol.cdcv2.json_form import RowDecoder, Shape, load_json, parsed_lines
 from protocol.cdcv2.messages import MessageError
 from protocol.columnar.reasons import joined_reasons
 from protocol.pgwire.errors import PgError
@@ -147,7 +147,7 @@ class KeyDecoder(LineDecoder[Key]):
     """Decodes a line to the names of its key's fields."""
 
     def _decoded(self, lines: pa.BinaryArray) -> Key:
-        ((_, message),) = _messages(lines, _upsert_reason)
+        ((_, message),) = _messages(lines, _upsert_reason, None)
         names = [column.name for column in self._columns]
         for name in message[_KEY]:
             if name not in names:
@@ -174,7 +174,7 @@ class UpsertDecoder(LineDecoder[Upserts]):
             rows = self._rows.converted(values.drop_null(), lines)
             if keys is not None and rows is not None:
                 return Upserts(*_valid(len(lines)), _table(keys), np.asarray(values.is_valid()), _table(rows))
-        messages = _messages(lines, _upsert_reason)
+        messages = _messages(lines, _upsert_reason, _shape({_KEY: self._keys.shape, _VALUE: self._rows.shape}))
         has_row = np.array([message[_VALUE] is not None for _, message in messages], np.bool_)
         keys_ = _loaded(self._keys, [(number, message[_KEY]) for number, message in messages])
         return Upserts(*_valid(len(lines)), keys_, has_row, _loaded(self._rows, _fields(messages, _VALUE)))
@@ -194,7 +194,8 @@ class ImageDecoder(LineDecoder[Images]):
             found = [self._rows.converted(image.drop_null(), lines) for image in images]
             if not values.null_count and found[0] is not None and found[1] is not None:
                 return Images(*_valid(len(lines)), _table(found[0]), _table(found[1]))
-        values = [(number, message[_VALUE]) for number, message in _messages(lines, _image_reason)]
+        shape = _shape({_VALUE: _shape({_BEFORE: self._rows.shape, _AFTER: self._rows.shape})})
+        values = [(number, message[_VALUE]) for number, message in _messages(lines, _image_reason, shape)]
         both = (_loaded(self._rows, _fields(values, name)) for name in (_BEFORE, _AFTER))
         return Images(*_valid(len(lines)), *both)
 
@@ -208,15 +209,21 @@ def first_change(lines: pa.BinaryArray) -> int | None:
     return None if found < 0 else int(found)
 
 
-def _messages(lines: pa.BinaryArray, fault: Callable[[Object], str | None]) -> list[Numbered]:
+def _shape(members: Mapping[str, Shape | None]) -> Shape | None:
+    """The shape of an object with these members; None if none of them has one."""
+    found = {name: shape for name, shape in members.items() if shape is not None}
+    return Shape(found) if found else None
+
+
+def _messages(lines: pa.BinaryArray, fault: Callable[[Object], str | None], shape: Shape | None) -> list[Numbered]:
     """The messages without frontiers, one by one. _InvalidLine
 
-    `fault`: the reason why a message is invalid; None if it is valid.
+    `fault`: the reason why a message is invalid; None if it is valid. `shape`: see `load_json`.
     """
     found = []
     for number, line in enumerate(lines.to_pylist()):
         try:
-            message = load_json(line or b"")
+            message = load_json(line or b"", shape)
         except MessageError as error:
             raise _InvalidLine(number, str(error)) from None
         if isinstance(message, dict) and message.keys() == {_FRONTIER}:
