@@ -39,8 +39,8 @@ def monitoring(
         if not is_listening():
             return text_response(503, "clients are not accepted")
         if (why := engine.unavailable) is not None:
-            text = f"Spark is not available: queries that need it fail. {why.message} ({why.hint})"
-            return text_response(503, text)
+            # The hint is only in the log: it may name the data directory, and this page needs no login.
+            return text_response(503, f"Spark is not available: queries that need it fail. {why.message}")
         if not engine.ready:
             return text_response(503, "Spark is starting: queries that need it wait")
         return text_response(200, "ready")

@@ -164,7 +164,9 @@ def without_spark(server: ServerProcess, reason: str, hint: str) -> None:
     with pytest.raises(HTTPError) as answer, urlopen(f"http://127.0.0.1:{server.http_port}/readyz"):
         pass
     assert answer.value.code == 503
-    assert reason in answer.value.read().decode()
+    page = answer.value.read().decode()
+    assert reason in page
+    assert str(server.directory) not in page, "it needs no login"
     assert urlopen(f"http://127.0.0.1:{server.http_port}/healthz").status == 200
 
 
