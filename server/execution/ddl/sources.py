@@ -23,6 +23,7 @@ from server.execution.ddl.formats import format_of, format_text
 from server.execution.ddl.named_objects import altered_item, in_use, name_taken, named_item, unless_exists
 from server.execution.ddl.retention import retain_clause, retained_ms
 from server.execution.names import qualified_name, schema_of
+from server.execution.user_types import known_type
 from server.ingest.definitions import definition_of, targets_of
 from server.ingest.kinds import kind_of
 from server.ingest.source_kind import Output, check_column_count
@@ -31,7 +32,7 @@ from server.session_state.transaction import Mode
 from server.sql.functions.strings import quote_text
 from server.sql.grammar.lexer import quote_identifier
 from server.sql.grammar.statements.objects import ObjectKind
-from server.sql.grammar.statements.parts import Ident
+from server.sql.grammar.statements.parts import Ident, NamedType
 from server.sql.grammar.statements.sources import (
     AddSubsources,
     CreateSource,
@@ -86,7 +87,7 @@ async def evaluate(context: Context, statement: CreateSource) -> EvaluatedSource
         options={option.name: option.value for option in statement.options},
         format=_format(context, statement.format),
         tables=statement.tables,
-        given=_typed(statement),
+        given=_typed(context, statement),
         identity=uuid.uuid4().hex,
         retain_ms=retained_ms(context, statement.retain),
     )
@@ -161,8 +162,9 @@ def _require_files(context: Context) -> None:
         )
 
 
-def _typed(statement: CreateSource) -> tuple[Column, ...]:
-    """The columns of a column list with types; () for a list of names. PgError 42601 if only some have types."""
+def _typed(context: Context, statement: CreateSource) -> tuple[Column, ...]:
+    """The columns of a column list with types; () for a list of names. PgError 42601 if only some have types, 42704 and
+    0A000 for types that are not built in."""
     typed = [column for column in statement.columns if column.type is not None]
     _check_list(statement.columns)
     if not typed:
@@ -181,6 +183,14 @@ def _typed(statement: CreateSource) -> tuple[Column, ...]:
         if column.type is None:
             message = f'column "{column.name.name}" needs a type, as other columns have one'
             raise PgError(SqlState.SYNTAX_ERROR, message, position=column.name.position)
+        if isinstance(column.type, NamedType):
+            known_type(context, column.type)
+            raise PgError(
+                SqlState.FEATURE_NOT_SUPPORTED,
+                f'column "{column.name.name}" of a source cannot have the user-defined type {column.type}',
+                hint="Use a built-in type, and cast the column in a view.",
+                position=column.type.position,
+            )
     return tuple(Column(c.name.name, str(c.type), not c.not_null) for c in statement.columns)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
+import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -186,3 +187,16 @@ def test_a_sink_of_rows_by_key_continues_after_columns_change(server: Server, tm
     server.execute("ALTER TABLE t DROP COLUMN v")
     server.execute("DELETE FROM t WHERE k = 1")
     until(lambda: [k for k, _ in rows_of(server, "r")] == [2])
+
+
+@pytest.mark.parametrize("format", ["JSON", "AVRO"])
+def test_columns_of_sources_have_no_user_defined_types(server: Server, tmp_path: Path, format: str) -> None:
+    server.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+    server.execute("CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
+    source = f"FROM FILE '{tmp_path}/*' FORMAT {format} ENVELOPE MATERIALIZE"
+    for type in ("mood", "mood[]", "positive"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match='column "m" of a source cannot have') as caught:
+            server.execute(f"CREATE SOURCE r (k int, m {type}) {source}")
+        assert caught.value.diag.message_hint == "Use a built-in type, and cast the column in a view."
+    with pytest.raises(psycopg.errors.UndefinedObject, match='type "moods" does not exist'):
+        server.execute(f"CREATE SOURCE r (k int, m moods) {source}")

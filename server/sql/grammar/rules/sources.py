@@ -316,7 +316,7 @@ def parse_columns(tokens: TokenReader) -> tuple[SourceColumn, ...]:
         tokens.reject(
             "a key of a source", "primary", "unique", "constraint", hint="Sources find their keys themselves."
         )
-        type = tokens.type()
+        type = tokens.type(user_defined=True)
         not_null = tokens.take("not", "null")
         tokens.reject(
             "a constraint on a source",

@@ -115,7 +115,10 @@ class FormatClause:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column of CREATE SOURCE or CREATE TABLE ... FROM SOURCE. `type` None: only the name is given."""
+    """A column of CREATE SOURCE or CREATE TABLE ... FROM SOURCE. `type` None: only the name is given.
+
+    `type` may be a `NamedType`.
+    """
 
     name: Ident
     type: PgType | None
