@@ -184,22 +184,23 @@ class SinkTask:
     async def _check_columns(self, state: source_state.State) -> None:
         """PgError if messages would have rows of other columns than those before them.
 
-        A reader finds the row that a change removes by its values. With UPSERT it finds the row by its key, and a table
-        in PostgreSQL has its own checks.
+        A reader finds the row that a change removes by its values. It ignores those of an added column. With UPSERT it
+        finds the row by its key, and a table in PostgreSQL has its own checks.
         """
         definition = self.definition
         if definition.format is None or definition.format.envelope is Envelope.UPSERT:
             return
         now = [[column.name, column.type] for column in definition.columns]
-        if (stored := state.get(COLUMNS)) is None:  # also of a sink of an earlier version
-            await self._commit({COLUMNS: json.dumps(now).encode()})
-            return
-        if (before := json.loads(stored)) != now:
+        stored = state.get(COLUMNS)  # None also for a sink of an earlier version
+        before = [] if stored is None else json.loads(stored)
+        if (difference := _difference(dict(before), dict(now))) is not None:
             raise PgError(
                 SqlState.OBJECT_NOT_IN_PREREQUISITE_STATE,
                 f'the columns of "{definition.on}" are not those that sink "{definition.name}" began with: '
-                f"{_difference(dict(before), dict(now))}; drop the sink and create another one",
+                f"{difference}; drop the sink and create another one",
             )
+        if before != now:
+            await self._commit({COLUMNS: json.dumps(now).encode()})
 
     async def _begin(self, downstream: Downstream, as_of: Timestamp) -> Timestamp:
         """Writes the rows at the first time."""
@@ -306,15 +307,14 @@ class SinkTask:
         self.status, self.error = status, error
 
 
-def _difference(before: dict[str, str], now: dict[str, str]) -> str:
-    """The first difference between columns, given as types by name."""
+def _difference(before: dict[str, str], now: dict[str, str]) -> str | None:
+    """The first of some columns, given as types by name, that is no more what it was; None if all are."""
     for name, type in before.items():
         if name not in now:
             return f'column "{name}" was dropped or renamed'
         if now[name] != type:
             return f'column "{name}" had type {parse_type(type).display}'
-    added = [name for name in now if name not in before]
-    return f'column "{added[0]}" was added' if added else "their order has changed"
+    return None
 
 
 def _changes_at(tables: list[pa.Table], at: Timestamp) -> pa.Table:

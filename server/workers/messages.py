@@ -2,7 +2,8 @@
 
     server -> worker   REQUEST   a request, in the format of the kind of worker
                        REPLY     a pickled value, the answer to a CALL; FAILED if it failed
-    worker -> server   CALL      a pickled (name, arguments): a function of the server
+    worker -> server   STARTED   the first message: it will answer requests
+                       CALL      a pickled (name, arguments): a function of the server
                        RESULT    the answer, in the format of the request: an Arrow stream, or pickled columns
                        FAILED    a pickled PgError, or str, the trace of an internal error
 
@@ -24,7 +25,7 @@ from protocol.pgwire.errors import PgError, SqlState
 Call = Callable[..., Any]
 """Calls a function of the server: its name, then its arguments."""
 HEADER = struct.Struct("!c?Q")
-REQUEST, REPLY, CALL, RESULT, FAILED = b"Q", b"A", b"C", b"R", b"F"
+REQUEST, REPLY, STARTED, CALL, RESULT, FAILED = b"Q", b"A", b"S", b"C", b"R", b"F"
 
 
 def _interval(months: int, days: int, nanoseconds: int) -> pa.MonthDayNano:

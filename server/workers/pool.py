@@ -18,7 +18,7 @@ from server.workers.messages import CALL, FAILED, HEADER, REPLY, framed, out_of_
 
 RESULT_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_S_MAX = 30.0
-TURN_S = 0.5
+TURN_S = 1.0
 """After this time, in seconds, a request makes room for others that wait. See `WorkerPool.run`."""
 MEMORY_BYTES = 512 * 1024 * 1024
 
@@ -33,16 +33,20 @@ class _Displaced(Exception):
 
 
 class _Turn:
-    """A running request that others may displace when it has used its turn."""
+    """A request that others may displace when it has used its turn, which begins when its worker has started."""
 
     def __init__(self) -> None:
-        self._since_s = asyncio.get_running_loop().time()
+        self._end_s: float | None = None
         self._limit: asyncio.Timeout | None = None
         self.is_displaced = False
 
+    def begin(self) -> None:
+        self._end_s = asyncio.get_running_loop().time() + TURN_S
+
     @property
     def is_used(self) -> bool:
-        return not self.is_displaced and asyncio.get_running_loop().time() >= self._since_s + TURN_S
+        is_over = self._end_s is not None and asyncio.get_running_loop().time() >= self._end_s
+        return is_over and not self.is_displaced
 
     def displace(self) -> None:
         self.is_displaced = True
@@ -108,14 +112,14 @@ class WorkerPool:
             async with self._slots:
                 return await self._run(request, answer)
         try:
-            async with self._turn(self._turns):
-                return await self._run(request, answer)
+            async with self._turn(self._turns) as turn:
+                return await self._run(request, answer, turn)
         except _Displaced:
             async with self._long:
                 return await self._run(request, answer)
 
     @asynccontextmanager
-    async def _turn(self, turns: list[_Turn]) -> AsyncIterator[None]:
+    async def _turn(self, turns: list[_Turn]) -> AsyncIterator[_Turn]:
         """Waits for a slot. Every TURN_S, the oldest request that has used its turn is displaced."""
 
         async def displace() -> None:
@@ -134,16 +138,16 @@ class WorkerPool:
         turns.append(turn)
         try:
             async with turn.limited():
-                yield
+                yield turn
         finally:
             turns.remove(turn)
             self._slots.release()
 
-    async def _run(self, request: bytes, answer: Answer) -> bytes:
+    async def _run(self, request: bytes, answer: Answer, turn: _Turn | None = None) -> bytes:
         worker = self._idle.pop() if self._idle else await self._start_worker()
         try:
             async with asyncio.timeout(REQUEST_S_MAX):
-                return await worker.run(request, answer)
+                return await worker.run(request, answer, turn)
         except TimeoutError:
             raise PgError(
                 SqlState.PROGRAM_LIMIT_EXCEEDED,
@@ -193,6 +197,7 @@ class _Worker:
         self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._process, self._reader, self._writer = process, reader, writer
+        self._is_started = False
         self.is_usable = True
 
     @classmethod
@@ -208,11 +213,16 @@ class _Worker:
             )
         return cls(process, *await asyncio.open_connection(sock=ours))
 
-    async def run(self, request: bytes, answer: Answer) -> bytes:
+    async def run(self, request: bytes, answer: Answer, turn: _Turn | None) -> bytes:
         """Like `WorkerPool.run`. Any exception except a PgError of the worker leaves the worker unusable."""
         self.is_usable = False
         try:
             await self._send(request)
+            if not self._is_started:
+                await self._receive()  # STARTED
+                self._is_started = True
+            if turn is not None:
+                turn.begin()
             while True:
                 kind, last, body = await self._receive()
                 if kind != CALL:

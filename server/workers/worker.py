@@ -25,6 +25,7 @@ from server.workers.messages import (
     FAILED,
     REQUEST,
     RESULT,
+    STARTED,
     Call,
     framed,
     out_of_memory,
@@ -111,6 +112,7 @@ def main() -> None:
     serve: Serve = pkgutil.resolve_name(sys.argv[1])()
     memory_max = int(sys.argv[2])
     limit_memory(memory_max)
+    _Server(sys.stdin.buffer, sys.stdout.buffer).send(framed(STARTED, b""))
     serve_all(serve, sys.stdin.buffer, sys.stdout.buffer, int(memory_max * GROWTH_PART))
 
 

@@ -353,18 +353,12 @@ def test_sinks_go_on(ours: Connection, tmp_path: Path) -> None:
     ours.execute("CREATE TABLE t (k int, v text); INSERT INTO t VALUES (1, 'a')")
     ours.execute(f"CREATE SINK s FROM t INTO FILE '{path}' FORMAT JSON ENVELOPE MATERIALIZE".encode())
     await_text(path, '"k":1,"v":"a"')
-    for statement, part in (
-        ("ALTER TABLE t ADD COLUMN n int DEFAULT 7", '"k":2,"v":null,"n":7'),
-        ("ALTER TABLE t DROP COLUMN v", '"k":3,"n":7'),
-        ("ALTER TABLE t RENAME n TO m", '"k":4,"m":7'),
-    ):
-        ours.execute(statement.encode())
-        ours.execute(f"INSERT INTO t (k) VALUES ({part[4]})".encode())
-        await_text(path, part)
+    ours.execute("ALTER TABLE t ADD COLUMN n int DEFAULT 7; INSERT INTO t (k) VALUES (2)")
+    await_text(path, '"k":2,"v":null,"n":7')
     with pytest.raises(errors.FeatureNotSupported, match="cannot alter type of a column used by a sink"):
-        ours.execute("ALTER TABLE t ALTER m TYPE text")
-    ours.execute("DROP SINK s; ALTER TABLE t ALTER m TYPE text")
-    assert rows(ours, "SELECT k, m FROM t WHERE k > 3") == [(4, "7")]
+        ours.execute("ALTER TABLE t ALTER n TYPE text")
+    ours.execute("DROP SINK s; ALTER TABLE t ALTER n TYPE text")
+    assert rows(ours, "SELECT k, n FROM t WHERE k > 1") == [(2, "7")]
 
 
 def test_keys_are_enforced_after_each_change(ours: Connection, theirs: Connection) -> None:
