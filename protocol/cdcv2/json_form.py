@@ -72,7 +72,7 @@ class Shape:
 
 UPDATES, PROGRESS = "array", "com.materialize.cdc.progress"
 TEXT = "tidewire.json"
-"""The member of an object that stands for the value of json or jsonb whose text the member is."""
+"""The name of the single member of an object that replaces a value of json or jsonb. Its value is the text of it."""
 _BARE = ("int2", "int4", "int8", "json", "jsonb")  # printed as they are
 _ESCAPES = Escapes(b'"\\\b\f\n\r\t', "\\", {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"})
 _WRAPPED = r"^null$|^\s|\s$|[\n\r]"  # json and jsonb that cannot be printed as they are
