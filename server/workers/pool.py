@@ -37,8 +37,8 @@ class _Turn:
 
     def __init__(self) -> None:
         self._end_s: float | None = None
-        self._limit: asyncio.Timeout | None = None
-        self.is_displaced = False
+        self._limit = asyncio.timeout(None)
+        self._is_displaced = False
 
     def begin(self) -> None:
         self._end_s = asyncio.get_running_loop().time() + TURN_S
@@ -46,21 +46,20 @@ class _Turn:
     @property
     def is_used(self) -> bool:
         is_over = self._end_s is not None and asyncio.get_running_loop().time() >= self._end_s
-        return is_over and not self.is_displaced
+        return is_over and not self._is_displaced
 
     def displace(self) -> None:
-        self.is_displaced = True
-        if self._limit is not None:
-            self._limit.reschedule(0)
+        self._is_displaced = True
+        self._limit.reschedule(0)
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[None]:
         """Raises _Displaced if the request is displaced."""
         try:
-            async with asyncio.timeout(None) as self._limit:
+            async with self._limit:
                 yield
         except TimeoutError:
-            if self.is_displaced:
+            if self._is_displaced:
                 raise _Displaced from None
             raise
 
