@@ -244,10 +244,11 @@ def test_a_connection_that_breaks_at_any_byte_loses_no_change(
     ):
         times: list[int] = []
         sums: list[int] = []
-        writer.start()
         for batch in batches:
             if isinstance(batch, Progress):
                 continue
+            if isinstance(batch, Snapshot):
+                writer.start()
             times.append(batch.time)
             sums.append(sum(v for (v,) in batch.rows.values()))
             if (0,) in batch.rows:
@@ -256,7 +257,7 @@ def test_a_connection_that_breaks_at_any_byte_loses_no_change(
         cuts = proxy.broken
     assert cuts > 3, "the test did not test"
     assert times == sorted(set(times))
-    assert sums == [*range(sums[0], TOTAL + 1, 2), TOTAL]
+    assert sums == [*range(0, TOTAL + 1, 2), TOTAL]
     assert len(batch.rows) == 51 + COMMITS  # type: ignore[union-attr]
 
 
