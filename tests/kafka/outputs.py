@@ -107,7 +107,7 @@ class OutputRun:
         self._schemas = schemas
         self._partitions = partitions
         self._interval_s = interval_s
-        self._topic = Topic()
+        self.topic = Topic()
         self.coordinator: Coordinator
         self.envelope: Envelope
 
@@ -147,7 +147,7 @@ class OutputRun:
 
     async def apply(self, batch: Sequence[Message]) -> None:
         """Commits the changes of new messages."""
-        await self.commit(self._topic.messages(batch))
+        await self.commit(self.topic.messages(batch))
 
     async def commit(self, messages: Messages) -> None:
         """Commits the changes of messages."""
