@@ -144,12 +144,18 @@ def _same_hash(hashes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 def _add_pairs(rows: pa.Table, pairs: NDArray[np.int64], diffs: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
     """For each pair of equal rows, sets `sums` to the sum of their diffs at the first row, and to 0 at the second."""
-    for start in range(0, len(pairs), COMPARED_ROWS):
-        first, second = pairs[start : start + COMPARED_ROWS].T
-        equal = equal_rows(rows_at(rows, first), rows_at(rows, second))
-        first, second = first[equal], second[equal]
-        sums[first] = diffs[first] + diffs[second]
-        sums[second] = 0
+    blocks = [slice(start, start + COMPARED_ROWS) for start in range(0, len(pairs), COMPARED_ROWS)]
+    equal = np.ones(len(pairs), np.bool_)
+    for name in rows.column_names:
+        column = rows.select([name])
+        if len(blocks) > 1:  # otherwise each block would read all chunks
+            column = column.combine_chunks()
+        for block in blocks:
+            first, second = pairs[block].T
+            equal[block] &= equal_rows(rows_at(column, first), rows_at(column, second))
+    first, second = pairs[equal].T
+    sums[first] = diffs[first] + diffs[second]
+    sums[second] = 0
 
 
 def _at(rows: pa.Table, positions: NDArray[np.int64]) -> pa.Table:

@@ -98,6 +98,23 @@ def test_consolidate_compares_all_columns(rows_min: int, changes: pa.Table) -> N
         assert pairs(u.consolidate(changes)) == consolidated(pairs(changes))
 
 
+def test_each_chunk_is_read_once_however_many_pairs_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading all chunks again for each block of pairs made the time quadratic."""
+    gathered, rows_at = [], u.rows_at
+
+    def watched(table: pa.Table, positions: np.ndarray) -> pa.Table:
+        gathered.extend(column.num_chunks for column in table.columns)
+        return rows_at(table, positions)
+
+    monkeypatch.setattr(u, "rows_at", watched)
+    monkeypatch.setattr(u, "COMPARED_ROWS", 100)
+    parts = [pa.table({"k": range(first, first + 50), "s": ["s"] * 50}) for first in range(0, 2_000, 50)]
+    old, new = pa.concat_tables(parts), pa.concat_tables(parts[10:])
+    assert pairs(u.difference(new, old)) == [((k, "s"), -1) for k in range(500)]
+    assert gathered
+    assert set(gathered) == {1}
+
+
 @each_type
 @few
 @given(data=st.data())
