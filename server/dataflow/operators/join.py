@@ -35,6 +35,8 @@ class JoinOperator(ArrangingOperator):
     two statements, for ΔA ⋈ B' and A ⋈ ΔB.
     """
 
+    row_cost = 1.0
+
     def __init__(self, node: InnerJoin, context: OperatorContext) -> None:
         super().__init__(node, node.inputs, context, [ByKey(names_of(key)) for key in node.keys])
         self._join = node

@@ -93,7 +93,7 @@ class ConstantOperator(Operator):
 class LinearOperator(Operator):
     """Filters, projections and unnest: `Δf(A) = f(ΔA)`, without state."""
 
-    row_cost, rows_per_change = 1.5, 1.0
+    row_cost, rows_per_change = 0.6, 1.0
 
     def __init__(self, node: Linear, context: OperatorContext) -> None:
         super().__init__(node, context)

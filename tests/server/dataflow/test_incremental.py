@@ -527,7 +527,7 @@ async def _taken(computation: Computation, upper: int) -> list[int]:
 def test_too_expensive_steps_are_detected_before_rows_are_read(
     engine: SparkEngine, storage: Arranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At time 2 all rows change, and the log knows their number. At time 4 one row changes whose key has many.
+    """At time 2 all rows change, and the log knows their number. At time 4 few rows change whose keys have all rows.
 
     At time 3 one row changes, after the state was restored.
     """
@@ -537,10 +537,11 @@ def test_too_expensive_steps_are_detected_before_rows_are_read(
     async def follow() -> None:
         many = [((number % 7, number, "a"), 1) for number in range(300)]
         large = [((7, number, "a"), 1) for number in range(300)]
+        replaced = [((7, number, "b"), 1) for number in range(300)]
         of_u = [((number, None, 0.0), 1) for number in range(8)]
         history = history_of(
-            t=[[*many, *large], [(row, -1) for row, _ in many], [((1, 1, "b"), 1)], []],
-            u=[of_u, [], [], [((7, None, 1.0), 1)]],
+            t=[[*many, *large], [*_negated(many), *_negated(large), *replaced], [((1, 1, "b"), 1)], []],
+            u=[of_u, [], [], [*_negated(of_u), *(((number, 1, 0.0), 1) for number in range(8))]],
         )
         changes_of = history.changes
 
@@ -581,6 +582,10 @@ def test_too_expensive_steps_are_detected_before_rows_are_read(
 
     monkeypatch.setattr(step_cost, "FEW_ROWS", 12)
     asyncio.run(follow())
+
+
+def _negated(changes: list[tuple[tuple[Any, ...], int]]) -> list[tuple[tuple[Any, ...], int]]:
+    return [(row, -diff) for row, diff in changes]
 
 
 def _rows_from(history: History, changes_of: Callable[..., Any]) -> Callable[..., Any]:

@@ -239,9 +239,9 @@ def test_states_are_dropped_and_restored_while_steps_run(
     raise AssertionError(seen)
 
 
-def _replaced(rows: list[tuple[Any, ...]]) -> list[tuple[tuple[Any, ...], int]]:
-    """Changes of most of the rows: more of them than there are rows."""
-    return [line for k, v, s in rows[:60] for line in (((k, v, s), -1), ((k, v, s + "x"), 1))]
+def _replaced(rows: list[tuple[Any, ...]], count: int = 60) -> list[tuple[tuple[Any, ...], int]]:
+    """Changes of `count` rows, two of each: by default more changes than there are rows."""
+    return [line for k, v, s in rows[:count] for line in (((k, v, s), -1), ((k, v, s + "x"), 1))]
 
 
 async def _without_state(engine: Any, shared: SharedArrangements, sql: str = JOINED) -> Following:
@@ -330,7 +330,7 @@ def test_a_large_step_of_a_filter_drops_nothing(
         flow = Following("SELECT k + 1 FROM t WHERE v > 3", Held(), engine, shared)
         flow.held.changes_of[ids()["t"]] = [
             (Timestamp(1), changes_table("t", [(row, 1) for row in rows])),
-            (Timestamp(2), changes_table("t", _replaced(rows))),
+            (Timestamp(2), changes_table("t", _replaced(rows, len(rows)))),
         ]
         await flow.hydrate()
         computed = 0
