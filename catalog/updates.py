@@ -28,6 +28,7 @@ from protocol.columnar.hashing import key_hashes
 FEW_ROWS = 32  # so many rows are consolidated without Arrow's grouping
 CHUNKS_MAX = 64  # of a table after `apply`; more chunks make every later operation slower
 HASHED_ROWS_MIN = 1_024  # in larger tables, only rows whose hash is not unique are compared
+COMBINED_BYTES = 1 << 27  # of a table whose chunks are copied to one; bounds the memory
 COMPARED_ROWS = 1 << 16  # pairs that are compared at a time; bounds the memory
 SOUGHT_SHARE = 16  # searching 1/16 of the rows takes as long as consolidating all
 DISTINCT_COLUMNS = 2  # leading columns that are tested for distinct values
@@ -93,6 +94,8 @@ def consolidate(table: pa.Table) -> pa.Table:
     if not has_retractions(table) and _are_distinct(table, keys):
         is_change = pc.not_equal(table[DIFF], 0)
         return table if pc.all(is_change).as_py() else table.filter(is_change)
+    if table.nbytes <= COMBINED_BYTES:  # rows are hashed and gathered faster from one chunk
+        table = table.combine_chunks()
     sums = sums_of_equal(table.select(keys), table[DIFF].to_numpy())
     if sums.all():
         return table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from protocol.columnar.buffers import string_parts
 
 STRING_BYTES_MAX = (1 << 31) - 1  # of an array whose offsets are 32-bit integers
-SMALL_BYTES = 64 * 1024  # concatenated
+SMALL_BYTES = 4 * 1024 * 1024  # concatenated, which is faster than any other way for less than about 8 MB
 BLOCK_ROWS = 8_192  # copied at a time to a buffer that stays in the processor's cache
 FEW = 8  # a view of every row takes about as long as copying an eighth of the rows chunk by chunk
 
