@@ -296,6 +296,14 @@ async def test_a_table_that_is_added_later_is_copied_at_a_time_of_the_others(
     [
         ("ALTER TABLE t DROP COLUMN v", 'table "public.t": column "v" was dropped or renamed'),
         ("ALTER TABLE t RENAME v TO w", 'table "public.t": column "v" was dropped or renamed'),
+        (
+            "ALTER TABLE t DROP COLUMN v, ADD COLUMN v int4",
+            'table "public.t": column "v" was dropped and added again',
+        ),
+        (  # the last column, so that the relation is described as before
+            "ALTER TABLE t DROP COLUMN n, ADD COLUMN n numeric(8, 2)",
+            'table "public.t": column "n" was dropped and added again',
+        ),
         ("ALTER TABLE t ALTER v TYPE int8", 'table "public.t": the type of column "v" was changed'),
         ("ALTER TABLE t ALTER n TYPE numeric(5, 1)", 'table "public.t": the type of column "n" was changed'),
         (
