@@ -80,7 +80,7 @@ class KafkaKind:
         except UpstreamError as error:
             raise _failed(error) from None
         if "transaction topic" in options:
-            _check_topics(definition.present, [topic for topic, _ in topics])
+            _check_topics(definition.present or frozenset(), [topic for topic, _ in topics])
         return found
 
     async def _checked(self, definition: SourceDefinition, topic: str) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from catalog.objects.columns import Column
-from catalog.source_definition import ForTables
+from catalog.source_definition import ForTables, joined_reference, reference_parts
 from protocol.pgoutput.messages import ReplicaIdentity
 from protocol.pgwire.errors import PgError, SqlState
 from protocol.pgwire.types import parse_type
@@ -68,8 +67,6 @@ FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisd
 COLUMNS_MAX = 1_600  # of a table of PostgreSQL
 NAME_MAX = 255  # characters; PostgreSQL has 63 bytes unless it was compiled with another NAMEDATALEN
 
-_PART = re.compile(r'("(?:[^"]|"")*")|([^."]+)')
-
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn:
@@ -102,8 +99,8 @@ class PublishedTable:
 
     @property
     def reference(self) -> str:
-        """`schema.table`. A part is quoted if the reference would be ambiguous otherwise."""
-        return ".".join(identifier(part) if set(part) & {".", '"'} else part for part in (self.schema, self.name))
+        """`schema.table`, with quotes if it would be ambiguous otherwise."""
+        return joined_reference((self.schema, self.name))
 
     def types_of(self, columns: Iterable[Column]) -> dict[str, tuple[int, int]]:
         """The OID and the modifier of the types of these columns, by name."""
@@ -233,8 +230,9 @@ def chosen(tables: Sequence[PublishedTable], wanted: ForTables, publication: str
 
 def find(tables: Sequence[PublishedTable], reference: str, publication: str) -> PublishedTable:
     """The table that a reference names: `table`, `schema.table` or `database.schema.table`."""
-    parts = _parts(reference)
-    found = [table for table in tables if (table.schema, table.name)[-len(parts[-2:]) :] == tuple(parts[-2:])]
+    parts = reference_parts(reference)[-2:]
+    found = [table for table in tables if table.name == reference]  # a single name may have dots and quotes
+    found = found or [table for table in tables if (table.schema, table.name)[-len(parts) :] == parts]
     if not found:
         raise _absent(f'table "{reference}" is not', publication)
     if len(found) > 1:
@@ -245,12 +243,6 @@ def find(tables: Sequence[PublishedTable], reference: str, publication: str) -> 
             )
         found = public
     return found[0]
-
-
-def _parts(reference: str) -> list[str]:
-    """The names of a reference; each may be quoted."""
-    parts = [quoted or plain for quoted, plain in _PART.findall(reference)]
-    return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
 
 
 def _absent(what: str, publication: str) -> PgError:

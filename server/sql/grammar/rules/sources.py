@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catalog.source_definition import ForTables
+from catalog.source_definition import ForTables, joined_reference
 from protocol.pgwire.errors import PgError, SqlState
 from server.sql.grammar.lexer import Kind
 from server.sql.grammar.rules.objects import SOURCES_HINT, parse_in_cluster
@@ -351,7 +351,7 @@ def _parse_reference(tokens: TokenReader) -> tuple[str, str | None]:
 
 
 def _parse_qualified(tokens: TokenReader) -> str:
-    return ".".join(tokens.name(REFERENCE_PARTS_MAX).parts)
+    return joined_reference(tokens.name(REFERENCE_PARTS_MAX).parts)
 
 
 def parse_create_source_table(
