@@ -94,8 +94,11 @@ class KafkaKind:
         """PgError if the topic does not exist, or is compacted although the envelope needs every message."""
         consumer = TopicConsumer(definition.connection, topic, "tidewire-validation")
         try:
-            if await consumer.partitions() is None:
+            partitions = await consumer.partitions()
+            if partitions is None:
                 raise deleted(topic)
+            if topic != definition.options.get("transaction topic"):
+                Start.of(definition.options).check(topic, partitions)
             is_classic = definition.format is not None and definition.format.envelope is Envelope.DEBEZIUM
             if is_classic and await consumer.is_compacted():
                 raise PgError(

@@ -37,6 +37,15 @@ class Start:
                 SqlState.INVALID_PARAMETER_VALUE, "START OFFSET must be a list of integers, START TIMESTAMP an integer"
             ) from None
 
+    def check(self, topic: str, partitions: int) -> None:
+        """PgError if there are offsets of partitions that the topic does not have."""
+        if len(self.offsets) > partitions:
+            raise PgError(
+                SqlState.INVALID_PARAMETER_VALUE,
+                f'START OFFSET has {len(self.offsets)} offsets, but topic "{topic}" has {partitions} partitions',
+                hint="Write at most one offset for each partition.",
+            )
+
     async def offset(self, topic: Topic, partition: int, offsets: tuple[int, int], now_s: float) -> int:
         """The first offset to read, within the partition's `offsets`: of the first message, and after the last."""
         low, high = offsets
