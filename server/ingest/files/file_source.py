@@ -15,7 +15,7 @@ from catalog.source_state import State
 from protocol.pgwire.errors import PgError, SqlState
 from server.ingest.files.avro_files import AvroFiles, AvroMessages
 from server.ingest.files.changes_of_files import SCHEMA, ChangesOfFiles, json_decoder
-from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, format_of
+from server.ingest.files.file_format import ROW_ENVELOPES, FileFormat, Parquet, Text, format_of
 from server.ingest.files.file_reader import FileReader
 from server.ingest.files.rows_of_files import RowsOfFiles
 from server.ingest.history import check_timestamps, stall_timeout_s
@@ -24,6 +24,7 @@ from server.ingest.source_kind import Options, Output, SourceContext, SourceDefi
 from server.ingest.upstream import Changes, Upstream, UpstreamError
 
 POLL_US = 1_000_000  # default of POLL INTERVAL
+POLL_S_MIN = 0.01  # a search for files takes a thread and the event loop for about a millisecond
 
 
 class FileSource:
@@ -102,7 +103,7 @@ class _Files:
     ) -> None:
         self._pattern = definition.options["path"]
         poll_us = OptionValues(definition.options).microseconds("poll interval")
-        self._poll_s = (POLL_US if poll_us is None else poll_us) / 1e6
+        self._poll_s = max((POLL_US if poll_us is None else poll_us) / 1e6, POLL_S_MIN)
         self._format = format
         self._reader = FileReader(format)
         self._target = target
@@ -148,6 +149,8 @@ class _Files:
         if isinstance(self._format, AvroFiles):
             schema = None if self._schema is None else self._schema.decode()
             self._format.resume(self._target.output.columns, schema)
+        elif isinstance(self._format, Text | Parquet):
+            self._format.resume(self._target.output.columns)
 
     async def read(self, bytes_max: int) -> Changes:
         while True:

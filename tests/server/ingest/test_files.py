@@ -124,6 +124,43 @@ async def test_header_names_the_columns(tmp_path: Path) -> None:
     assert await rows_of(source, {}, 1) == [("1", "2")]
 
 
+async def test_a_header_with_a_byte_order_mark_and_quoted_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfx,"y, ""z"""\n1,2\n')
+    source = definition(tmp_path / "a.csv", Encoding("csv", options={"header": "true"}))
+    (output,) = await FileSource().outputs(source)
+    assert output.columns == (Column("x", "text"), Column('y, "z"', "text"))
+    assert await rows_of(source, {}, 1) == [("1", "2")]
+
+
+@pytest.mark.parametrize("header", ["y,x", "x", "x,y,z", "X,y"])
+@pytest.mark.parametrize("names", [{}, {"names": "x,y"}])
+async def test_a_file_with_another_header_ends_the_source(tmp_path: Path, names: dict[str, str], header: str) -> None:
+    """Its values would be in the wrong columns."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    source = definition(tmp_path / "*.csv", Encoding("csv", options={"header": "true", **names}))
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [("1", "2")]
+    (tmp_path / "b.csv").write_text(f"{header}\n{header}\n")
+    with pytest.raises(PgError, match=r"header of file .*/b\.csv. does not have the columns of the source") as caught:
+        await rows_of(source, state, 1)
+    assert caught.value.detail == f"The columns are x, y, and the header is {header.replace(',', ', ')}."
+
+
+async def test_columns_of_parquet_are_found_by_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1], "y": [2]}), tmp_path / "a.parquet")
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"))
+    state: dict[str, bytes] = {}
+    assert await rows_of(source, state, 1) == [(1, 2)]
+    pq.write_table(pa.table({"z": [0], "y": [4], "x": [3]}), tmp_path / "b.parquet")
+    assert await rows_of(source, state, 1) == [(3, 4)]
+    pq.write_table(pa.table({"y": ["t"], "x": [5]}), tmp_path / "c.parquet")
+    with pytest.raises(PgError, match='cannot convert "t" to int8'):
+        await rows_of(source, state, 1)
+    pq.write_table(pa.table({"x": [5]}), tmp_path / "c.parquet")
+    with pytest.raises(PgError, match=r'c\.parquet" has no column "y"'):
+        await rows_of(source, state, 1)
+
+
 async def test_lines_of_json_and_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"b": 1, "a": "x,y\\"\\n"}\n[]\n')
     source = definition(tmp_path / "a.json", Encoding("json"))
