@@ -47,7 +47,7 @@ from server.ingest.postgres.replication import Replication, identifier
 from server.ingest.postgres.snapshot import TableCopy, copy_tables
 from server.ingest.postgres.table_writer import THREAD_BYTES, Messages, TableWriter
 from server.ingest.postgres.transactions import NEVER, Item, Stretch, Transactions
-from server.ingest.postgres.typed_rows import Layout
+from server.ingest.postgres.typed_rows import RECREATE, Layout
 from server.ingest.source_kind import SourceContext, Target
 from server.ingest.upstream import Changes, UpstreamError
 from server.runtime.threads import thread_to_the_end
@@ -57,7 +57,6 @@ SILENT_UPDATES = 30  # status updates without an answer, after which the connect
 ANSWER_S = 60.0  # for the queries and commands before the stream
 IDLE_LSN_S = 10.0  # how often the position is committed while other tables of the server are written
 LSN, SYSTEM, TIMELINE = "lsn", "system", "timeline"
-RECREATE = "Drop the collection and create it again."
 RECREATE_SOURCE = "Drop the source and create it again."
 
 _SLOT = """
