@@ -441,7 +441,7 @@ _TYPES: dict[pa.DataType, str] = {
 
 def _type_of(field: pa.Field) -> str:
     """The PostgreSQL type for a column of a Parquet file. PgError 0A000 for a type without one."""
-    type = field.type
+    type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if type in _TYPES:
         return _TYPES[type]
     if pa.types.is_timestamp(type):

@@ -146,6 +146,16 @@ async def test_a_file_with_another_header_ends_the_source(tmp_path: Path, names:
     assert caught.value.detail == f"The columns are x, y, and the header is {header.replace(',', ', ')}."
 
 
+async def test_parquet_with_dictionaries(tmp_path: Path) -> None:
+    """As pandas writes categories."""
+    values = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
+    source = definition(tmp_path / "*.parquet", Encoding("parquet"))
+    (output,) = await FileSource().outputs(source)
+    assert output.columns == (Column("v", "text"),)
+    assert await rows_of(source, {}, 1) == [("a",), ("b",), (None,), ("a",)]
+
+
 async def test_columns_of_parquet_are_found_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1], "y": [2]}), tmp_path / "a.parquet")
     source = definition(tmp_path / "*.parquet", Encoding("parquet"))
