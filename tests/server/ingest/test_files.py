@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import glob
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from catalog.objects.columns import Column
 from catalog.source_definition import Encoding, Envelope, Format, ForTables
 from protocol.pgwire import copy_text
 from protocol.pgwire.errors import PgError, SqlState
-from server.ingest.files import file_format
+from server.ingest.files import file_format, file_source
 from server.ingest.files.file_format import format_of
 from server.ingest.files.file_source import FileSource
 from server.ingest.source_kind import Output, SourceContext, SourceDefinition, Target
@@ -71,6 +72,36 @@ async def test_csv_is_read_in_pieces_and_as_it_grows(tmp_path: Path) -> None:
     assert await rows_of(source, state, 1) == [(4, "incomplete")]
     (tmp_path / "b.csv").write_text("5,five\n")
     assert await rows_of(source, state, 1) == [(5, "five")]
+
+
+async def test_many_files_are_searched_once_and_committed_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = 0
+
+    def found(pattern: str) -> list[str]:
+        nonlocal searched
+        searched += 1
+        return sorted(glob.glob(pattern))
+
+    for number in range(30):
+        (tmp_path / f"{number:02}.csv").write_text(f"{number},x\n")
+    (tmp_path / "20.csv").write_text("bad\n")
+    monkeypatch.setattr(file_source, "_found", found)
+    monkeypatch.setattr(file_source, "FILES_MAX", 12)
+    source = definition(tmp_path / "*.csv", Encoding("csv"), *TYPED)
+    (output,) = await FileSource().outputs(source)
+    upstream = upstream_of(source, output)
+    await upstream.open({})
+    searched = 0
+    first, second = await upstream.read(10**6), await upstream.read(10**6)
+    assert [len(first.state), len(second.state)] == [12, 8]  # those before the bad one
+    assert [n for table in first.writes[ID] for n in table["c0"].to_pylist()] == list(range(12))
+    for _ in range(2):
+        with pytest.raises(PgError, match=r"20\.csv"):
+            await upstream.read(10**6)
+    assert searched == 1
+    await upstream.close()
 
 
 values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=5)
