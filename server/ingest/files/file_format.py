@@ -190,6 +190,11 @@ class Text:
 
     def columns(self, sample: Path | None) -> tuple[Column, ...]:
         if self._given:
+            if self._header and sample is not None:
+                with opened(sample) as file:
+                    header = file.readline(RECORD_BYTES_MAX)
+                if header.endswith(b"\n"):
+                    self._check_header(header, sample)
             return self._given
         if not self._has_header:
             message = "FORMAT CSV needs the columns"
@@ -230,7 +235,7 @@ class Text:
                 SqlState.BAD_COPY_FILE_FORMAT,
                 f'header of file "{path}" does not have the columns of the source',
                 detail=f"The columns are {', '.join(self._header)}, and the header is {', '.join(names)[:SHOWN_MAX]}.",
-                hint="Write the file with these columns in this order. "
+                hint="Write the file with these columns in this order. WITH HEADER must quote names with capitals. "
                 "CREATE SOURCE name (column type, ...) ignores the names in headers.",
             )
 
@@ -238,7 +243,8 @@ class Text:
         return path.stat().st_size
 
     def read(self, path: Path, position: int, bytes_max: int) -> tuple[list[pa.Table], int]:
-        types: list[tuple[str, PgType]] = [(c.name, parse_type(c.type)) for c in self.columns(path)]
+        columns = self._given or self.columns(path)
+        types: list[tuple[str, PgType]] = [(c.name, parse_type(c.type)) for c in columns]
         with opened(path) as file:
             start = position
             if position == 0 and self._has_header:

@@ -177,6 +177,17 @@ async def test_a_file_with_another_header_ends_the_source(tmp_path: Path, names:
     assert caught.value.detail == f"The columns are x, y, and the header is {header.replace(',', ', ')}."
 
 
+async def test_a_definition_with_another_header_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("X,y")
+    source = definition(tmp_path / "*.csv", Encoding("csv", options={"header": "true", "names": "x,y"}))
+    assert await FileSource().outputs(source)  # the header is not complete
+    (tmp_path / "a.csv").write_text("X,y\n")
+    with pytest.raises(PgError, match="does not have the columns of the source") as caught:
+        await FileSource().outputs(source)
+    assert caught.value.hint is not None
+    assert "must quote names with capitals" in caught.value.hint
+
+
 async def test_parquet_with_dictionaries(tmp_path: Path) -> None:
     """As pandas writes categories."""
     values = pa.array(["a", "b", None, "a"]).dictionary_encode()
