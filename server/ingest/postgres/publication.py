@@ -143,10 +143,15 @@ async def published_tables(connection: Any, server: Server, publication: str) ->
 async def column_numbers(connection: Any, server: Server, tables: Sequence[int]) -> dict[int, dict[str, int]]:
     """The present numbers of the columns of tables, by OID and name. Tables that do not exist are omitted."""
     with server.understanding(), server.reporting():
-        found: dict[int, dict[str, int]] = {}
-        for row in await connection.fetch(_NUMBERS, tables):
-            found.setdefault(_value(row, "table", int), {})[_name(row, "name")] = _value(row, "number", int)
-        return found
+        return await asyncio.to_thread(_numbers, await connection.fetch(_NUMBERS, tables))
+
+
+def _numbers(columns: Iterable[Any]) -> dict[int, dict[str, int]]:
+    """The numbers in rows of _NUMBERS. TypeError or ValueError if PostgreSQL does not have such columns."""
+    found: dict[int, dict[str, int]] = {}
+    for row in columns:
+        found.setdefault(_value(row, "table", int), {})[_name(row, "name")] = _value(row, "number", int)
+    return found
 
 
 def _with_columns(tables: Iterable[Any], columns: Iterable[Any]) -> list[PublishedTable]:
